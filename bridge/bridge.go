@@ -76,6 +76,8 @@ type Config struct {
 	Turns session.Bounds
 	// IdleUnload is how long nothing goes on in a session before it is unloaded.
 	IdleUnload time.Duration
+	// ConfinementGrace is how long a process may go on whose confinement a policy has changed.
+	ConfinementGrace time.Duration
 	// Wear says when runtimes are replaced.
 	Wear Wear
 	// Directory is where the bridge keeps what outlives it; without one that is nowhere.
@@ -167,6 +169,7 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
 	setDefault(&cfg.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
 	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
+	setDefault(&cfg.ConfinementGrace, DefaultConfinementGrace)
 	setDefault(&cfg.Turns.Stall, session.DefaultStall)
 	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
 	setDefault(&cfg.Turns.Rest, session.DefaultRest)

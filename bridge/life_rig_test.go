@@ -22,7 +22,9 @@ type lives struct {
 
 	cliMu sync.Mutex
 	clis  []*fakecli.CLI
-	born  chan *fakecli.CLI
+	// profiles are those that the lives were started with.
+	profiles []runtime.Profile
+	born     chan *fakecli.CLI
 }
 
 // supervised is a keeper of runtimes as the program has it.
@@ -72,11 +74,11 @@ func newLivesAt(t *testing.T, home string, script func(life int) fakecli.Script,
 	return l
 }
 
-func (l *lives) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+func (l *lives) run(_ context.Context, spec runtime.Spec) (io.ReadWriteCloser, error) {
 	l.cliMu.Lock()
 	defer l.cliMu.Unlock()
 	cli := fakecli.New(fakecli.Options{Script: l.script(len(l.clis)), Home: l.home})
-	l.clis = append(l.clis, cli)
+	l.clis, l.profiles = append(l.clis, cli), append(l.profiles, spec.Profile)
 	l.born <- cli
 	return cli.Connect(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -63,6 +64,9 @@ type binding struct {
 	// leaving says that the runtime is being replaced (mu), retiring that it has been asked to
 	// end; only tend changes them.
 	leaving, retiring bool
+
+	// fenced says that its confinement is not the policy's any more (runtime_confinement.go).
+	fenced atomic.Bool
 }
 
 // startRuntime starts a runtime and watches its end.
@@ -97,6 +101,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 		case <-ctx.Done():
 		}
 	})
+	bind.fenceStale() // the policy may have changed while it started
 	return rt, nil
 }
 
@@ -108,6 +113,9 @@ func (bind *binding) runtime() *runtime.Runtime {
 
 // Call makes a JSON-RPC call.
 func (bind *binding) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	if err := bind.checkFence(ctx, method); err != nil {
+		return nil, err
+	}
 	release, err := bind.guests.take(ctx, bind.profile.Tenant, method)
 	if err != nil {
 		return nil, err

@@ -84,7 +84,7 @@ func (bind *binding) proto() *bridgev1.Runtime {
 		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, bind.lost.Error()
 		return out
 	}
-	if bind.leaving {
+	if bind.leaving || bind.fenced.Load() {
 		out.State = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
 	}
 	out.RssBytes = rt.RSS()

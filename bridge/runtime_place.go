@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -20,6 +21,8 @@ type place struct {
 
 	mu      sync.Mutex
 	profile runtime.Profile
+	base    runtime.Profile         // the tenant's own when profile was made
+	inBox   bool                    // it has been loaded in a sandbox
 	shares  map[string]caller.Class // by tenant: what the session is shared with it for
 	guests  map[*guest]struct{}     // of those tenants
 }
@@ -27,28 +30,62 @@ type place struct {
 // placeOf returns a session's place.
 func placeOf(s *session.Session) *place { return s.Host().(*place) }
 
-// get is the session's profile.
+// get is the session's profile, as it was made.
 func (pl *place) get() runtime.Profile {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	return pl.profile
 }
 
-// set gives the session another profile, and returns the one before.
-func (pl *place) set(p runtime.Profile) (before runtime.Profile) {
+// current is the session's profile as the policy has it now.
+func (pl *place) current() (runtime.Profile, error) {
 	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	before, pl.profile = pl.profile, p
-	return before
+	p, base := pl.profile, pl.base
+	pl.mu.Unlock()
+	return pl.confined(p, base)
 }
 
-// Runtime implements session.Host: a runtime with room for the session.
+// set gives the session another profile; undo gives back the one before.
+func (pl *place) set(p runtime.Profile) (undo func()) {
+	own := pl.profileOf(p.Tenant)
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	profile, base := pl.profile, pl.base
+	pl.profile, pl.base = p, own
+	return func() {
+		pl.mu.Lock()
+		defer pl.mu.Unlock()
+		pl.profile, pl.base = profile, base
+	}
+}
+
+// Runtime implements session.Host: a runtime with room for the session, whose confinement is
+// what the policy says.
 func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
-	confined, err := pl.confined(pl.get())
+	for range placements {
+		bind, err := pl.placed(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if bind.confinedAsNow() {
+			pl.boxed(len(bind.profile.Sandbox) > 0)
+			return bind, nil
+		}
+		pl.table.Remove(pl.key, bind.profile)
+	}
+	return nil, errConfining()
+}
+
+// placed gives the session a place, and returns the runtime that it is in.
+func (pl *place) placed(ctx context.Context) (*binding, error) {
+	profile, err := pl.current()
 	if err != nil {
 		return nil, err
 	}
-	p, err := pl.table.Place(pl.key, confined)
+	if err := errors.Join(pl.checkBox(profile), pl.checkProvider(profile.Tenant)); err != nil {
+		return nil, err
+	}
+	p, err := pl.table.Place(pl.key, profile)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +108,18 @@ func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
 // runtimeOf returns the first runtime of a profile, for calls that are about no session
 // that is loaded.
 func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, error) {
-	p, err := b.confined(p)
+	for range placements {
+		bind, err := firstOf(ctx, b, p)
+		if err != nil || bind.confinedAsNow() {
+			return bind, err
+		}
+	}
+	return nil, errConfining()
+}
+
+// firstOf is runtimeOf under the policy of one moment.
+func firstOf(ctx context.Context, b *Bridge, p runtime.Profile) (*binding, error) {
+	p, err := b.confined(p, b.profileOf(p.Tenant))
 	if err != nil {
 		return nil, err
 	}

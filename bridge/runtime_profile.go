@@ -194,15 +194,28 @@ func (b *Bridge) reprofile(ctx context.Context, s *session.Session, m *bridgev1.
 	if s.State() != session.Loaded {
 		p.Multi = p.Multi || join.NeedsConnection() && !b.cfg.Dialed
 	}
-	if s.State() == session.Loaded && placement.Key(pl.get()) != placement.Key(p) {
+	if moves, err := pl.moves(p); err != nil {
+		return nil, err
+	} else if s.State() == session.Loaded && moves {
 		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
 	}
-	before := pl.set(p)
+	before := pl.get()
+	putBack := pl.set(p)
 	s.Need(needs(p)...)
 	return func() {
-		pl.set(before)
+		putBack()
 		s.Need(needs(before)...)
 	}, nil
+}
+
+// moves reports whether a profile, in force now, is that of another runtime than the session's.
+func (pl *place) moves(p runtime.Profile) (bool, error) {
+	before, err := pl.current()
+	if err != nil {
+		return false, err
+	}
+	after, err := pl.confined(p, pl.profileOf(p.Tenant))
+	return placement.Key(before) != placement.Key(after), err
 }
 
 // needs are the callbacks that a session of the profile has to have handled.

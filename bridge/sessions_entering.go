@@ -152,6 +152,7 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 	for _, path := range k.Lacks {
 		s.Lack(path)
 	}
+	placeOf(s).boxed(k.Boxed)
 	if k.Profile != nil {
 		p := b.restored(*k.Profile)
 		placeOf(s).set(p)

@@ -49,6 +49,8 @@ type kept struct {
 	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
 	Profile *runtime.Profile `json:"profile,omitempty"`
 	Lacks   []string         `json:"lacks,omitempty"`
+	// Boxed says that it has been loaded in a sandbox.
+	Boxed bool `json:"boxed,omitempty"`
 }
 
 // The paths of a profile's secrets, as they are told.
@@ -77,10 +79,16 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	}
 	tuned := b.tuned.Load()
 	return session.New(session.Config{
-		ID: id, Tenant: tenant, Host: &place{Bridge: b, key: key, profile: b.profileOf(tenant)}, Encode: b.codec.event, Epoch: b.lastEpoch,
+		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 	})
+}
+
+// newPlace is the place of a session with its tenant's own profile.
+func newPlace(b *Bridge, tenant, key string) *place {
+	own := b.profileOf(tenant)
+	return &place{Bridge: b, key: key, profile: own, base: own}
 }
 
 // nextEpoch moves lastEpoch on. The caller holds mu.
@@ -235,6 +243,7 @@ func (b *Bridge) keep(s *session.Session) {
 		k.Shares[with] = class.String()
 	}
 	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
+	k.Boxed = placeOf(s).wasBoxed()
 	text, err := json.Marshal(k)
 	if err == nil {
 		err = d.Save(s.Key(), text)

@@ -65,7 +65,7 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
 	s, _ := b.find(ctx, id)
 	if m == nil && s != nil {
-		return placeOf(s).get(), nil
+		return placeOf(s).current()
 	}
 	return b.profile(ctx, m, "runtime_profile", id)
 }

@@ -106,8 +106,9 @@ func (b *Bridge) own(ctx context.Context) runtime.Profile {
 	return b.profileOf(caller.From(ctx).Tenant)
 }
 
-// confined puts what confines a tenant now into a profile that may be older.
-func (b *Bridge) confined(p runtime.Profile) (runtime.Profile, error) {
+// confined returns a profile with what confines its tenant now. base is the tenant's own profile
+// when p was made.
+func (b *Bridge) confined(p, base runtime.Profile) (runtime.Profile, error) {
 	if p.Tenant == caller.HostTenant {
 		return p, nil
 	}
@@ -115,8 +116,7 @@ func (b *Bridge) confined(p runtime.Profile) (runtime.Profile, error) {
 	if !ok {
 		return p, fault.New(fault.Forbidden, "there is no tenant %q any more", p.Tenant)
 	}
-	p.Sandbox, p.User = t.Profile.Sandbox, t.Profile.User
-	return p, nil
+	return t.confine(p, base)
 }
 
 // runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.

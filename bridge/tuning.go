@@ -16,6 +16,7 @@ type Tuning struct {
 	CallbackTimeout    time.Duration
 	Turns              session.Bounds
 	IdleUnload         time.Duration
+	ConfinementGrace   time.Duration
 	Wear               Wear
 	Placement          placement.Config
 	Providers          map[string][]byte
@@ -32,6 +33,7 @@ func (c *Config) tuning() Tuning {
 	return Tuning{
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
 		Turns: c.Turns, IdleUnload: c.IdleUnload, Wear: c.Wear, Placement: c.Placement, Providers: c.Providers,
+		ConfinementGrace: c.ConfinementGrace,
 	}
 }
 

@@ -19,6 +19,24 @@ const nobody = 65534
 // one's; the server has to be able to become it.
 func TestTenantHasAUser(t *testing.T) {
 	t.Parallel()
+	r, home := newUserRig(t)
+	acme := r.as("acme")
+	r.create(acme, "theirs", nil)
+	if out := r.ask(acme, "theirs", "hello"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		t.Errorf("the turn ended as %v", out)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid(acme)))
+	if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t%d\t%d\t%d\n", nobody, nobody, nobody, nobody)) {
+		t.Errorf("the process is another's (%v):\n%s", err, status)
+	}
+	if info, err := os.Stat(filepath.Join(home, "copilot")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the tenant's home: %v, %v", info, err)
+	}
+}
+
+// newUserRig starts a server whose tenant acme has a user and a home.
+func newUserRig(t *testing.T) (r *tenantRig, home string) {
+	t.Helper()
 	skipWithoutCLI(t)
 	if os.Getuid() != 0 {
 		t.Skip("NOT RUN: only root can become another user")
@@ -33,20 +51,9 @@ func TestTenantHasAUser(t *testing.T) {
 	}
 	cli := filepath.Join(dir, "copilot")
 	copyExecutable(t, os.Getenv(cliEnv), cli)
-	home := filepath.Join(dir, "acme")
-	r := newTenantRigWith(t, echo, fmt.Sprintf(", user: {uid: %d, gid: %d}, home: %q", nobody, nobody, home), func(c *app.Config) { c.CLIPath = cli })
-	acme := r.as("acme")
-	r.create(acme, "theirs", nil)
-	if out := r.ask(acme, "theirs", "hello"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
-		t.Errorf("the turn ended as %v", out)
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid(acme)))
-	if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t%d\t%d\t%d\n", nobody, nobody, nobody, nobody)) {
-		t.Errorf("the process is another's (%v):\n%s", err, status)
-	}
-	if info, err := os.Stat(filepath.Join(home, "copilot")); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the tenant's home: %v, %v", info, err)
-	}
+	home = filepath.Join(dir, "acme")
+	r = newTenantRigWith(t, echo, fmt.Sprintf(", user: {uid: %d, gid: %d}, home: %q", nobody, nobody, home), func(c *app.Config) { c.CLIPath = cli })
+	return r, home
 }
 
 // copyExecutable copies a program to where others may run it.

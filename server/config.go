@@ -47,6 +47,9 @@ type Config struct {
 	// Policy says who may do what. Default: whoever can connect to a unix socket or has
 	// Token is the host's owner, and nobody else may do anything.
 	Policy *policy.Store
+	// Confining returns an error while a process of a tenant runs with another confinement than
+	// Policy has for it. Calls that touch the host fail with it. Default: no process ever does.
+	Confining func(tenant string) error
 	// Services are what is served, beside health and reflection; at least one.
 	Services []Service
 	// Drainer ends what would keep the server from stopping. Default: nothing does.

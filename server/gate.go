@@ -36,12 +36,18 @@ type gate struct {
 	methods policy.Methods
 	// served are the full names of what is registered; set before the first call.
 	served map[string]bool
+	// confining refuses what touches the host while processes have an earlier confinement.
+	confining func(tenant string) error
 	// admissions are the calls that policy has let in.
 	admissions admissions
 }
 
 func newGate(c *Config) *gate {
-	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods()}
+	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods(), confining: c.Confining}
+	if g.confining == nil {
+		g.confining = func(string) error { return nil }
+	}
+	g.admissions.confining = g.confining
 	if g.policy != nil {
 		g.policy.OnChange(g.admissions.check)
 	}
@@ -70,8 +76,11 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 			return ctx, nil, err
 		}
 	}
-	if !who.May(caller.Host) && g.policy != nil {
-		c.check = g.checkFields(who.Tenant)
+	var first bool
+	if c.check, first, err = g.checks(who); err != nil {
+		return ctx, nil, err
+	}
+	if first {
 		if err := c.checkRequest(ctx); err != nil {
 			return ctx, nil, err
 		}
@@ -84,6 +93,31 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	}
 	ctx, expired := g.within(ctx, id)
 	return ctx, expired, nil
+}
+
+// checks returns what looks through the requests of a call, nil if nothing has to, and whether the
+// first request is to be looked through: for a caller who may touch the host, only while processes
+// of its tenant have an earlier confinement. Then nothing gets through that touches the host.
+func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Message) error, first bool, err error) {
+	switch {
+	case g.policy == nil:
+		return nil, false, nil
+	case !who.May(caller.Host):
+		return g.checkFields(who.Tenant), true, nil
+	case who.Tenant == caller.HostTenant:
+		return nil, false, nil
+	}
+	changing := g.confining(who.Tenant)
+	if changing != nil && who.Class == caller.Host {
+		return nil, false, changing
+	}
+	fields := g.checkFields(who.Tenant)
+	return func(ctx context.Context, m proto.Message) error {
+		if changing := g.confining(who.Tenant); changing != nil && fields(ctx, m) != nil {
+			return changing
+		}
+		return nil
+	}, changing != nil, nil
 }
 
 // now is the policy in force, nil without one.

@@ -22,6 +22,8 @@ type admission struct {
 // admissions are all of them: a call ends when another policy would not have let it in, or
 // not with all its rights.
 type admissions struct {
+	confining func(tenant string) error
+
 	mu    sync.Mutex
 	calls map[*admission]struct{}
 }
@@ -38,7 +40,7 @@ func (s *admissions) under(ctx context.Context, store *policy.Store, before *pol
 	s.calls[a] = struct{}{}
 	s.mu.Unlock()
 	if now := store.Current(); now != before {
-		a.check(now)
+		a.check(now, s.confining)
 	}
 	return ctx, func(err error) error {
 		s.mu.Lock()
@@ -61,7 +63,7 @@ func (s *admissions) check(p *policy.Policy) {
 	}
 	s.mu.Unlock()
 	for _, a := range calls {
-		a.check(p)
+		a.check(p, s.confining)
 	}
 }
 
@@ -74,13 +76,19 @@ func (w *withdrawal) Unwrap() error { return w.error }
 // Is reports whether it is what others know it as.
 func (w *withdrawal) Is(target error) bool { return target == caller.ErrWithdrawn }
 
-// check ends the call unless the policy gives it all the rights that it began with.
-func (a *admission) check(p *policy.Policy) {
-	if err := a.holds(p); err != nil {
+// check ends the call unless the policy gives it all the rights that it began with, in the
+// confinement that it began with.
+func (a *admission) check(p *policy.Policy, confining func(tenant string) error) {
+	err := a.holds(p)
+	if err == nil && a.who.Class == caller.Host && a.who.Tenant != caller.HostTenant {
+		err = confining(a.who.Tenant)
+	}
+	if err != nil {
 		a.end(&withdrawal{err})
 	}
 }
 
+// holds returns what a policy takes away of the call's rights.
 func (a *admission) holds(p *policy.Policy) error {
 	id, err := p.Believe(a.proof, a.id)
 	if err != nil {

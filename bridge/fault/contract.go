@@ -29,10 +29,14 @@ const (
 	ParticipantReplaced Reason = "PARTICIPANT_REPLACED"
 	FrameUnexpected     Reason = "FRAME_UNEXPECTED"
 
-	RuntimeLost   Reason = "RUNTIME_LOST"
-	NotSignedIn   Reason = "NOT_SIGNED_IN"
-	MethodUnknown Reason = "METHOD_UNKNOWN"
-	CLIError      Reason = "CLI_ERROR"
+	RuntimeLost Reason = "RUNTIME_LOST"
+	// RuntimeNotRunning says that no runtime of a profile runs, and the caller may not start one.
+	RuntimeNotRunning Reason = "RUNTIME_NOT_RUNNING"
+	// ConfinementChanging says that processes run on with an earlier confinement of the tenant.
+	ConfinementChanging Reason = "CONFINEMENT_CHANGING"
+	NotSignedIn         Reason = "NOT_SIGNED_IN"
+	MethodUnknown       Reason = "METHOD_UNKNOWN"
+	CLIError            Reason = "CLI_ERROR"
 
 	LimitExceeded   Reason = "LIMIT_EXCEEDED"
 	Draining        Reason = "DRAINING"

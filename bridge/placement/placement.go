@@ -179,6 +179,27 @@ func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error
 	return s.profile, nil
 }
 
+// Discard takes out the runtime of exactly that profile, with all places in it: it counts no
+// more, and what is placed from now on gets another.
+func (t *Table) Discard(p runtime.Profile) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key(p)
+	t.shards[key] = slices.DeleteFunc(t.shards[key], func(s *shard) bool {
+		if s.profile.Shard != p.Shard {
+			return false
+		}
+		for session := range s.sessions {
+			delete(t.places, session)
+		}
+		t.count--
+		return true
+	})
+	if len(t.shards[key]) == 0 {
+		delete(t.shards, key)
+	}
+}
+
 // Use returns the profile of the first runtime of a profile, for what is about no session
 // that is loaded.
 func (t *Table) Use(p runtime.Profile) (runtime.Profile, error) {

@@ -59,6 +59,9 @@ type Profile struct {
 	// it {home}, {user_home}, {dir}, {bin} and {cache} stand for the directories of the
 	// profile, the folder of the CLI's executable and that of its unpacked files.
 	Sandbox []string `json:"sandbox,omitempty"`
+	// Confinement identifies what the tenant's policy said of confinement when the profile was
+	// made. A runtime keeps it for life: when the policy says something else, the two differ.
+	Confinement string `json:"confinement,omitzero"`
 	// Shard tells runtimes apart that are alike otherwise.
 	Shard int `json:"shard,omitzero"`
 }

@@ -97,6 +97,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	a.bridge = b
+	if a.policy != nil {
+		a.policy.OnChange(func(*policy.Policy) { b.Reconfine() })
+	}
 	if err := a.watch(b); err != nil {
 		return nil, err
 	}
@@ -163,6 +166,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		CallbackTimeout:    a.config.CallbackTimeout,
 		Turns:              a.config.turns(),
 		IdleUnload:         a.config.IdleUnload,
+		ConfinementGrace:   a.config.ConfinementGrace,
 		Wear:               a.config.wear(),
 		Directory:          directory,
 		MaxMemoryBytes:     a.config.MaxMemoryBytes,
@@ -190,6 +194,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Token:        a.config.Token,
 		TLS:          a.config.tls(),
 		Policy:       a.policy,
+		Confining:    b.Confining,
 		Services:     services(b, a.config.Internal),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,

@@ -145,6 +145,9 @@ type Config struct {
 	StallTimeout     time.Duration
 	ModelCallTimeout time.Duration
 	IdleUnload       time.Duration
+	// ConfinementGrace is how long a CLI process may go on when the policy has changed what
+	// confines it. Default: that of package bridge.
+	ConfinementGrace time.Duration
 
 	// MaxRuntimeAge, MaxRuntimeRSS (bytes) and MaxRuntimeLatency say when a CLI process is
 	// replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
@@ -274,6 +277,7 @@ func (c *Config) complete() {
 	c.StallTimeout = cmp.Or(c.StallTimeout, session.DefaultStall)
 	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, session.DefaultModelCall)
 	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
+	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, bridge.DefaultConfinementGrace)
 	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
 	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")

@@ -111,7 +111,7 @@ func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	return bridge.Tuning{
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
-		Turns: c.turns(), IdleUnload: c.IdleUnload, Wear: c.wear(), Placement: c.placement(), Providers: providers,
+		Turns: c.turns(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(), Placement: c.placement(), Providers: providers,
 	}
 }
 

@@ -112,6 +112,7 @@ func (c *Config) boundRows() []setting.Row {
 		live("callback_timeout", &c.CallbackTimeout, "how long tool calls, permissions and the like wait for an answer; of sessions opened later"),
 		live("stall_timeout", &c.StallTimeout, "how long nothing may happen in a turn, with no tool or callback outstanding, before it ends as stalled; of sessions opened later"),
 		live("model_call_timeout", &c.ModelCallTimeout, "the same while the turn waits for a model; of sessions opened later"),
+		live("confinement_grace", &c.ConfinementGrace, "how long a CLI process may go on when the policy has changed its sandbox, user, environment or folders; then it is ended, and its sessions go on in another"),
 		live("idle_unload", &c.IdleUnload, "how long nothing goes on in a session before it is unloaded; whatever needs it loads it again"),
 	}
 }

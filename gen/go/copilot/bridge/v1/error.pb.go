@@ -126,6 +126,14 @@ const (
 	ErrorReason_ERROR_REASON_CLI_HUNG ErrorReason = 73
 	// UNAVAILABLE: the runtimes are being shut down.
 	ErrorReason_ERROR_REASON_RUNTIME_STOPPING ErrorReason = 74
+	// FAILED_PRECONDITION: no runtime of the profile runs, and the caller may not start one: that
+	// takes the role participant. A caller with that role starts one by any call about the profile.
+	ErrorReason_ERROR_REASON_RUNTIME_NOT_RUNNING ErrorReason = 75
+	// UNAVAILABLE: the policy has changed what confines the tenant's CLI processes, and some that
+	// were started before that are still running. Calls that touch the host, and calls that would
+	// begin something in such a process, are refused until those processes have ended; RetryInfo
+	// says when to try again.
+	ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING ErrorReason = 76
 	// RESOURCE_EXHAUSTED: a limit is reached; QuotaFailure names it.
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 80
 	// UNAVAILABLE: the server is draining.
@@ -190,6 +198,8 @@ var (
 		72: "ERROR_REASON_CLI_EXITED",
 		73: "ERROR_REASON_CLI_HUNG",
 		74: "ERROR_REASON_RUNTIME_STOPPING",
+		75: "ERROR_REASON_RUNTIME_NOT_RUNNING",
+		76: "ERROR_REASON_CONFINEMENT_CHANGING",
 		80: "ERROR_REASON_LIMIT_EXCEEDED",
 		81: "ERROR_REASON_DRAINING",
 		82: "ERROR_REASON_UNAUTHENTICATED",
@@ -240,6 +250,8 @@ var (
 		"ERROR_REASON_CLI_EXITED":            72,
 		"ERROR_REASON_CLI_HUNG":              73,
 		"ERROR_REASON_RUNTIME_STOPPING":      74,
+		"ERROR_REASON_RUNTIME_NOT_RUNNING":   75,
+		"ERROR_REASON_CONFINEMENT_CHANGING":  76,
 		"ERROR_REASON_LIMIT_EXCEEDED":        80,
 		"ERROR_REASON_DRAINING":              81,
 		"ERROR_REASON_UNAUTHENTICATED":       82,
@@ -445,7 +457,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xcf\f\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x9c\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -485,7 +497,9 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1fERROR_REASON_CLI_PROTOCOL_ERROR\x10G\x12\x1b\n" +
 	"\x17ERROR_REASON_CLI_EXITED\x10H\x12\x19\n" +
 	"\x15ERROR_REASON_CLI_HUNG\x10I\x12!\n" +
-	"\x1dERROR_REASON_RUNTIME_STOPPING\x10J\x12\x1f\n" +
+	"\x1dERROR_REASON_RUNTIME_STOPPING\x10J\x12$\n" +
+	" ERROR_REASON_RUNTIME_NOT_RUNNING\x10K\x12%\n" +
+	"!ERROR_REASON_CONFINEMENT_CHANGING\x10L\x12\x1f\n" +
 	"\x1bERROR_REASON_LIMIT_EXCEEDED\x10P\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10Q\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10R\x12\x1a\n" +
