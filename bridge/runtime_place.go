@@ -85,6 +85,9 @@ func (pl *place) placed(ctx context.Context) (*binding, error) {
 	if err := errors.Join(pl.checkBox(profile), pl.checkProvider(profile.Tenant)); err != nil {
 		return nil, err
 	}
+	if !pl.mayStart(ctx) {
+		return pl.placedAmong(profile)
+	}
 	p, err := pl.table.Place(pl.key, profile)
 	if err != nil {
 		return nil, err
@@ -106,7 +109,7 @@ func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
 }
 
 // runtimeOf returns the first runtime of a profile, for calls that are about no session
-// that is loaded.
+// that is loaded. For a caller who may not start one it has to be running.
 func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, error) {
 	for range placements {
 		bind, err := firstOf(ctx, b, p)
@@ -122,6 +125,12 @@ func firstOf(ctx context.Context, b *Bridge, p runtime.Profile) (*binding, error
 	p, err := b.confined(p, b.profileOf(p.Tenant))
 	if err != nil {
 		return nil, err
+	}
+	if !mayStart(ctx, p.Tenant) {
+		if bind := runningOf(b, p); bind != nil {
+			return bind, nil
+		}
+		return nil, errNotRunning()
 	}
 	p, err = b.table.Use(p)
 	if err != nil {

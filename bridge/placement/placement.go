@@ -179,6 +179,25 @@ func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error
 	return s.profile, nil
 }
 
+// PlaceAmong is Place among runtimes that run already, by the hashes of their profiles. ok is
+// false when none of them is of the profile and has room.
+func (t *Table) PlaceAmong(session string, p runtime.Profile, running map[string]bool) (_ runtime.Profile, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key(p)
+	if s := t.places[session]; s != nil && Key(s.profile) == key {
+		return s.profile, running[s.profile.Hash()]
+	}
+	for _, s := range t.shards[key] {
+		if len(s.sessions) < t.cfg.MaxSessions && running[s.profile.Hash()] {
+			t.remove(session)
+			s.sessions[session], t.places[session], s.used = struct{}{}, s, t.now()
+			return s.profile, true
+		}
+	}
+	return p, false
+}
+
 // Discard takes out the runtime of exactly that profile, with all places in it: it counts no
 // more, and what is placed from now on gets another.
 func (t *Table) Discard(p runtime.Profile) {

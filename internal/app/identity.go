@@ -70,9 +70,16 @@ func (a *App) tenants(own runtime.Profile) func(name string) (bridge.Tenant, boo
 		if t.Limits.Runtimes == 0 && name != caller.HostTenant {
 			t.Limits.Runtimes = share(a.current.Load().MaxRuntimes, now.Size())
 		}
+		if t.Limits.RuntimeStartsPerMinute == 0 && name != caller.HostTenant {
+			t.Limits.RuntimeStartsPerMinute = DefaultRuntimeStarts
+		}
 		return a.config.tenant(name, t, own), true
 	}
 }
+
+// DefaultRuntimeStarts is how many CLI processes a tenant may start in a minute of whom the policy
+// does not say.
+const DefaultRuntimeStarts = 30
 
 // share is how many CLI processes a tenant may have of whom the policy does not say: as many
 // as are left to each, the host's owner among them, if all want the same. None can use up
