@@ -135,8 +135,8 @@ func (c *conn) callRaw(ctx context.Context, name string, params json.RawMessage)
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataFidelity, "exact")
 	reply, trailer := &bridgev1.InvokeResponse{}, metadata.MD{}
 	err = c.invoke(ctx, bridgev1.RawService_Invoke_FullMethodName, req, reply, grpc.Trailer(&trailer))
-	if st, ok := status.FromError(err); ok && reasonOf(st) == "FEATURE_DISABLED" {
-		c.log.Warn("method has no rpc, and the bridge's RawService is off", "method", name)
+	if st, ok := status.FromError(err); ok && (reasonOf(st) == "FEATURE_DISABLED" || st.Code() == codes.PermissionDenied) {
+		c.log.Warn("method has no rpc, and the bridge's RawService is off or not for this caller", "method", name)
 		return nil, unhandled(name)
 	}
 	if err != nil {
@@ -153,7 +153,10 @@ func (c *conn) invoke(ctx context.Context, rpc string, in, out any, opts ...grpc
 	retry := newRetry(c.server.config.Grace)
 	for {
 		err := c.server.config.Bridge.Invoke(ctx, rpc, in, out, opts...)
-		if err == nil || !passes(err) || !retry.wait(ctx) {
+		switch {
+		case err != nil && c.server.end.stopping():
+			return shuttingDown()
+		case err == nil || !passes(err) || !retry.wait(ctx):
 			return err
 		}
 	}

@@ -76,7 +76,8 @@ func (c *conn) serve(ctx context.Context) error {
 	select {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
-	case <-c.server.down:
+	case <-c.server.end.answered:
+		awaitLinger(ctx, c.server.config.linger, c.rpc.Done())
 		flush, cancel := context.WithTimeout(ctx, leaveTimeout)
 		c.rpc.Flush(flush) // whoever asked for it is told
 		cancel()
@@ -180,17 +181,21 @@ func (c *conn) request(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	return result, nil
 }
 
-// allowed refuses calls before connect has shown the token, and after runtime.shutdown.
+// allowed refuses calls before connect has shown the token, and after runtime.shutdown, which
+// itself may come again.
 func (c *conn) allowed(method string) error {
-	if c.server.stopping() {
-		return &rpcconn.Error{Code: codeShuttingDown, Message: "SERVER_SHUTTING_DOWN"}
-	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.trusted || c.connected || c.server.config.Token == "" || method == "connect" {
+	known := c.trusted || c.connected || c.server.config.Token == "" || method == "connect"
+	c.mu.Unlock()
+	switch {
+	case !known:
+		return &rpcconn.Error{Code: codeAuthRequired, Message: "AUTHENTICATION_REQUIRED"}
+	case !c.server.end.stopping() || method == "runtime.shutdown":
 		return nil
+	case ownMethods[method] == nil && c.server.tables.methods[method] == nil:
+		return unhandled(method)
 	}
-	return &rpcconn.Error{Code: codeAuthRequired, Message: "AUTHENTICATION_REQUIRED"}
+	return shuttingDown()
 }
 
 // participant returns the connection's place in a session, nil if it has none.

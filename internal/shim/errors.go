@@ -51,6 +51,11 @@ func failure(method, text string) error {
 	return &rpcconn.Error{Code: codeInternal, Message: "Request " + method + " failed with message: " + text}
 }
 
+// shuttingDown is the CLI's error for a request after runtime.shutdown.
+func shuttingDown() error {
+	return &rpcconn.Error{Code: codeShuttingDown, Message: "SERVER_SHUTTING_DOWN"}
+}
+
 // noSession is the CLI's error for a call that must name a session and does not.
 func noSession(method string) error { return failure(method, "Missing sessionId parameter") }
 

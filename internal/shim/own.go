@@ -28,6 +28,7 @@ func init() {
 		"session.delete":                    (*conn).remove,
 		"sessions.delete":                   (*conn).remove,
 		"sessions.close":                    (*conn).remove,
+		"session.sendAndWait":               (*conn).sendAndWait,
 		"session.tools.set":                 (*conn).setTools,
 		"session.eventLog.registerInterest": (*conn).registerInterest,
 		"sessionFs.setProvider":             (*conn).provideFiles,
@@ -92,11 +93,12 @@ func (c *conn) authenticate(token *string) error {
 }
 
 // shutdown ends what the program takes for the CLI's process, which is this one: the
-// bridge's goes on.
+// bridge's goes on, unless it is the shim's own. The program may kill this process at the
+// answer, so nothing is left to do then.
 func (c *conn) shutdown(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	c.server.counter.own("runtime.shutdown")
-	c.leave()
-	r.Replied = c.server.shutdown
+	c.server.end.begin(c.server.shutdown)
+	r.Replied = c.server.end.replied
 	return json.RawMessage(`null`), nil
 }
 
@@ -157,6 +159,13 @@ func (c *conn) drop(p *participant) {
 	if c.sessions[p.id] == p {
 		delete(c.sessions, p.id)
 	}
+}
+
+// sendAndWait is a method that SDKs newer than the supported CLIs try first. They fall back to
+// session.send where the CLI does not have it, which none of the supported ones does.
+func (c *conn) sendAndWait(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+	c.server.counter.own(r.Method)
+	return nil, unhandled(r.Method)
 }
 
 // setTools replaces the tools of the connection.

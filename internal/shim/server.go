@@ -1,11 +1,13 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -35,10 +37,16 @@ type Config struct {
 	// Profile is what the runtimes are to be like, as far as it differs from the bridge's
 	// own; nil for no difference.
 	Profile *bridgev1.RuntimeProfile
+	// Shutdown ends the bridge, where it is the shim's own. runtime.shutdown calls it once, when the
+	// connections have left their sessions, and is answered when it has returned. Default: nothing.
+	Shutdown func()
 	// Grace is how long the connection to the bridge may be broken. Default: DefaultGrace.
 	Grace time.Duration
 	// Logger gets what is odd, never contents. Default: nowhere.
 	Logger *slog.Logger
+
+	// linger is how long connections stay open after runtime.shutdown. Default: defaultLinger.
+	linger time.Duration
 }
 
 // Server serves the CLI's JSON-RPC.
@@ -53,8 +61,8 @@ type Server struct {
 	conns     map[*conn]struct{}
 	profile   *bridgev1.RuntimeProfile
 	providers providers
-	down      chan struct{} // closed by shutdown
-	ending    bool
+
+	end *ending
 }
 
 // New returns a Server.
@@ -65,6 +73,10 @@ func New(c Config) (*Server, error) {
 	if c.Grace <= 0 {
 		c.Grace = DefaultGrace
 	}
+	c.linger = cmp.Or(c.linger, defaultLinger)
+	if c.Shutdown == nil {
+		c.Shutdown = func() {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -74,7 +86,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config: c, tables: t, counter: newCounter(), key: "shim-" + rand.Text(),
-		conns: map[*conn]struct{}{}, profile: &bridgev1.RuntimeProfile{}, down: make(chan struct{}),
+		conns: map[*conn]struct{}{}, profile: &bridgev1.RuntimeProfile{}, end: newEnding(),
 	}
 	if c.Profile != nil {
 		s.profile = proto.CloneOf(c.Profile)
@@ -85,24 +97,23 @@ func New(c Config) (*Server, error) {
 // Counts returns how often each method went which way so far.
 func (s *Server) Counts() Counts { return s.counter.snapshot() }
 
-// Down is closed when a program has asked for the end, by runtime.shutdown.
-func (s *Server) Down() <-chan struct{} { return s.down }
+// Down is closed when a program has asked for the end, by runtime.shutdown, and is answered.
+func (s *Server) Down() <-chan struct{} { return s.end.answered }
 
-// shutdown asks for the end.
+// shutdown has every connection leave its sessions, and ends the bridge if that is the shim's own.
 func (s *Server) shutdown() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ending {
-		s.ending = true
-		close(s.down)
+	conns := slices.Collect(maps.Keys(s.conns))
+	s.mu.Unlock()
+	var leaving sync.WaitGroup
+	for _, c := range conns {
+		leaving.Go(func() {
+			c.leave()
+			c.end() // nothing is watched any more
+		})
 	}
-}
-
-// stopping reports whether a program has asked for the end.
-func (s *Server) stopping() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ending
+	leaving.Wait()
+	s.config.Shutdown()
 }
 
 // Serve serves one connection until its program ends it, somebody asks for the end, or ctx
@@ -130,14 +141,15 @@ func (s *Server) Listen(ctx context.Context, l net.Listener) error {
 	conns.Go(func() {
 		select {
 		case <-ctx.Done():
-		case <-s.down:
+		case <-s.end.answered:
+			awaitLinger(ctx, s.config.linger, nil)
 		}
 		_ = l.Close() // ends Accept
 	})
 	for {
 		nc, err := l.Accept()
 		if err != nil {
-			if ctx.Err() != nil || s.stopping() {
+			if ctx.Err() != nil || s.end.stopping() {
 				return nil
 			}
 			cancel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -13,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
@@ -260,17 +262,61 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
-// runtime.shutdown is answered, and ends the connection and the server.
+// TestShutdown asks for the end while another program is there. The bridge has ended when the
+// answer comes; after it, requests are refused as the CLI does it, on every connection.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script)
-	p := r.connect(false)
+	var closed atomic.Int32
+	r := newRig(t, script, func(c *Config) {
+		c.Shutdown = func() { closed.Add(1) }
+		c.linger = patience // the programs end the connections
+	})
+	p, other := r.connect(false), r.connect(false)
 	p.call("session.create", `{"sessionId":"s1"}`)
+	if got := p.call("runtime.shutdown", `{}`); got != "null" || closed.Load() != 1 {
+		t.Errorf("answered %s when the bridge was closed %d times", got, closed.Load())
+	}
+	<-r.server.Down()
+	for _, q := range []*program{p, other} {
+		for method, want := range map[string]string{
+			"ping":             `{"code":-32000,"message":"SERVER_SHUTTING_DOWN"}`,
+			"connect":          `{"code":-32000,"message":"SERVER_SHUTTING_DOWN"}`,
+			"session.create":   `{"code":-32000,"message":"SERVER_SHUTTING_DOWN"}`,
+			"no.such":          `{"code":-32601,"message":"Unhandled method no.such"}`,
+			"runtime.shutdown": "null",
+		} {
+			if got := q.call(method, `{}`); got != want {
+				t.Errorf("%s after the answer: %s, want %s", method, got, want)
+			}
+		}
+	}
+	if closed.Load() != 1 {
+		t.Errorf("the bridge was closed %d times", closed.Load())
+	}
+}
+
+// TestShutdownEnds asks for the end and leaves the connection open: the shim closes it.
+func TestShutdownEnds(t *testing.T) {
+	t.Parallel()
+	p := newRig(t, script).connect(false)
 	if got := p.call("runtime.shutdown", `{}`); got != "null" {
 		t.Errorf("answered %s", got)
 	}
-	<-r.server.Down()
 	<-p.conn.Done()
+}
+
+// TestSendAndWait calls a method that no supported CLI has. An SDK falls back to session.send at
+// this code alone.
+func TestSendAndWait(t *testing.T) {
+	t.Parallel()
+	p := newRigWith(t, script, func(c *app.Config) { c.Raw = false }).connect(false)
+	p.call("session.create", creation)
+	for _, params := range []string{`{"sessionId":"s1","prompt":"hello"}`, `{"sessionId":"nope"}`, `{}`} {
+		want := `{"code":-32601,"message":"Unhandled method session.sendAndWait"}`
+		if got := p.call("session.sendAndWait", params); got != want {
+			t.Errorf("%s: %s, want %s", params, got, want)
+		}
+	}
 }
 
 // The numbers that frames are read by are those of the messages.
