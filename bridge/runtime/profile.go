@@ -110,6 +110,9 @@ func Reserved(name string) bool {
 // logLevels are what the CLI accepts.
 var logLevels = []string{"none", "error", "warning", "info", "debug", "all", "default"}
 
+// LogLevels are the CLI's own log levels.
+func LogLevels() []string { return slices.Clone(logLevels) }
+
 // Validate tells whether a runtime can be started with the profile.
 func (p Profile) Validate() error {
 	for name, dir := range map[string]string{"home": p.Home, "user_home": p.UserHome, "dir": p.Dir} {

@@ -135,9 +135,12 @@ func (p *program) main(ctx context.Context, args []string) int {
 // exit reports a command's error and turns it into an exit code.
 func (p *program) exit(name string, err error) int {
 	var usage usageError
+	var code exitError
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		return exitOK
+	case errors.As(err, &code):
+		return int(code)
 	case errors.As(err, &usage):
 		fmt.Fprintf(p.stderr, "copilot-grpc %s: %v\nsee \"copilot-grpc help %s\"\n", name, err, name)
 		return exitUsage

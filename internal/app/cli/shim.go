@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
@@ -62,7 +61,7 @@ func (o *shimOptions) register(f *flags) {
 	f.BoolVar(&o.headless, "headless", false, "taken and always so")
 	f.BoolVar(&o.noUpdate, "no-auto-update", false, "taken and always so")
 	f.BoolVar(&o.remote, "remote", false, "taken; sessions in the cloud need nothing of this process")
-	f.BoolVar(&o.version, "version", false, "print the versions and end")
+	f.BoolVar(&o.version, "version", false, "print the version of the CLI, in its own form, and end")
 
 	f.StringVar(&o.target, "target", "", "`address` of the bridge: unix:PATH, HOST:PORT, or another that gRPC resolves (default: a private one)")
 	f.StringVar(&o.token, "token", "", "bearer `token` for the bridge")
@@ -99,8 +98,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 		return err
 	}
 	if o.version {
-		fmt.Fprintf(p.stdout, "GitHub Copilot CLI %s.\n(copilot-grpc %s in its place)\n", clibin.PinnedVersion, p.version)
-		return nil
+		return o.printVersion(ctx, p)
 	}
 	if p.getenv(shimMarker) != "" {
 		return errors.New("this is the shim, started as the CLI behind a shim: set COPILOT_GRPC_CLI to the real copilot executable")
@@ -116,9 +114,13 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, bridge.close()) }()
-	s, err := shim.New(shim.Config{
+	config := shim.Config{
 		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace, Logger: logger,
-	})
+	}
+	if bridge.own {
+		config.Shutdown = func() { _ = bridge.close() } // its error is reported at the end
+	}
+	s, err := shim.New(config)
 	if err != nil {
 		return err
 	}

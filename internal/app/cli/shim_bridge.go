@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,7 +30,9 @@ type shimBridge struct {
 	conn *grpc.ClientConn
 	// profile is what the runtimes are to be like, as far as the bridge allows it.
 	profile *bridgev1.RuntimeProfile
-	close   func() error
+	// close ends the connection, and the bridge if it is the shim's own; it may be called again.
+	close func() error
+	own   bool
 }
 
 // bridge connects to the bridge of --target, or starts one for this shim alone.
@@ -48,7 +51,7 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &shimBridge{conn: conn, profile: profile, close: conn.Close}, nil
+	return &shimBridge{conn: conn, profile: profile, close: sync.OnceValue(conn.Close)}, nil
 }
 
 const (
@@ -62,10 +65,10 @@ const (
 )
 
 // privateConfig is that of a bridge for one shim: its CLI is as the shim's caller wants it.
-func (o *shimOptions) privateConfig(p *program, dir string) app.Config {
+func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Config {
 	c := app.DefaultConfig()
 	c.Version = p.version
-	c.Listen = []string{"unix:" + filepath.Join(dir, "bridge.sock")}
+	c.Listen = []string{"unix:" + folder.socket()}
 	c.CLIPath = o.realCLI(p)
 	c.Home = p.getenv("COPILOT_HOME")
 	c.GitHubToken = o.githubToken(p)
@@ -105,35 +108,41 @@ func (o *shimOptions) realCLI(p *program) string {
 	return ""
 }
 
-// private starts a bridge in this process, on a socket that nobody else can reach.
+// private starts a bridge in this process, on a socket that nobody else can reach, and its CLI.
 func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logger) (_ *shimBridge, err error) {
-	dir, err := os.MkdirTemp("", "copilot-grpc-shim-")
+	folder, err := newPrivateFolder()
 	if err != nil {
 		return nil, err
 	}
 	if o.logFile == "" { // the program is told what fails, and the CLI says no more either
 		logger = slog.New(slog.DiscardHandler)
 	}
-	a, err := app.New(ctx, o.privateConfig(p, dir), app.WithLogger(logger))
+	config := o.privateConfig(p, folder)
+	cli := &starts{Runner: config.NewRunner(logger, nil)}
+	a, err := app.New(ctx, config, app.WithLogger(logger), app.WithRunner(cli))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, folder.remove())
 	}
 	// It outlives ctx: the shim's connections leave first.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- p.run(running, a) }()
 	conn, err := dial(a.Target(), "")
-	end := func() error {
+	b := &shimBridge{conn: conn, close: sync.OnceValue(func() error {
 		if conn != nil {
 			_ = conn.Close()
 		}
 		stop()
-		return errors.Join(<-ended, os.RemoveAll(dir))
+		return errors.Join(<-ended, folder.remove())
+	})}
+	if err == nil {
+		err = startCLI(ctx, b, cli, p.stderr)
 	}
 	if err != nil {
-		return nil, errors.Join(err, end())
+		return nil, errors.Join(err, b.close())
 	}
-	return &shimBridge{conn: conn, close: end}, nil
+	b.own = true
+	return b, nil
 }
 
 // githubToken is the token in the variable that --auth-token-env names.
@@ -212,13 +221,28 @@ func (o *shimOptions) reach(ctx context.Context, conn *grpc.ClientConn, logger *
 	}
 }
 
+// headless is the flag by which an SDK starts the CLI as a server.
+const headless = "--headless"
+
 // foreign takes the flags that f does not know from a command line, with their values, which
-// are all that does not look like a flag.
+// are all that does not look like a flag. It also takes what the CLI is to refuse in its own
+// words: bad values of its own flags, and words.
 func (f *flags) foreign(args []string) (ours, foreign []string) {
 	for i := 0; i < len(args); i++ {
-		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		name, value, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
 		fl := f.Lookup(name)
+		if !valued && i+1 < len(args) {
+			value = args[i+1]
+		}
 		switch {
+		case !strings.HasPrefix(args[i], "-") && slices.Contains(args, headless):
+			foreign = append(foreign, args[i])
+		case fl != nil && !acceptable(name, value):
+			foreign = append(foreign, args[i])
+			if !valued && i+1 < len(args) {
+				i++
+				foreign = append(foreign, args[i])
+			}
 		case !strings.HasPrefix(args[i], "-") || name == "" || name == "h" || name == "help":
 			return append(ours, args[i:]...), foreign // ends our own flags
 		case fl == nil:
@@ -235,6 +259,18 @@ func (f *flags) foreign(args []string) (ours, foreign []string) {
 		}
 	}
 	return ours, foreign
+}
+
+// acceptable reports whether the CLI would take a value of one of its own flags.
+func acceptable(name, value string) bool {
+	switch name {
+	case "port", "session-idle-timeout":
+		_, err := strconv.Atoi(value)
+		return err == nil
+	case "log-level":
+		return value == "warn" || slices.Contains(runtime.LogLevels(), value)
+	}
+	return true
 }
 
 // fromFile sets the flags that neither the command line nor the environment has set from

@@ -25,6 +25,11 @@ func TestForeignFlags(t *testing.T) {
 		{"at the end", "--stdio --add-dir", "--stdio", "--add-dir"},
 		{"our value is like a flag", "--token --yolo --stdio", "--token --yolo --stdio", ""},
 		{"no flag", "--stdio serve --yolo", "--stdio serve --yolo", ""},
+		{"no flag of a server", "login --headless --stdio", "--headless --stdio", "login"},
+		{"a bad port", "--headless --port abc", "--headless", "--port abc"},
+		{"a bad time", "--session-idle-timeout=soon --headless", "--headless", "--session-idle-timeout=soon"},
+		{"a bad level", "--headless --log-level loud", "--headless", "--log-level loud"},
+		{"levels", "--log-level warn --log-level debug", "--log-level warn --log-level debug", ""},
 		{"help", "--help --yolo", "--help --yolo", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
