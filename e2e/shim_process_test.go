@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,15 +35,12 @@ type processResult struct {
 	Stdout, Stderr string
 }
 
-// runCLI runs a command to its end, with an empty standard input. tmp is the folder for
-// temporary files.
-func runCLI(t *testing.T, tmp string, command []string, args ...string) processResult {
+// runCLI runs a command to its end, with an empty standard input. home is its user's folder, and
+// that for temporary files.
+func runCLI(t *testing.T, home string, command []string, args ...string) processResult {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)], args...)...)
-	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + t.TempDir(), "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + tmp,
-		"XDG_CACHE_HOME=" + filepath.Join(os.TempDir(), "copilot-grpc-e2e-cache"),
-	}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + home, "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + home}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -58,6 +56,10 @@ func runCLI(t *testing.T, tmp string, command []string, args ...string) processR
 func TestShimEndsAsTheCLI(t *testing.T) {
 	t.Parallel()
 	direct, shim := standIns(t)
+	home := realDir(t)
+	for _, command := range [][]string{direct, shim} { // each unpacks itself once
+		runCLI(t, home, command, "--headless", "--no-auto-update", "--stdio")
+	}
 	for _, args := range []string{
 		"--no-such-flag --headless --no-auto-update --stdio",
 		"--no-such-flag --headless --no-auto-update --port 0",
@@ -69,14 +71,12 @@ func TestShimEndsAsTheCLI(t *testing.T) {
 		"--no-auto-update --version",
 	} {
 		t.Run(args, func(t *testing.T) {
-			t.Parallel()
-			tmp := realDir(t)
-			want := runCLI(t, tmp, direct, strings.Fields(args)...)
-			got := runCLI(t, tmp, shim, strings.Fields(args)...)
+			want := runCLI(t, home, direct, strings.Fields(args)...)
+			got := runCLI(t, home, shim, strings.Fields(args)...)
 			if got != want {
 				t.Errorf("through the shim %+v, want %+v", got, want)
 			}
-			if left, err := filepath.Glob(filepath.Join(tmp, "copilot-grpc-shim-*")); err != nil || len(left) > 0 {
+			if left, err := filepath.Glob(filepath.Join(home, "copilot-grpc-shim-*")); err != nil || len(left) > 0 {
 				t.Errorf("left behind %q, %v", left, err)
 			}
 		})
@@ -84,13 +84,14 @@ func TestShimEndsAsTheCLI(t *testing.T) {
 }
 
 // exchange starts a command, shakes hands, writes frames in one piece and returns what was
-// answered by id, as the process wrote it, and the result of its end. Its input stays open:
+// answered by id, as the process wrote it, and the result of its end. Its input stays open if it is
+// asked for its end:
 // it has to end by itself.
-func exchange(t *testing.T, tmp string, command, methods []string) (answers map[int]string, ended error) {
+func exchange(t *testing.T, tmp string, env, command, methods []string) (answers map[int]string, ended error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)],
 		"--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + t.TempDir(), "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + tmp}
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + tmp, "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + tmp}, env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +128,9 @@ func exchange(t *testing.T, tmp string, command, methods []string) (answers map[
 			return answers, cmd.Wait()
 		}
 		answers[id] = text
+		if len(answers) == len(methods) && !slices.Contains(methods, "runtime.shutdown") {
+			_ = in.Close() // ends it
+		}
 		if methods[id-1] == "runtime.shutdown" {
 			// SDKs kill the process at this answer.
 			if left, err := filepath.Glob(filepath.Join(tmp, "copilot-grpc-shim-*")); err != nil || len(left) > 0 {
@@ -183,7 +187,7 @@ func TestShimShutdown(t *testing.T) {
 		t.Run(filepath.Base(command[0]), func(t *testing.T) {
 			tmp, seen := realDir(t), false
 			for range 20 {
-				answers, ended := exchange(t, tmp, command, methods)
+				answers, ended := exchange(t, tmp, nil, command, methods)
 				if ended != nil {
 					t.Errorf("ended with %v", ended)
 				}

@@ -221,6 +221,8 @@ func (p *sdkProgram) converse(url string) (results []string) {
 		{"session.send", `{"sessionId":"nope","prompt":"x"}`},
 		{"session.send", `{"prompt":"x"}`},
 		{"no.such", `{}`},
+		{"session.sendAndWait", `{"sessionId":"` + id + `","prompt":"x"}`},
+		{"session.sendAndWait", `{"prompt":"x"}`},
 		{"session.resume", `{"sessionId":"00000000-0000-4000-8000-000000000000"}`},
 		{"session.create", `{"workingDirectory":"/nowhere/at/all"}`},
 		{"session.mode.set", `{"sessionId":"` + id + `","mode":"bogus"}`},

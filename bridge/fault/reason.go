@@ -6,6 +6,8 @@ const (
 	CLINotFound Reason = "CLI_NOT_FOUND"
 	// CLIInstallFailed says that the private copy could not be installed.
 	CLIInstallFailed Reason = "CLI_INSTALL_FAILED"
+	// CLIUnverified says that an executable, or what it unpacked, is not what was published.
+	CLIUnverified Reason = "CLI_UNVERIFIED"
 	// CLIUnsupported says that the CLI's version or protocol is not one we speak.
 	CLIUnsupported Reason = "CLI_UNSUPPORTED"
 	// CLIStartFailed says that the CLI did not get as far as answering.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
@@ -15,7 +16,7 @@ func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	if err != nil {
 		return append(s.missing(err), s.cacheFinding())
 	}
-	found := []Finding{versionFinding(bin)}
+	found := []Finding{versionFinding(bin), trustFinding(bin)}
 	if bin.Script {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "platform package",
@@ -32,6 +33,8 @@ func (s *Spawner) missing(err error) []Finding {
 	l := &s.Locator
 	npm, ok := l.NPM()
 	switch {
+	case fault.ReasonOf(err) == fault.CLIUnverified:
+		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: "as the text says"}}
 	case l.Named():
 		return []Finding{{
 			Level: LevelError, Subject: subject, Text: err.Error(),
@@ -66,6 +69,26 @@ func versionFinding(bin clibin.Binary) Finding {
 		f.Level = LevelWarning
 		f.Text += ", newer than " + clibin.PinnedVersion + ", the newest that was tested"
 		f.Remedy = "nothing, unless something behaves oddly"
+	}
+	return f
+}
+
+// trustFinding tells whether the executable is what was published.
+func trustFinding(bin clibin.Binary) Finding {
+	f := Finding{Level: LevelOK, Subject: "CLI executable"}
+	switch bin.Trust {
+	case clibin.TrustPinned:
+		f.Text = "its SHA-256 is that of the published version " + bin.Version
+	case clibin.TrustInstalled:
+		f.Text = "unchanged since it was installed from the published package"
+	case clibin.TrustChanged:
+		f.Level = LevelWarning
+		f.Text = fmt.Sprintf("says that it is version %s, but is not what was published: SHA-256 %s", bin.Version, bin.Digest)
+		f.Remedy = "reinstall it, or find out who changed it"
+	default:
+		f.Level = LevelWarning
+		f.Text = fmt.Sprintf("not in the table of known executables: SHA-256 %s", bin.Digest)
+		f.Remedy = "nothing, if you trust where it is from; --verify-cli=all refuses it"
 	}
 	return f
 }

@@ -3,11 +3,13 @@
 package runtime
 
 import (
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
@@ -115,5 +117,27 @@ func TestDiagnoseDialer(t *testing.T) {
 	}
 	if got := InProcess(nil).Diagnose(t.Context()); len(got) != 1 || got[0].Level != LevelOK {
 		t.Errorf("Diagnose = %v", got)
+	}
+}
+
+// TestChangedBetweenStarts replaces the executable while the Spawner remembers it: the next start
+// judges it anew, in place of running another program unseen.
+func TestChangedBetweenStarts(t *testing.T) {
+	t.Parallel()
+	path := copilotOf(t, "GitHub Copilot CLI 1.0.102.")
+	s := &Spawner{Locator: clibin.Locator{Explicit: path, CacheDir: t.TempDir()}}
+	logger := slog.New(slog.DiscardHandler)
+	if l, err := s.launch(t.Context(), logger); err != nil || l.bin.Version != "1.0.102" {
+		t.Fatalf("launch = %+v, %v", l, err)
+	}
+	if err := os.Rename(copilotOf(t, "GitHub Copilot CLI 1.0.3."), path); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := s.launch(t.Context(), logger); fault.ReasonOf(err) != fault.CLIUnsupported {
+		t.Errorf("launch = %+v, %v", l, err)
+	}
+	s.Locator.Verify = clibin.VerifyAll
+	if l, err := s.launch(t.Context(), logger); fault.ReasonOf(err) != fault.CLIUnverified {
+		t.Errorf("launch = %+v, %v", l, err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 
 // Spawner is a Runner that starts the CLI as a child, over stdio or, where its profile
 // wants several connections, on a loopback port. It finds the executable at the first
-// start and remembers it.
+// start and remembers it. Before each start it verifies that neither that file nor what
+// it unpacked has changed.
 type Spawner struct {
 	// Locator finds the executable.
 	Locator clibin.Locator
@@ -96,17 +97,21 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 }
 
 // launch clears up after a killed predecessor, finds the executable and unpacks
-// it, once. Other starts wait
-// meanwhile: they would have to do the same.
+// it, once. Later it verifies them: a changed executable is looked for and judged
+// again. Other starts wait meanwhile: they would have to do the same.
 func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.found != nil {
-		return s.found, nil
+	if s.found != nil && s.Locator.Unchanged(ctx, s.found.bin) {
+		l := &launch{bin: s.found.bin}
+		return l, s.unpack(ctx, l, logger)
 	}
-	if n := process.SweepAbandoned(); n > 0 {
+	if s.found != nil {
+		logger.Warn("the executable of the copilot CLI has changed", slog.String("path", s.found.bin.Path))
+	} else if n := process.SweepAbandoned(); n > 0 {
 		logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
 	}
+	s.found = nil
 	bin, err := s.Locator.Locate(ctx)
 	if err != nil {
 		return nil, err
@@ -115,17 +120,35 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 		return nil, unsupported(bin.Version).With("path", bin.Path)
 	}
 	l := &launch{bin: bin}
-	if l.pkgCache, err = s.Locator.Unpack(ctx, bin); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		// Only a saving of time and space; the CLI can do without.
-		logger.Warn("cannot unpack the CLI ahead of time", slog.Any("error", err))
+	if err := s.unpack(ctx, l, logger); err != nil {
+		return nil, err
 	}
-	logger.Info("copilot CLI found", slog.String("path", bin.Path),
-		slog.String("source", string(bin.Source)), slog.String("version", bin.Version))
+	logger.Info("copilot CLI found", slog.String("path", bin.Path), slog.String("source", string(bin.Source)),
+		slog.String("version", bin.Version), slog.String("trust", string(bin.Trust)))
+	if bin.Trust == clibin.TrustChanged {
+		logger.Warn("the copilot CLI is not the published executable of its version", slog.String("path", bin.Path),
+			slog.String("version", bin.Version), slog.String("sha256", bin.Digest))
+	}
 	s.found = l
 	return l, nil
+}
+
+// unpack has the executable unpack itself, or verifies what it has unpacked.
+func (s *Spawner) unpack(ctx context.Context, l *launch, logger *slog.Logger) (err error) {
+	l.pkgCache, err = s.Locator.Unpack(ctx, l.bin)
+	if err == nil {
+		return nil
+	}
+	l.pkgCache = ""
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if fault.ReasonOf(err) == fault.CLIUnverified {
+		return err
+	}
+	// Only a saving of time and space; the CLI can do without.
+	logger.Warn("cannot unpack the CLI ahead of time", slog.Any("error", err))
+	return nil
 }
 
 // forget makes the next start search again: the CLI may have been moved.

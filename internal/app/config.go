@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
@@ -54,6 +55,9 @@ type Config struct {
 	CLIPath string
 	// NoInstall makes it an error that the CLI is not found.
 	NoInstall bool
+	// VerifyCLI says which executables must be in the table of known ones: found, those that the
+	// server installed or found by itself; all; none. Default: found.
+	VerifyCLI string
 	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
 	// processes of our own; DialToken is its connection token.
 	Dial      string
@@ -231,6 +235,9 @@ func (c *Config) Validate() error {
 
 // checkDial looks at how the CLI is come by.
 func (c *Config) checkDial() error {
+	if !clibin.Verify(c.VerifyCLI).Valid() {
+		return wrongf("verify_cli", "%q is none of found, all, none", c.VerifyCLI)
+	}
 	if c.Dial == "" {
 		if c.DialToken != "" {
 			return wrongf("dial_token", "a token needs an address to dial (dial)")
@@ -281,6 +288,7 @@ func (c *Config) complete() {
 	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
 	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.VerifyCLI = cmp.Or(c.VerifyCLI, string(clibin.VerifyFound))
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
 }
 

@@ -30,7 +30,7 @@ func (c *Config) NewRunner(logger *slog.Logger, progress Progress) runtime.Runne
 		return &runtime.Dialer{Address: c.Dial, Token: c.DialToken}
 	}
 	return &runtime.Spawner{Locator: clibin.Locator{
-		Explicit: c.CLIPath, NoInstall: c.NoInstall,
+		Explicit: c.CLIPath, NoInstall: c.NoInstall, Verify: clibin.Verify(c.VerifyCLI), Logger: logger,
 		Progress: func(p clibin.Progress) {
 			logProgress(logger, p)
 			if progress != nil {

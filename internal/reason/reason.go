@@ -71,6 +71,7 @@ var codes = map[bridgev1.ErrorReason]int32{
 	bridgev1.ErrorReason_ERROR_REASON_CLI_NOT_FOUND:        failedPrecondition,
 	bridgev1.ErrorReason_ERROR_REASON_CLI_INSTALL_FAILED:   failedPrecondition,
 	bridgev1.ErrorReason_ERROR_REASON_CLI_UNSUPPORTED:      failedPrecondition,
+	bridgev1.ErrorReason_ERROR_REASON_CLI_UNVERIFIED:       failedPrecondition,
 	bridgev1.ErrorReason_ERROR_REASON_CLI_START_FAILED:     unavailable,
 	bridgev1.ErrorReason_ERROR_REASON_RUNTIME_LOST:         unavailable,
 	bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_RUNNING:  failedPrecondition,

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,10 @@ type Binary struct {
 	Source Source
 	// Version is what its package or the program itself says, "" if neither did.
 	Version string
+	// Digest is the SHA-256 of the file, in hexadecimal, Trust how it compares with the table of
+	// known executables.
+	Digest string
+	Trust  Trust
 	// Script says that Path is npm's start script, whose platform package was
 	// not found next to it. It is run as it is and needs node.
 	Script bool
@@ -73,10 +78,16 @@ type Locator struct {
 	CacheDir string
 	// NoInstall makes the search fail instead of installing a copy.
 	NoInstall bool
+	// Verify says which executables must be in the table of known ones. Default: VerifyFound.
+	Verify Verify
+	// Logger, if set, gets what the operator should know.
+	Logger *slog.Logger
 	// Progress, if set, is told what takes long. It must not block.
 	Progress func(Progress)
 	// Getenv replaces os.Getenv.
 	Getenv func(string) string
+
+	pins pinTable // replaces the table of this repository in tests
 }
 
 // Locate returns the executable, installing the private copy if no other is
@@ -97,11 +108,11 @@ func (l *Locator) Find(ctx context.Context) (Binary, error) {
 	if path := l.getenv(PathEnv); path != "" {
 		return l.demanded(ctx, path, SourceEnv)
 	}
-	if bin, ok := l.onPath(ctx); ok {
-		return bin, nil
+	if bin, ok, err := l.onPath(ctx); ok || err != nil {
+		return bin, err
 	}
-	if bin, ok := l.cached(); ok {
-		return bin, nil
+	if bin, ok, err := l.cached(ctx); ok || err != nil {
+		return bin, err
 	}
 	return Binary{}, notFound()
 }
@@ -129,9 +140,17 @@ func (l *Locator) demanded(ctx context.Context, path string, source Source) (Bin
 			With("path", path)
 	}
 	bin.Source = source
+	if err := l.inspect(ctx, &bin); err != nil {
+		return Binary{}, fault.Wrap(err, fault.CLINotFound, "copilot CLI %q, given by %s, is not usable", path, source).
+			With("path", path)
+	}
+	if err := l.admit(bin); err != nil {
+		return Binary{}, err
+	}
 	if bin.Version == "" {
 		// The handshake will tell whether it is the right program.
 		bin.Version, _ = l.askVersion(ctx, bin)
+		l.reinspect(&bin)
 	}
 	return bin, nil
 }
@@ -139,21 +158,35 @@ func (l *Locator) demanded(ctx context.Context, path string, source Source) (Bin
 // onPath looks for the CLI on PATH. Other programs are called copilot too, so
 // one that does not come out of its package has to say what it is; and this
 // very program may be there under that name, to stand in for the CLI.
-func (l *Locator) onPath(ctx context.Context) (Binary, bool) {
+func (l *Locator) onPath(ctx context.Context) (_ Binary, ok bool, err error) {
 	for path := range l.lookup("copilot") {
 		bin, err := resolve(path)
 		if err != nil {
 			continue
 		}
 		bin.Source = SourcePath
+		if err := l.inspect(ctx, &bin); err != nil {
+			continue
+		}
 		if bin.Version == "" {
 			if bin.Version, err = l.askVersion(ctx, bin); err != nil {
 				continue
 			}
+			l.reinspect(&bin)
 		}
-		return bin, true
+		if err := l.admit(bin); err != nil {
+			return Binary{}, false, err
+		}
+		return bin, true, nil
 	}
-	return Binary{}, false
+	return Binary{}, false, nil
+}
+
+// reinspect compares with the table again when the version has become known.
+func (l *Locator) reinspect(bin *Binary) {
+	if table, err := l.table(); err == nil && bin.Trust != TrustPinned {
+		bin.Trust = l.compare(table, *bin)
+	}
 }
 
 // lookup yields the executables of that name on PATH. Relative entries do not
@@ -173,24 +206,27 @@ func (l *Locator) lookup(name string) iter.Seq[string] {
 }
 
 // cached returns the private copy of the pinned version.
-func (l *Locator) cached() (Binary, bool) {
+func (l *Locator) cached(ctx context.Context) (_ Binary, ok bool, err error) {
 	dir, err := l.versionDir()
 	if err != nil {
-		return Binary{}, false
+		return Binary{}, false, nil
 	}
 	path, ok := platformBinary(dir)
 	if !ok {
-		return Binary{}, false
+		return Binary{}, false, nil
 	}
 	bin, err := resolve(path)
 	if err != nil {
-		return Binary{}, false
+		return Binary{}, false, nil
 	}
 	bin.Source = SourceCache
 	if bin.Version == "" {
 		bin.Version = PinnedVersion
 	}
-	return bin, true
+	if err := l.inspect(ctx, &bin); err != nil {
+		return Binary{}, false, err
+	}
+	return bin, true, l.admit(bin)
 }
 
 // Dir returns the directory that private copies and unpacked files are under.

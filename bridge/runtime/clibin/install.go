@@ -2,6 +2,7 @@ package clibin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,15 +42,21 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 			return err
 		}
 		defer lock.release()
-		if _, ok := l.cached(); ok {
-			return nil // somebody else was faster
+		if _, ok, err := l.cached(ctx); ok || err != nil {
+			return err // somebody else was faster
 		}
-		return installInto(ctx, npm, final)
+		return l.installInto(ctx, npm, final)
 	})
+	if fault.ReasonOf(err) == fault.CLIUnverified {
+		return Binary{}, err
+	}
 	if err != nil {
 		return Binary{}, installFailed(err)
 	}
-	bin, ok := l.cached()
+	bin, ok, err := l.cached(ctx)
+	if err != nil {
+		return Binary{}, err
+	}
 	if !ok {
 		return Binary{}, installFailed(fmt.Errorf("no package for this platform (%v) in %q", platforms(), final))
 	}
@@ -62,8 +69,8 @@ func installFailed(err error) *fault.Error {
 }
 
 // installInto installs beside the final place and moves the result there, so
-// that the final place is either absent or complete.
-func installInto(ctx context.Context, npm, final string) error {
+// that the final place is either absent or complete, and verified.
+func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	parent, pattern := filepath.Dir(final), ".tmp-"+PinnedVersion+"-*"
 	if left, _ := filepath.Glob(filepath.Join(parent, pattern)); len(left) > 0 {
 		for _, dir := range left { // we hold the lock, so whoever made these was killed
@@ -93,11 +100,64 @@ func installInto(ctx context.Context, npm, final string) error {
 	case !exit.Clean():
 		return fmt.Errorf("npm: %w", exit)
 	}
-	if _, ok := platformBinary(tmp); !ok {
+	exe, ok := platformBinary(tmp)
+	if !ok {
 		return fmt.Errorf("npm installed no package for this platform (%v)", platforms())
+	}
+	if err := l.sealInstallation(ctx, tmp, exe); err != nil {
+		return err
 	}
 	if err := os.Rename(tmp, final); err != nil {
 		return fmt.Errorf("move the installation into place: %w", err)
 	}
 	return nil
+}
+
+// sealInstallation verifies what npm installed in dir and remembers the digest of its executable.
+func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
+	table, err := l.table()
+	if err != nil {
+		return err
+	}
+	name := filepath.Base(filepath.Dir(exe))
+	pin, ok := table.of(PinnedVersion, platformsOf(exe))
+	if !ok {
+		return fault.New(fault.CLIUnverified, "@github/%s@%s is not in the table of known packages", name, PinnedVersion)
+	}
+	integrity, err := installedIntegrity(dir, name)
+	if err != nil {
+		return err
+	}
+	if integrity != pin.Integrity {
+		return fault.New(fault.CLIUnverified, "npm installed @github/%s@%s with integrity %q, but the published one is %q",
+			name, PinnedVersion, integrity, pin.Integrity)
+	}
+	sum, err := sumFile(ctx, exe)
+	if err != nil {
+		return err
+	}
+	if pin.Executable != "" && sum != pin.Executable {
+		return fault.New(fault.CLIUnverified, "npm installed an executable of version %s with SHA-256 %s, but the published one is %s",
+			PinnedVersion, sum, pin.Executable)
+	}
+	if err := os.Chmod(exe, 0o500); err != nil { // against accidents
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, installedFile), []byte(sum+"\n"), 0o400)
+}
+
+// installedIntegrity returns the integrity by which npm checked a package that it has installed
+// below dir.
+func installedIntegrity(dir, name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
+	if err != nil {
+		return "", err
+	}
+	var lock struct {
+		Packages map[string]struct{ Integrity string }
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return "", fmt.Errorf("npm's lock file: %w", err)
+	}
+	return lock.Packages["node_modules/@github/"+name].Integrity, nil
 }

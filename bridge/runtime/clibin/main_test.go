@@ -31,6 +31,8 @@ while [ $# -gt 0 ]; do [ "$1" = --prefix ] && prefix=$2; shift; done
 dir="$prefix/node_modules/@github/copilot-%[2]s"
 mkdir -p "$dir" && cp "%[1]s/template" "$dir/copilot" && chmod 755 "$dir/copilot"
 echo '{"name":"@github/copilot-%[2]s","version":"%[3]s"}' > "$dir/package.json"
+integrity=$(cat "%[1]s/integrity")
+echo '{"packages":{"node_modules/@github/copilot-%[2]s":{"integrity":"'$integrity'"}}}' > "$prefix/node_modules/.package-lock.json"
 `
 
 func write(t *testing.T, path, content string, mode os.FileMode) string {
@@ -46,8 +48,9 @@ func write(t *testing.T, path, content string, mode os.FileMode) string {
 
 // world is a directory with a PATH of its own and a locator that sees nothing else.
 type world struct {
-	dir string
-	env map[string]string
+	dir  string
+	env  map[string]string
+	pins pinTable // what was published
 }
 
 func newWorld(t *testing.T) *world {
@@ -62,7 +65,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.MkdirAll(filepath.Join(dir, "sys"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range []string{"mkdir", "cp", "chmod", "env"} {
+	for _, tool := range []string{"mkdir", "cp", "chmod", "env", "cat"} {
 		if err := os.Symlink(filepath.Join("/bin", tool), filepath.Join(dir, "sys", tool)); err != nil {
 			t.Fatal(err)
 		}
@@ -75,16 +78,21 @@ func (w *world) path(elem ...string) string {
 }
 
 func (w *world) locator() *Locator {
-	return &Locator{CacheDir: w.path("cache"), Getenv: func(name string) string { return w.env[name] }}
+	return &Locator{CacheDir: w.path("cache"), Getenv: func(name string) string { return w.env[name] }, pins: w.pins}
 }
 
 func (w *world) cli(t *testing.T, version string, elem ...string) string {
 	t.Helper()
-	return write(t, w.path(elem...), fmt.Sprintf(fakeCLI, version), 0o755)
+	text := fmt.Sprintf(fakeCLI, version)
+	w.pins = append(w.pins, Pin{Version: version, Platform: platforms()[0], Executable: hash(text)})
+	return write(t, w.path(elem...), text, 0o755)
 }
 
 func (w *world) npm(t *testing.T) {
 	t.Helper()
-	write(t, w.path("template"), fmt.Sprintf(fakeCLI, PinnedVersion), 0o755)
+	text := fmt.Sprintf(fakeCLI, PinnedVersion)
+	w.pins = append(w.pins, Pin{Version: PinnedVersion, Platform: platforms()[0], Integrity: "sha512-good", Executable: hash(text)})
+	write(t, w.path("integrity"), "sha512-good", 0o600)
+	write(t, w.path("template"), text, 0o755)
 	write(t, w.path("bin", "npm"), fmt.Sprintf(fakeNPM, w.dir, platforms()[0], PinnedVersion), 0o755)
 }

@@ -5,10 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
@@ -22,6 +27,11 @@ const unpackTimeout = 5 * time.Minute
 // the directory to give to it as PkgCacheEnv. Without this each new home
 // directory would cost 235 MB and two seconds. The directory may be read-only
 // afterwards.
+//
+// The CLI executes what is there without looking at it. Unpack therefore
+// compares the files with the table of known digests, or with what they were
+// when they were unpacked: changed ones are set aside, and unpacked again. It is
+// to be called before each start.
 func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error) {
 	dir, err = l.Dir()
 	if err != nil {
@@ -31,7 +41,8 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 	if err != nil {
 		return "", err
 	}
-	if isReady(ready) {
+	// Without the lock an error may be that somebody else sets the files aside just now.
+	if ok, err := l.isReady(ctx, ready, bin); ok && err == nil {
 		return dir, nil
 	}
 	err = l.report(StageUnpack, "unpacking the copilot CLI (once)", func() error {
@@ -43,12 +54,18 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 			return err
 		}
 		defer lock.release()
-		if isReady(ready) {
-			return nil
+		if ok, err := l.isReady(ctx, ready, bin); ok || err != nil {
+			return err
+		}
+		if err := l.setAside(ctx, dir, bin); err != nil {
+			return err
 		}
 		return l.unpack(ctx, bin, dir, ready)
 	})
 	if err != nil {
+		if fault.ReasonOf(err) == fault.CLIUnverified {
+			return "", err
+		}
 		return "", fmt.Errorf("unpack %q: %w", bin.Path, err)
 	}
 	return dir, nil
@@ -66,15 +83,69 @@ func readyFile(dir string, bin Binary) (string, error) {
 	return filepath.Join(dir, "pkg", ".ready-"+hex.EncodeToString(sum[:8])), nil
 }
 
-// isReady believes the marker only while what it names exists: caches get
-// cleared.
-func isReady(marker string) bool {
-	unpacked, err := os.ReadFile(marker)
+// isReady believes the marker only while what it names exists (caches get
+// cleared) and is what it was.
+func (l *Locator) isReady(ctx context.Context, marker string, bin Binary) (bool, error) {
+	text, err := os.ReadFile(marker)
 	if err != nil {
-		return false
+		return false, nil
 	}
-	_, err = os.Stat(string(unpacked))
-	return err == nil
+	unpacked, sum, ok := strings.Cut(string(text), "\n")
+	if _, err := os.Stat(unpacked); err != nil || !ok {
+		return false, nil
+	}
+	if sum == "" {
+		return true, nil // of an unknown layout
+	}
+	if want, err := l.pinnedTree(bin); err != nil || want != "" && want != sum {
+		return false, err
+	}
+	got, err := l.treeDigest(ctx, unpacked)
+	if err != nil {
+		return false, fmt.Errorf("digest of %q: %w", unpacked, err)
+	}
+	return got == sum, nil
+}
+
+// pinnedTree returns the digest that the table has for what an executable unpacks, "" if none.
+func (l *Locator) pinnedTree(bin Binary) (string, error) {
+	table, err := l.table()
+	if err != nil || bin.Digest == "" {
+		return "", err
+	}
+	pin, _ := table.byExecutable(bin.Digest)
+	return pin.Unpacked, nil
+}
+
+// asidePrefix begins the names of folders whose files were changed.
+const asidePrefix = ".changed-"
+
+// setAside renames what is there in the place of what the executable unpacks, unless it is just
+// that. Of those set aside the last is kept, for whoever wants to know what was changed.
+func (l *Locator) setAside(ctx context.Context, dir string, bin Binary) error {
+	unpacked := unpackedDir(dir, bin.Version)
+	pkg := filepath.Join(dir, "pkg")
+	if _, err := os.Lstat(unpacked); err != nil || unpacked == pkg {
+		return nil
+	}
+	if want, err := l.pinnedTree(bin); err != nil {
+		return err
+	} else if want != "" {
+		if got, err := l.treeDigest(ctx, unpacked); err == nil && got == want {
+			return nil
+		}
+	}
+	if l.Logger != nil {
+		l.Logger.Warn("what the copilot CLI had unpacked is not what it unpacks: set aside and unpacked again",
+			slog.String("path", unpacked))
+	}
+	old, _ := filepath.Glob(filepath.Join(pkg, asidePrefix+"*")) // the pattern is good
+	for _, path := range old {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return os.Rename(unpacked, filepath.Join(pkg, asidePrefix+bin.Version+"-"+strconv.FormatInt(time.Now().Unix(), 10)))
 }
 
 // unpack runs the CLI so that it unpacks itself. 1.0.81 does not know the
@@ -101,8 +172,36 @@ func (l *Locator) unpack(ctx context.Context, bin Binary, dir, ready string) err
 	case !exit.Clean():
 		return exit
 	}
+	return l.sealUnpacked(ctx, bin, dir, ready)
+}
+
+// sealUnpacked verifies what was unpacked, makes it read-only against accidents, and writes the
+// marker.
+func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready string) error {
 	unpacked := unpackedDir(dir, bin.Version)
-	return os.WriteFile(ready, []byte(unpacked), 0o600)
+	if unpacked == filepath.Join(dir, "pkg") {
+		return writeAtomic(ready, unpacked+"\n")
+	}
+	err := walkTree(unpacked, func(_, path string, info fs.FileInfo) error {
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		return os.Chmod(path, info.Mode().Perm()&^0o222)
+	})
+	if err != nil {
+		return err
+	}
+	sum, err := l.treeDigest(ctx, unpacked)
+	if err != nil {
+		return err
+	}
+	if want, err := l.pinnedTree(bin); err != nil {
+		return err
+	} else if want != "" && sum != want {
+		return fault.New(fault.CLIUnverified, "what %q unpacked to %q has the digest %s, but version %s unpacks files with %s",
+			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked)
+	}
+	return writeAtomic(ready, unpacked+"\n"+sum)
 }
 
 // unpackedDir returns where the version was unpacked: pkg/<platform>/<version>.

@@ -1,0 +1,210 @@
+package clibin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A digest is remembered with what the file system says of the files (size, times, inode), so that
+// it is computed again only after something has changed. Whoever may write to the cache directory
+// can forge that memory: it saves time, and protects from nobody who has the server's user.
+
+// settleTime is how old a change must be before a digest is remembered: two changes within the
+// resolution of the file system's clock look alike.
+const settleTime = 2 * time.Second
+
+// maxTries bounds how often a file is read that changes meanwhile.
+const maxTries = 3
+
+// fingerprint is what the file system says of files, and when the last of them changed.
+type fingerprint struct {
+	text    string
+	changed time.Time
+}
+
+// remembered returns the digest of what is at path: from memory if its fingerprint has not changed.
+func (l *Locator) remembered(path string, look func() (fingerprint, error), compute func() (string, error)) (string, error) {
+	memory := l.memoryOf(path)
+	now, err := look()
+	if err != nil {
+		return "", err
+	}
+	if text, err := os.ReadFile(memory); err == nil {
+		if seen, sum, ok := strings.Cut(strings.TrimSuffix(string(text), "\n"), " "); ok && seen == now.text {
+			return sum, nil
+		}
+	}
+	for range maxTries {
+		sum, err := compute()
+		if err != nil {
+			return "", err
+		}
+		again, err := look()
+		if err != nil {
+			return "", err
+		}
+		if again.text == now.text {
+			if time.Since(now.changed) > settleTime && memory != "" {
+				_ = writeAtomic(memory, now.text+" "+sum+"\n") // computed again next time
+			}
+			return sum, nil
+		}
+		now = again
+	}
+	return "", fmt.Errorf("%q changes while it is read", path)
+}
+
+// memoryOf names the file that remembers the digest of what is at path, "" without a cache directory.
+func (l *Locator) memoryOf(path string) string {
+	dir, err := l.Dir()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(path))
+	return filepath.Join(dir, "checked", hex.EncodeToString(sum[:8]))
+}
+
+// writeAtomic writes a file that readers see whole or not at all.
+func writeAtomic(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// fileDigest returns the SHA-256 of a file.
+func (l *Locator) fileDigest(ctx context.Context, path string) (string, error) {
+	look := func() (fingerprint, error) {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fingerprint{}, err
+		}
+		text, changed := identify(info)
+		return fingerprint{hash(text), changed}, nil
+	}
+	return l.remembered(path, look, func() (string, error) { return sumFile(ctx, path) })
+}
+
+// treeDigest returns a digest of all files below dir: of their paths, contents and whether they
+// are executable. Whatever is no regular file or folder counts by its kind.
+func (l *Locator) treeDigest(ctx context.Context, dir string) (string, error) {
+	look := func() (fingerprint, error) {
+		var all strings.Builder
+		var last time.Time
+		err := walkTree(dir, func(rel, _ string, info fs.FileInfo) error {
+			text, changed := identify(info)
+			if changed.After(last) {
+				last = changed
+			}
+			fmt.Fprintf(&all, "%q %s\n", rel, text)
+			return nil
+		})
+		return fingerprint{hash(all.String()), last}, err
+	}
+	return l.remembered(dir, look, func() (string, error) {
+		var all strings.Builder
+		err := walkTree(dir, func(rel, path string, info fs.FileInfo) error {
+			if !info.Mode().IsRegular() {
+				fmt.Fprintf(&all, "%v %s\n", info.Mode().Type(), rel)
+				return nil
+			}
+			sum, err := sumFile(ctx, path)
+			mode := "-"
+			if info.Mode()&0o111 != 0 {
+				mode = "x"
+			}
+			fmt.Fprintf(&all, "%s %s %s\n", sum, mode, rel)
+			return err
+		})
+		return hash(all.String()), err
+	})
+}
+
+// unpackedMark is an empty file by which the CLI says that it has unpacked itself.
+const unpackedMark = ".extraction-complete"
+
+// walkTree calls f for everything below dir but folders, in the order of the relative paths.
+func walkTree(dir string, f func(rel, path string, info fs.FileInfo) error) error {
+	type entry struct {
+		rel, path string
+		info      fs.FileInfo
+	}
+	var all []entry
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil || rel == unpackedMark {
+			return err
+		}
+		info, err := d.Info()
+		all = append(all, entry{filepath.ToSlash(rel), path, info})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.rel, b.rel) })
+	for _, e := range all {
+		if err := f(e.rel, e.path, e.info); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// sumFile reads a file and returns its SHA-256.
+func sumFile(ctx context.Context, path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, readerUntil{ctx, f}, make([]byte, 256<<10)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// readerUntil reads until a context ends.
+type readerUntil struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r readerUntil) Read(b []byte) (int, error) {
+	if cause := context.Cause(r.ctx); cause != nil {
+		return 0, cause
+	}
+	return r.Reader.Read(b)
+}

@@ -1,0 +1,90 @@
+package clibin
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+//go:embed pins.txt
+var pinsText string
+
+// Pin is what is known of the package of a CLI version for a platform.
+type Pin struct {
+	// Version and Platform name the package: @github/copilot-PLATFORM@VERSION.
+	Version, Platform string
+	// Integrity is npm's integrity of the package's tarball.
+	Integrity string
+	// Executable is the SHA-256 of the executable, Unpacked the digest of the files that the
+	// executable unpacks, in hexadecimal; "" if they were not measured.
+	Executable, Unpacked string
+}
+
+// pinTable is a table of pins.
+type pinTable []Pin
+
+// defaultPins reads the table of this repository.
+var defaultPins = sync.OnceValues(func() (pinTable, error) { return parsePins(pinsText) })
+
+// parsePins reads lines of VERSION PLATFORM INTEGRITY EXECUTABLE UNPACKED.
+func parsePins(text string) (pinTable, error) {
+	var table pinTable
+	for n, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		if len(f) != 5 {
+			return nil, fmt.Errorf("pins: line %d has %d fields, want 5", n+1, len(f))
+		}
+		for i := range f {
+			f[i] = strings.TrimPrefix(f[i], "-")
+		}
+		table = append(table, Pin{f[0], f[1], f[2], f[3], f[4]})
+	}
+	return table, nil
+}
+
+// of returns the pin of a version on one of the platforms.
+func (t pinTable) of(version string, platforms []string) (Pin, bool) {
+	for _, platform := range platforms {
+		for _, p := range t {
+			if p.Version == version && p.Platform == platform {
+				return p, true
+			}
+		}
+	}
+	return Pin{}, false
+}
+
+// byExecutable returns the pin of an executable with a digest.
+func (t pinTable) byExecutable(sum string) (Pin, bool) {
+	for _, p := range t {
+		if p.Executable != "" && p.Executable == sum {
+			return p, true
+		}
+	}
+	return Pin{}, false
+}
+
+// measured reports whether executables for one of the platforms were measured.
+func (t pinTable) measured(platforms []string) bool {
+	for _, platform := range platforms {
+		for _, p := range t {
+			if p.Platform == platform && p.Executable != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// table returns the pins that the Locator compares with.
+func (l *Locator) table() (pinTable, error) {
+	if l.pins != nil {
+		return l.pins, nil
+	}
+	return defaultPins()
+}
