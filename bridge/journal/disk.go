@@ -17,8 +17,8 @@ const (
 	// reserveBlock is how many numbers are reserved on disk at a time. Numbers cost
 	// nothing; that those of a crashed life are passed over is told in a Gap.
 	reserveBlock = 1 << 20
-	// damagedBlocks is how many blocks at most can have been reserved in what was cut off
-	// a damaged file: every one stands for half a million events.
+	// damagedBlocks is how many blocks at most can have been reserved by marks that damage has
+	// hit: every one stands for half a million events.
 	damagedBlocks = 64
 	// unbackedNumbers is how many numbers are given at most of an epoch of which nothing is on
 	// disk.
@@ -86,13 +86,15 @@ type Recovery struct {
 	Clean bool
 	// Lost: durable events that were shown may be missing; readers are told.
 	Lost bool
-	// Cut bytes were cut off, the files SetAside renamed.
-	Cut      int64
-	SetAside []string
+	// Skipped bytes are damaged and were left where they are, Cut bytes were cut off at the end,
+	// and the files SetAside were renamed.
+	Skipped, Cut int64
+	SetAside     []string
 }
 
 // OpenDisk opens the log of a directory, and begins one with the epoch if there is none
-// or if none of it can be tied to what was shown.
+// or if nothing of it can be read. Events keep their positions whatever is damaged: the
+// ranges in which some are missing are told to readers.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	d := &Disk{dir: dir, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
@@ -114,53 +116,46 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	if err != nil {
 		return nil, rec, fmt.Errorf("opening the journal in %q: %w", dir, err)
 	}
-	d.log, rec.Cut, rec.SetAside = log, found.Cut, found.SetAside
-	damaged := found.Cut > 0 || len(found.SetAside) > 0
-	m, known := parseMark(found.Mark)
-	rec.Clean = known && m.clean && !damaged
-	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0 && !damaged
-	d.marked = max(w.overrunsNow(), m.overruns)
-	overruns := d.marked - m.overruns
-	switch {
-	case d.unbacked: // nothing was ever shown
-	case !known && log.Last() == 0 && !damaged:
-		d.start = 2 * unbackedNumbers // of a life that got no further than its first file
-	case len(found.SetAside) > 0 || !known:
-		rec.Lost, overruns = true, 0
-		if err := d.beginAnew(max(epoch, log.Epoch()+1)); err != nil {
-			return nil, rec, err
-		}
-	case found.Cut > 0:
-		// Reservations may have been cut off too.
-		d.start += damagedBlocks * reserveBlock
-		rec.Lost = true
-	case !m.clean && m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
-		rec.Lost = true
-	}
-	if overruns > 0 && !d.unbacked {
-		d.start += overruns * overrunBlock
-		rec.Lost, rec.Clean = true, false
-	}
-	if rec.Lost {
-		d.lose(log.Last(), d.start)
-	}
-	d.passed = !rec.Clean && d.start > d.log.Last()
+	d.log = log
+	rec.Skipped, rec.Cut, rec.SetAside = found.Skipped, found.Cut, found.SetAside
+	d.number(&found, &rec)
+	d.passed = !rec.Clean && d.start > log.Last()
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
 }
 
-// beginAnew puts what is left of the log under a new epoch.
-func (d *Disk) beginAnew(epoch uint64) error {
-	var entries []segment.Entry
-	err := d.log.Read(0, func(n uint64, body []byte) bool {
-		entries = append(entries, segment.Entry{Number: n, Body: append([]byte(nil), body...)})
-		return true
-	})
-	if err != nil {
-		return err
+// number finds out behind which number the log goes on, and what of it is missing.
+func (d *Disk) number(found *segment.Recovered, rec *Recovery) {
+	log, w := d.log, d.writer
+	m, known := parseMark(found.Mark)
+	rec.Clean = known && m.clean && !found.Unsure
+	d.start, d.losses, d.unbacked = max(m.reserved, log.Last()), m.losses, log.Size() == 0
+	d.marked = max(w.overrunsNow(), m.overruns)
+	overruns := d.marked - m.overruns
+	tail := false // events behind the last one may be missing
+	switch {
+	case d.unbacked: // of this epoch nothing was ever shown
+		rec.Lost = found.Damaged()
+		return
+	case !known && log.Last() == 0 && !found.Damaged():
+		d.start = 2 * unbackedNumbers // of a life that got no further than its first file
+	case found.Unsure || !known:
+		d.start += 2 * unbackedNumbers // reservations may be missing too
+		tail = true
+	case !m.clean && m.boot != w.cfg.boot && w.cfg.Fsync != FsyncAlways:
+		tail = true
 	}
-	d.start, d.losses = d.log.Last(), nil
-	return d.log.Replace(epoch, entries)
+	if overruns > 0 {
+		d.start += overruns * overrunBlock
+		tail, rec.Clean = true, false
+	}
+	for _, h := range found.Holes {
+		rec.Lost = d.lose(h.After, h.Through) || rec.Lost
+	}
+	if tail {
+		d.lose(log.Last(), d.start)
+		rec.Lost = true
+	}
 }
 
 // boot identifies the life of the machine, where that can be known.
@@ -179,21 +174,29 @@ func (d *Disk) attach(j *Journal) {
 	d.writer.wake(d) // numbers are reserved before the first is wanted
 }
 
-// lose notes that durable events may be missing in a range.
-func (d *Disk) lose(from, to uint64) {
-	if from >= to {
-		return
+// lose notes that durable events may be missing in a range, and reports whether that was
+// not known. The ranges are in order, and do not touch.
+func (d *Disk) lose(from, to uint64) bool {
+	if from >= to || d.isLost(from, to) {
+		return false
 	}
-	if n := len(d.losses); n > 0 && d.losses[n-1].to >= from {
-		d.losses[n-1].to = to
-	} else {
-		d.losses = append(d.losses, loss{from, to})
+	i := sort.Search(len(d.losses), func(i int) bool { return d.losses[i].to >= from })
+	k := i
+	for ; k < len(d.losses) && d.losses[k].from <= to; k++ {
+		from, to = min(from, d.losses[k].from), max(to, d.losses[k].to)
 	}
+	d.losses = slices.Replace(slices.Clone(d.losses), i, k, loss{from, to})
 	if len(d.losses) > maxLosses {
 		d.losses[1].from = d.losses[0].from
 		d.losses = d.losses[1:]
 	}
 	d.marks = true
+	return true
+}
+
+// isLost reports whether a range is within one in which events are known to be missing.
+func (d *Disk) isLost(from, to uint64) bool {
+	return slices.ContainsFunc(d.losses, func(l loss) bool { return l.from <= from && to <= l.to })
 }
 
 // pushed takes a record that was added to the journal. The journal's mu is held.
@@ -447,19 +450,25 @@ func (d *Disk) synced(through uint64, life int) {
 	d.j.evict(maxCachedBytes)
 }
 
-// next returns the first event on disk after a number.
+// next returns the first event on disk after a number. Damage is passed over.
 func (d *Disk) next(after uint64) (r *Record, ok bool) {
 	if d == nil {
 		return nil, false
 	}
 	epoch := d.j.epochNow()
-	err := d.log.Read(after, func(n uint64, body []byte) bool {
-		var err error
-		r, err = parseRecord(Position{epoch, n}, body)
-		ok = err == nil
-		return false
-	})
-	return r, ok && err == nil
+	for {
+		err := d.log.Read(after, func(n uint64, body []byte) bool {
+			var err error
+			r, err = parseRecord(Position{epoch, n}, body)
+			ok = err == nil
+			return !ok
+		})
+		damage, damaged := errors.AsType[*segment.DamageError](err)
+		if !damaged {
+			return r, ok && err == nil
+		}
+		after = damage.Through
+	}
 }
 
 // trim drops the oldest events by the writer's retention.

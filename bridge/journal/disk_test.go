@@ -424,31 +424,6 @@ func TestNewEpoch(t *testing.T) {
 	next.close()
 }
 
-// A log whose middle is damaged: what is left is under a new epoch, since what was shown
-// of the rest cannot be known.
-func TestDamagedMiddle(t *testing.T) {
-	t.Parallel()
-	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000})
-	for i := range 50 {
-		l.j.Append(durable(i))
-		l.settle()
-	}
-	l.close()
-	middle := l.fs.Names()[3]
-	l.fs.Content(middle)[500] ^= 1
-	l = begin(t, l.fs, WriterConfig{SegmentBytes: 1000})
-	if !l.rec.Lost || len(l.rec.SetAside) == 0 || l.j.Last().Epoch <= epoch {
-		t.Errorf("recovered %+v, the journal is at %v", l.rec, l.j.Last())
-	}
-	got := read(t, reader(t, l.j, Position{epoch, 50}, false, nothing))
-	if len(got) < 10 || got[0] != fmt.Sprintf("epoch %d-%d", epoch, l.j.Last().Epoch) || !slices.Equal(got[1:], words(1, len(got)-1, "d")) {
-		t.Errorf("read %v", got)
-	}
-	l.j.Append(durable(60))
-	l.settle()
-	l.close()
-}
-
 // Crashes at every change, of the process and of the machine: what was shown is there, at
 // its place, or a gap says that it may not be; no number is given twice.
 func TestCrashAnywhere(t *testing.T) {

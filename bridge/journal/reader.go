@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sort"
 	"sync/atomic"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
 // GapReason says why events are missing.
@@ -118,6 +120,9 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	}
 	if r.pos.Seq < j.evicted {
 		through := j.evicted
+		if l := r.nextLoss(); l.to > 0 { // it is told in its place
+			through = min(through, l.from)
+		}
 		j.mu.RUnlock()
 		return r.nextOnDisk(dst, through, maxBytes)
 	}
@@ -152,7 +157,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		}
 		rec, err := parseRecord(Position{epoch, n}, body)
 		if err != nil {
-			return true // it was readable when the log was opened
+			return true // a loss, since it could not be read when the log was opened
 		}
 		last = n
 		bytes += len(rec.JSON)
@@ -162,6 +167,15 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	})
 	if r.j.epochNow() != epoch {
 		return r.next(dst[:before], maxBytes) // what was read may be of the new one already
+	}
+	damage, damaged := errors.AsType[*segment.DamageError](err)
+	if damaged {
+		r.j.damaged(damage)
+		// The events before the damage come first, then the loss as a gap, then those behind.
+		if last = max(last, min(damage.After, through)); len(dst) == before && r.lossTold >= min(damage.Through, through) {
+			last = min(damage.Through, through)
+		}
+		err, done = nil, false
 	}
 	r.pos.Seq = last
 	if err != nil {
@@ -180,6 +194,16 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		return r.next(dst, maxBytes)
 	}
 	return dst, nil
+}
+
+// damaged notes that events can no longer be read.
+func (j *Journal) damaged(damage *segment.DamageError) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.disk.lose(damage.After, damage.Through) {
+		j.disk.writer.cfg.Logger.Error("events are damaged on disk", "directory", j.disk.dir, "error", damage)
+		j.disk.wake()
+	}
 }
 
 // gap returns what has been lost ahead of the reader and not been told. The caller
@@ -214,7 +238,8 @@ func (r *Reader) gap() *Gap {
 	return gap
 }
 
-// missing returns the durable events that are no longer kept, or may have been lost.
+// missing returns the durable events that are no longer kept, or may have been lost, once
+// the reader has come to where they were.
 func (r *Reader) missing() *Gap {
 	j := r.j
 	if through := min(j.trimmed, j.evicted); r.pos.Seq < through {
@@ -222,17 +247,28 @@ func (r *Reader) missing() *Gap {
 		r.pos = gap.To
 		return gap
 	}
-	if j.disk == nil {
+	l := r.nextLoss()
+	if l.to == 0 || l.from > r.pos.Seq {
 		return nil
+	}
+	r.lossTold = l.to
+	return &Gap{From: r.pos, To: Position{j.cfg.Epoch, l.to}, Reason: Trimmed}
+}
+
+// nextLoss is the next loss ahead of the reader that it has not been told, zero if there is
+// none. The caller holds the journal's lock.
+func (r *Reader) nextLoss() loss {
+	j := r.j
+	if j.disk == nil {
+		return loss{}
 	}
 	for _, l := range j.disk.losses {
 		// Those in memory are not lost to this reader.
 		if to := min(l.to, max(j.evicted, j.disk.start)); to > r.lossTold && to > r.pos.Seq {
-			r.lossTold = to
-			return &Gap{From: Position{j.cfg.Epoch, max(l.from, r.pos.Seq)}, To: Position{j.cfg.Epoch, to}, Reason: Trimmed}
+			return loss{l.from, to}
 		}
 	}
-	return nil
+	return loss{}
 }
 
 // notify wakes the reader if it sleeps. The journal's lock is held.

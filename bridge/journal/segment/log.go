@@ -2,8 +2,9 @@
 // knows nothing of what the entries mean.
 //
 // A log is a directory with files of some megabytes. Every file begins with a header, and
-// every frame has a checksum: what a crash left half written is found and cut off, so
-// that what is read is always a prefix of what was written. The log's mark, a few bytes
+// every frame has a checksum: what a crash left half written at the end is found and cut
+// off. Behind damaged bytes reading goes on with the next whole frame, and which numbers are
+// missing is reported: nothing is lost but the frames that were hit. The log's mark, a few bytes
 // of the caller's, is written in order with the entries and repeated in every header, so
 // that it outlives the files before. The oldest files can be dropped; all of them can be
 // replaced at once by those of a new epoch.
@@ -87,6 +88,8 @@ type segment struct {
 	index []place
 	// newest is when its last entry was written, as far as is known.
 	newest time.Time
+	// sealed files are not appended to: another one followed.
+	sealed bool
 }
 
 // place is where an entry is.
@@ -188,7 +191,7 @@ func (l *Log) current() (*segment, error) {
 	n := len(l.segments)
 	if n > 0 {
 		// A file without entries has the name that the next one would have.
-		if s := l.segments[n-1]; s.size < l.o.SegmentBytes || s.last == s.base {
+		if s := l.segments[n-1]; !s.sealed && (s.size < l.o.SegmentBytes || s.last == s.base) {
 			return s, l.openLast()
 		}
 		if l.o.SyncFiles {

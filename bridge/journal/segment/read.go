@@ -10,18 +10,31 @@ import (
 // ErrDamaged reports that a file no longer holds what was written to it.
 var ErrDamaged = errors.New("the log's file is damaged")
 
+// DamageError is an ErrDamaged that says which entries are missing.
+type DamageError struct{ Hole }
+
+// Error implements error.
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%v: entries after %d through %d are not found", ErrDamaged, e.After, e.Through)
+}
+
+// Unwrap makes the error an ErrDamaged.
+func (e *DamageError) Unwrap() error { return ErrDamaged }
+
 // Read calls f for the entries after a number, in order, until f returns false. The body
-// is valid during the call only. What Trim drops meanwhile is passed over.
+// is valid during the call only. What Trim drops meanwhile is passed over. Where entries
+// cannot be found any more Read ends with a DamageError: those before were given to f, and
+// those behind can be read after the error's Through.
 func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error {
 	for {
 		s, from, end, last := l.find(after)
 		if s == nil {
 			return nil
 		}
-		more, err := l.readFrom(s.name, from, end, &after, f)
+		more, err := l.readFrom(s.name, from, end, last, &after, f)
 		if errors.Is(err, fs.ErrNotExist) {
 			if again, _, _, _ := l.find(after); again == s {
-				return err
+				return &DamageError{Hole{after, last}}
 			}
 			continue // it has been dropped
 		}
@@ -29,7 +42,7 @@ func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error 
 			return err
 		}
 		if after < last {
-			return fmt.Errorf("%w: entry %d not found", ErrDamaged, last)
+			return &DamageError{Hole{after, last}}
 		}
 	}
 }
@@ -50,19 +63,38 @@ func (l *Log) find(after uint64) (s *segment, from, end int64, last uint64) {
 	return s, from, s.size, s.last
 }
 
-// readFrom reads a part of a file. It moves after along.
-func (l *Log) readFrom(name string, from, end int64, after *uint64, f func(uint64, []byte) bool) (more bool, err error) {
+// readFrom reads a part of a file, of which last is the last entry. It moves after along.
+func (l *Log) readFrom(name string, from, end int64, last uint64, after *uint64, f func(uint64, []byte) bool) (more bool, err error) {
 	file, err := l.o.FS.Open(name, false)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	scan := newScanner(file, from, end)
+	seen, hole := uint64(0), false
 	for {
 		fr, ok := scan.next()
-		if !ok {
+		switch {
+		case ok:
+		case scan.err != nil || scan.position() >= end:
 			return true, scan.err
+		case !scan.resync(func(fr frame) bool { return fr.kind != kindHeader && fr.number >= seen && fr.number <= last }):
+			return true, scan.err
+		default:
+			hole = true
+			continue
 		}
+		if fr.kind == kindHeader {
+			continue
+		}
+		before := fr.number // entries through this one are before the frame
+		if fr.kind == kindEntry {
+			before--
+		}
+		if hole && before > *after {
+			return false, &DamageError{Hole{*after, before}}
+		}
+		seen, hole = fr.number, false
 		if fr.kind != kindEntry || fr.number <= *after {
 			continue
 		}

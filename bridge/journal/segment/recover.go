@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,17 +17,31 @@ import (
 type Recovered struct {
 	// Mark is the last mark; nil if there is none.
 	Mark []byte
+	// Unsure reports damage behind the last mark: there may have been a later one.
+	Unsure bool
+	// Holes are the ranges in which entries are missing although there are later ones, oldest
+	// first. The files stay as they are, so that each Open finds the same holes.
+	Holes []Hole
+	// Skipped is how many bytes before the last whole frame are no whole frames.
+	Skipped int64
 	// Cut is how many bytes at the end were no whole frames and have been cut off.
 	Cut int64
-	// SetAside are files that could not follow what is before them. They were renamed, so
-	// that somebody can look at them, and are not read again.
+	// SetAside are files that hold nothing that could be read, or are another log's. They were
+	// renamed, so that an operator can look at them, and are not read again.
 	SetAside []string
+
+	hole  bool // bytes were skipped since the last whole frame
+	after uint64
 }
 
+// Hole is a range of numbers: entries after After, up to Through, are missing.
+type Hole struct{ After, Through uint64 }
+
 // Open opens the log of a directory, or begins one with the epoch when it is empty, and
-// calls visit for every entry in order. The body is valid during the call only. An error
-// of visit ends the log before that entry, as damage does. What can be read is kept;
-// Open fails only when the file system does.
+// calls visit for every entry in order. The body is valid during the call only. An entry for
+// which visit returns an error is skipped like a damaged one. Behind damage Open goes on with
+// the next whole frame: entries keep their numbers, and all that can be read is kept. Open
+// fails only when the file system does.
 func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []byte) error) (*Log, Recovered, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = DefaultSegmentBytes
@@ -42,34 +57,59 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 	}
 	// Only a new epoch that was complete when it was renamed into place has this name.
 	l.epoch = files[len(files)-1].epoch
+	first := slices.IndexFunc(files, func(f fileName) bool { return f.epoch == l.epoch })
+	older, files := files[:first], files[first:]
+	l.last = files[0].base
 	for i, file := range files {
-		if file.epoch != l.epoch {
-			if err := o.FS.RemoveAll(file.name); err != nil {
-				return nil, found, err
-			}
-			continue
+		limit := uint64(math.MaxUint64)
+		if i+1 < len(files) {
+			limit = files[i+1].base
 		}
-		whole, err := l.readSegment(file, &found, visit)
+		if err := l.readSegment(file, limit, i+1 == len(files), &found, visit); err != nil {
+			return nil, found, err
+		}
+	}
+	sound := !found.Damaged()
+	for _, file := range older {
+		if sound { // it was replaced, and a crash kept it from being removed
+			err = o.FS.RemoveAll(file.name)
+		} else {
+			err = l.putAside(file.name, &found)
+		}
 		if err != nil {
 			return nil, found, err
 		}
-		if whole {
-			continue
-		}
-		for _, rest := range files[i+1:] {
-			if err := l.putAside(rest.name, &found); err != nil {
-				return nil, found, err
-			}
-		}
-		break
 	}
 	if len(l.segments) == 0 {
-		// Nothing is left of that epoch; what a file that was begun says, somebody may have gone
-		// on with in memory.
-		l.epoch = max(l.epoch, epoch)
+		// Nothing is left of that epoch, and which of its numbers were given is not known.
+		l.epoch, l.last = max(l.epoch, epoch), 0
+		if !sound {
+			l.epoch = max(epoch, files[0].epoch+1)
+		}
 	}
 	l.mark = found.Mark
 	return l, found, nil
+}
+
+// Damaged reports whether anything was found that is not as it was written.
+func (r *Recovered) Damaged() bool { return r.Cut > 0 || r.Skipped > 0 || len(r.SetAside) > 0 || len(r.Holes) > 0 }
+
+// skip notes bytes that are no whole frame, behind the entry of a number.
+func (r *Recovered) skip(bytes int64, last uint64) {
+	if !r.hole {
+		r.hole, r.after = true, last
+	}
+	r.Skipped += bytes
+	r.Unsure = true
+}
+
+// resume notes that the log goes on behind what was skipped: entries through a number were
+// written before.
+func (r *Recovered) resume(through uint64) {
+	if r.hole && through > r.after {
+		r.Holes = append(r.Holes, Hole{r.after, through})
+	}
+	r.hole = false
 }
 
 // fileName is what the name of a segment's file says.
@@ -110,78 +150,118 @@ func (l *Log) list() ([]fileName, error) {
 	return files, nil
 }
 
-// readSegment takes a file into the log as far as it is good, and reports whether it was
-// good to its end.
-func (l *Log) readSegment(name fileName, found *Recovered, visit func(uint64, []byte) error) (whole bool, err error) {
+// readSegment takes a file into the log. No entry in it has a number above limit. Behind the
+// last one's last whole frame the log is to go on.
+func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recovered, visit func(uint64, []byte) error) (err error) {
+	if name.base > l.last { // a file is missing, or the end of the one before
+		found.skip(0, l.last)
+		found.resume(name.base)
+		l.last = name.base
+	}
 	size, err := l.o.FS.Size(name.name)
 	if err != nil {
-		return false, err
+		return err
 	}
 	file, err := l.o.FS.Open(name.name, true)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	scan := newScanner(file, 0, size)
-	header, ok := scan.next()
-	if scan.err != nil {
-		return false, scan.err
+	header, whole := scan.next()
+	epoch, mark, isHeader := parseHeader(header)
+	switch {
+	case scan.err != nil:
+		return scan.err
+	case whole && isHeader && (epoch != name.epoch || header.number != name.base):
+		found.skip(size, l.last)
+		return l.putAside(name.name, found)
+	case whole && isHeader:
+		found.Mark, found.Unsure = append([]byte{}, mark...), false
+		found.resume(name.base)
+	default:
+		scan.at = 0
 	}
-	epoch, mark, good := parseHeader(header)
-	first := len(l.segments) == 0
-	if !ok || !good || epoch != name.epoch || header.number != name.base || !first && header.number != l.last {
-		return false, l.putAside(name.name, found)
-	}
-	if first {
-		l.last = name.base
-	}
-	found.Mark = append([]byte{}, mark...)
 	s := &segment{name: name.name, base: name.base, last: name.base, newest: l.o.Now()}
-	l.readEntries(s, scan, found, visit)
+	l.readEntries(s, scan, limit, found, visit)
 	if scan.err != nil {
-		return false, scan.err
+		return scan.err
 	}
-	l.segments, l.last = append(l.segments, s), s.last
-	if s.size < size {
-		found.Cut += size - s.size
-		return false, file.Truncate(s.size)
+	l.last = s.last
+	if !last {
+		s.size, s.sealed = size, true
+		l.segments = append(l.segments, s)
+		return nil
 	}
-	return true, nil
+	if s.size == 0 { // not one whole frame
+		found.skip(0, l.last)
+		found.Skipped -= size
+		found.Cut += size
+		return l.putAside(name.name, found)
+	}
+	l.segments = append(l.segments, s)
+	if s.size == size {
+		return nil
+	}
+	found.Skipped -= size - s.size
+	found.Cut += size - s.size
+	return file.Truncate(s.size)
 }
 
-// readEntries reads a segment's frames up to the first that does not belong there.
-func (l *Log) readEntries(s *segment, scan *scanner, found *Recovered, visit func(uint64, []byte) error) {
+// readEntries reads a segment's frames, those behind damage too. The segment's size is where
+// the last whole frame ends.
+func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recovered, visit func(uint64, []byte) error) {
+	fits := func(f frame) bool {
+		return f.kind == kindEntry && f.number > s.last && f.number <= limit || f.kind == kindMark && f.number >= s.last && f.number <= limit
+	}
 	indexed := int64(-indexEvery)
-	for {
-		s.size = scan.position()
+	s.size = scan.position()
+	for scan.position() < scan.end {
+		at := scan.position()
 		f, ok := scan.next()
-		if !ok {
-			return
+		if ok && !fits(f) {
+			scan.at -= f.size
+			ok = false
 		}
-		switch f.kind {
-		case kindMark:
-			found.Mark = append([]byte{}, f.body...)
-		case kindEntry:
-			if f.number <= s.last || visit(f.number, f.body) != nil {
+		if !ok {
+			on := scan.err == nil && scan.resync(fits)
+			if scan.err != nil {
 				return
 			}
-			if s.size-indexed >= indexEvery {
-				s.index, indexed = append(s.index, place{f.number, s.size}), s.size
+			if !on {
+				found.skip(scan.end-at, s.last)
+				return
 			}
-			s.last = f.number
-		default:
-			return
+			found.skip(scan.position()-at, s.last)
+			continue
 		}
+		s.size = scan.position()
+		if f.kind == kindMark {
+			found.resume(f.number)
+			found.Mark, found.Unsure = append([]byte{}, f.body...), false
+			s.last = f.number
+			continue
+		}
+		found.resume(f.number - 1)
+		if visit(f.number, f.body) != nil {
+			unsure := found.Unsure
+			found.skip(int64(f.size), s.last)
+			found.resume(f.number)
+			found.Unsure = unsure
+		} else if at-indexed >= indexEvery {
+			s.index, indexed = append(s.index, place{f.number, at}), at
+		}
+		s.last = f.number
 	}
 }
 
-// putAside renames a file that does not belong to the log.
+// putAside renames a file of which nothing belongs to the log.
 func (l *Log) putAside(name string, found *Recovered) error {
 	size, err := l.o.FS.Size(name)
 	if err != nil {
 		return err
 	}
-	if size == 0 { // made, and not written to
+	if size == 0 { // nothing is in it
 		return l.o.FS.RemoveAll(name)
 	}
 	found.SetAside = append(found.SetAside, filepath.Base(name)+setAside)

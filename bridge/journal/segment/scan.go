@@ -7,7 +7,8 @@ import (
 // scanBuffer is how much of a segment is read at a time.
 const scanBuffer = 256 << 10
 
-// scanner reads the frames of a file, up to the first that is not whole.
+// scanner reads the frames of a file. At bytes that are no whole frame it stops, and resync
+// takes it to the next whole one.
 type scanner struct {
 	file   io.ReaderAt
 	offset int64 // of buffer[0]
@@ -25,7 +26,7 @@ func newScanner(file io.ReaderAt, from, end int64) *scanner {
 func (s *scanner) position() int64 { return s.offset + int64(s.at) }
 
 // next returns the next frame; it is valid until the next call. It returns false at the
-// end, at what is no frame, and when reading fails (err).
+// end, at bytes that are no whole frame, and when reading fails (err).
 func (s *scanner) next() (frame, bool) {
 	for {
 		f, need, ok := parseFrame(s.buffer[s.at:])
@@ -37,6 +38,31 @@ func (s *scanner) next() (frame, bool) {
 			return frame{}, false
 		}
 	}
+}
+
+// resync moves the position to the first whole frame after it for which fits returns true,
+// and reports whether there is one. It tries every byte: a length that does not lead past
+// the end and a checksum over all that it spans are enough to tell a frame, since JSON has
+// no bytes that could be the head of one.
+func (s *scanner) resync(fits func(frame) bool) bool {
+	for s.err == nil && s.position()+frameHead < s.end {
+		if s.at++; s.at >= len(s.buffer) && !s.fill(frameHead) {
+			return false
+		}
+		for {
+			f, need, ok := parseFrame(s.buffer[s.at:])
+			if ok && fits(f) {
+				return true
+			}
+			if ok || need == 0 || s.position()+int64(need) > s.end {
+				break // not here
+			}
+			if !s.fill(need) {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // fill makes at least need bytes available from the position on.
