@@ -310,7 +310,7 @@ func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) 
 	}
 	s, err := b.find(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, b.explainDamage(ctx, id, err)
 	}
 	return s, s.Usable()
 }

@@ -60,7 +60,8 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	}
 	defer release()
 	s, fresh := b.enter(ctx, id)
-	if !fresh {
+	if !fresh || s.Journal().Inherited() { // of one whose state is gone
+		b.abandon(s, fresh)
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	placeOf(s).set(profile)
@@ -89,6 +90,10 @@ func inRequest(err error, at string) error {
 func (b *Bridge) checkNew(ctx context.Context, p runtime.Profile, id string) error {
 	if s := b.known(ctx, id); s != nil && s.State() != session.Deleted {
 		return exists(id)
+	}
+	if d, ok := b.damage(caller.From(ctx).Tenant, id); ok {
+		return fault.New(fault.SessionExists, "session %q exists, and is damaged: %s; resume or delete it", id, d.Reason).
+			WithField("session_id").With("session_id", id)
 	}
 	if p.SessionFS != nil {
 		return nil // what there is, only its callers know
@@ -183,6 +188,9 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
 	s, err := b.open(ctx, r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound {
+		if _, damaged := b.damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
+			return &bridgev1.DeleteSessionResponse{}, b.deleteDamaged(ctx, r)
+		}
 		return &bridgev1.DeleteSessionResponse{}, b.deleteStored(ctx, r)
 	}
 	if err != nil {

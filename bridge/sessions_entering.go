@@ -46,6 +46,9 @@ func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fres
 func (b *Bridge) reopened(tenant, id string) (s *session.Session, shares map[string]string, fresh bool) {
 	if d := b.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
+		if err := d.TakeUp(key); err != nil {
+			b.log.Error("damaged session not taken up", "session_id", key, "error", err)
+		}
 		state, err := d.Session(key)
 		if err == nil && state != nil {
 			if s, shares, err = b.restoreOne(key, state); err == nil {
@@ -144,6 +147,9 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 	id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
 	if key != session.Key(k.Tenant, id) || checkID(id, "id") != nil {
 		return nil, nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
+	}
+	if err := session.CheckSaved(k.Session); err != nil {
+		return nil, nil, err
 	}
 	s := b.newSession(k.Tenant, id)
 	if err := s.Restore(k.Session, b.defaults, b.providersOf(k.Tenant)); err != nil {

@@ -24,9 +24,15 @@ type Directory interface {
 	Sessions() (map[string]json.RawMessage, error)
 	// Session returns what was saved of one session, nil if nothing was.
 	Session(id string) (json.RawMessage, error)
-	// Save keeps what is known of a session, Remove forgets it.
+	// Save keeps what is known of a session, Remove forgets it, also what was set aside of it.
 	Save(id string, state []byte) error
 	Remove(id string) error
+	// SetAside keeps the data of a session that cannot be restored where they are told of as
+	// damaged, and TakeUp puts what is left of them back for a session that is resumed.
+	SetAside(id, reason string) error
+	TakeUp(id string) error
+	Damaged() []store.Damage
+	DamageOf(id string) (store.Damage, bool)
 	// Requests returns the log of requests that may come again, and what it holds.
 	Requests() (*store.Requests, []store.Request, error)
 }
@@ -74,7 +80,8 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 		case err != nil:
 			b.log.Error("the session's journal is in memory only", "session_id", id, "error", err)
 		case found.Lost:
-			b.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+			b.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events,
+				"bytes_damaged", found.Skipped, "bytes_cut", found.Cut, "set_aside", found.SetAside)
 		}
 	}
 	tuned := b.tuned.Load()
@@ -126,7 +133,9 @@ func (b *Bridge) restore() error {
 		s, shares, err := b.restoreOne(key, text)
 		b.mu.Unlock()
 		if err != nil {
-			b.log.Error("session not restored", "session_id", key, "error", err)
+			if err := b.cfg.Directory.SetAside(key, err.Error()); err != nil {
+				b.log.Error("damaged session left where it is", "session_id", key, "error", err)
+			}
 			continue
 		}
 		b.mu.Lock()
@@ -253,12 +262,17 @@ func (b *Bridge) keep(s *session.Session) {
 	}
 }
 
-// drop forgets a session on disk.
+// drop forgets a session on disk: one that was deleted, or could not be opened. What such a
+// one found there of an earlier life stays, set aside.
 func (b *Bridge) drop(s *session.Session) {
 	b.saveMu.Lock()
 	defer b.saveMu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
+	if s.State() == session.Creating && s.Journal().Inherited() {
+		b.setAside(ctx, s)
+		return
+	}
 	err := s.Journal().Remove(ctx)
 	if d := b.cfg.Directory; d != nil && err == nil {
 		err = d.Remove(s.Key())

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // metadata is what the CLI's history says of a session.
@@ -116,13 +117,16 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 	}
 	if err != nil {
 		// Not open here: the history decides.
-		if metaErr != nil {
+		damaged := b.damagedSession(caller.From(ctx).Tenant, r.GetSessionId())
+		switch {
+		case damaged != nil && m == nil: // which may be why the history cannot be asked
+			return &bridgev1.GetSessionResponse{Session: damaged}, nil
+		case metaErr != nil:
 			return nil, metaErr
-		}
-		if m == nil {
+		case m == nil:
 			return nil, err
 		}
-		return &bridgev1.GetSessionResponse{Session: m.onto(nil)}, nil
+		return &bridgev1.GetSessionResponse{Session: m.onto(damaged)}, nil
 	}
 	out := snapshotFor(ctx, s)
 	if m != nil {
@@ -206,8 +210,15 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 			byID[s.ID()] = snapshot
 		}
 	}
+	damaged := map[string]*bridgev1.Session{}
+	for _, s := range b.damagedSessions(caller.From(ctx).Tenant) {
+		damaged[s.SessionId] = s
+		if byID[s.SessionId] == nil && fits(s, f) {
+			byID[s.SessionId] = s
+		}
+	}
 	for _, m := range stored {
-		byID[m.SessionID] = m.onto(byID[m.SessionID])
+		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
 	}
 	out := make([]*bridgev1.Session, 0, len(byID))
 	for _, s := range byID {

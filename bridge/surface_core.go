@@ -94,7 +94,8 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 	}
 	defer release()
 	s, fresh := b.enter(ctx, id)
-	if !fresh {
+	if !fresh || s.Journal().Inherited() { // of one whose state is gone
+		b.abandon(s, fresh)
 		return nil, exists(id)
 	}
 	placeOf(s).set(b.own(ctx))

@@ -47,6 +47,10 @@ type Disk struct {
 	writer *Writer
 	ids    idTable[uint64]   // of the events recovered, until attach
 	last   map[string]uint64 // the last event recovered of each type, of the main agent
+	// inherited: there are events of an earlier life, or there were.
+	inherited bool
+	// provisional is a file to be made before the first write; the writer's own.
+	provisional string
 
 	// The journal's mu guards what follows.
 	j         *Journal
@@ -80,6 +84,8 @@ type Disk struct {
 
 // Recovery tells what was found on disk.
 type Recovery struct {
+	// New: there was nothing.
+	New bool
 	// Events is how many there are.
 	Events int
 	// Clean: the journal had been closed.
@@ -117,12 +123,20 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 		return nil, rec, fmt.Errorf("opening the journal in %q: %w", dir, err)
 	}
 	d.log = log
+	rec.New = log.Size() == 0 && !found.Damaged()
+	d.inherited = rec.Events > 0 || found.Damaged()
 	rec.Skipped, rec.Cut, rec.SetAside = found.Skipped, found.Cut, found.SetAside
 	d.number(&found, &rec)
 	d.passed = !rec.Clean && d.start > log.Last()
 	d.reserved, d.safe = d.start, log.Last()
 	return d, rec, nil
 }
+
+// Found reports whether an event of a type, of the session's own agent, was found on disk.
+func (d *Disk) Found(eventType string) bool { return d.last[eventType] > 0 }
+
+// Provisional has an empty file made before the log's first write.
+func (d *Disk) Provisional(name string) { d.provisional = name }
 
 // number finds out behind which number the log goes on, and what of it is missing.
 func (d *Disk) number(found *segment.Recovered, rec *Recovery) {
@@ -337,6 +351,11 @@ func (d *Disk) batch() *batch {
 
 // write puts a batch on disk.
 func (d *Disk) write(b *batch) error {
+	if d.provisional != "" {
+		if err := d.makeProvisional(); err != nil {
+			return err
+		}
+	}
 	if d.wantsRenewal() {
 		if err := d.log.Renew(); err != nil {
 			return err
@@ -371,6 +390,20 @@ func (d *Disk) write(b *batch) error {
 		d.setRenewal(true)
 	}
 	return err
+}
+
+// makeProvisional makes the file that Provisional named.
+func (d *Disk) makeProvisional() error {
+	fsys := d.writer.cfg.FS
+	if err := fsys.MkdirAll(d.dir); err != nil {
+		return err
+	}
+	file, err := fsys.Open(d.provisional, true)
+	if err != nil {
+		return err
+	}
+	d.provisional = ""
+	return file.Close()
 }
 
 func (d *Disk) wantsRenewal() bool {
@@ -456,19 +489,13 @@ func (d *Disk) next(after uint64) (r *Record, ok bool) {
 		return nil, false
 	}
 	epoch := d.j.epochNow()
-	for {
-		err := d.log.Read(after, func(n uint64, body []byte) bool {
-			var err error
-			r, err = parseRecord(Position{epoch, n}, body)
-			ok = err == nil
-			return !ok
-		})
-		damage, damaged := errors.AsType[*segment.DamageError](err)
-		if !damaged {
-			return r, ok && err == nil
-		}
-		after = damage.Through
-	}
+	err := d.log.ReadPast(after, func(n uint64, body []byte) bool {
+		var err error
+		r, err = parseRecord(Position{epoch, n}, body)
+		ok = err == nil
+		return !ok
+	})
+	return r, ok && err == nil
 }
 
 // trim drops the oldest events by the writer's retention.

@@ -206,6 +206,9 @@ func (j *Journal) Recovered(eventType string) uint64 {
 	return j.disk.last[eventType]
 }
 
+// Inherited reports whether the journal found anything of an earlier life on disk.
+func (j *Journal) Inherited() bool { return j.disk != nil && j.disk.inherited }
+
 // TurnEnded tells the journal that a turn is over: ids of ephemeral events are
 // remembered for the current turn and the one before.
 func (j *Journal) TurnEnded() {

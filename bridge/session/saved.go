@@ -229,6 +229,16 @@ func hashToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// CheckSaved reports what keeps Restore from taking what Save returned.
+func CheckSaved(text []byte) error {
+	var in saved
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	_, err := ParseObject(in.Config)
+	return err
+}
+
 // Restore gives a new session what an earlier life of the bridge kept of it. Its
 // participants have their grace time to come back.
 func (s *Session) Restore(text []byte, defaults Object, providers Providers) error {

@@ -79,9 +79,9 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if found.Cut > 0 || len(found.SetAside) > 0 || unreadable > 0 {
+	if found.Damaged() || unreadable > 0 {
 		s.log.Warn("some remembered requests are lost",
-			"bytes", found.Cut, "files", len(found.SetAside), "records", unreadable)
+			"bytes", found.Cut+found.Skipped, "files", len(found.SetAside), "records", unreadable)
 	}
 	r.log = log
 	list = slices.DeleteFunc(list, func(q Request) bool { return q.Key == idempotency.Key{} })
@@ -180,7 +180,7 @@ func (r *Requests) compact() error {
 	var moved []segment.Entry
 	var keys []idempotency.Key
 	next := r.log.Last()
-	err := r.log.Read(r.log.Trimmed(), func(number uint64, body []byte) bool {
+	err := r.log.ReadPast(r.log.Trimmed(), func(number uint64, body []byte) bool {
 		if number > last {
 			return false
 		}

@@ -7,7 +7,10 @@
 //	overruns             by which journals go on with a full disk
 //	requests/            answers, as a log
 //	sessions/ID/session  what is known of a session, JSON
+//	sessions/ID/id       its key as text
+//	sessions/ID/opening  there until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
+//	damaged/ID/          a session that could not be read, as it was found, with its reason
 package store
 
 import (
@@ -17,6 +20,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -52,7 +56,9 @@ type Store struct {
 
 	mu        sync.Mutex
 	lastEpoch uint64
-	ceiling   *segment.Cell // epochs up to here may have been given
+	ceiling   *segment.Cell     // epochs up to here may have been given
+	damaged   map[string]Damage // what was set aside, by place
+	named     map[string]bool   // the keys of the sessions that were saved, and have a keyFile
 }
 
 // epochAhead is how far epochs, which are milliseconds, are reserved ahead.
@@ -86,7 +92,14 @@ func Open(cfg Config) (*Store, error) {
 		cfg.Journals.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Journals.OverrunFile = filepath.Join(cfg.Dir, "overruns")
-	s := &Store{cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock}
+	s := &Store{
+		cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock,
+		damaged: map[string]Damage{}, named: map[string]bool{},
+	}
+	if err := s.loadDamaged(); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("reading what was set aside: %w", err)
+	}
 	s.ceiling, err = segment.OpenCell(s.fs, s.path("epoch"), true, func(text []byte) uint64 {
 		// Once it was text. One that says nothing is no reason to give an epoch twice: the
 		// clock goes on.
@@ -147,47 +160,113 @@ func (s *Store) folder(id string) string {
 	return s.path("sessions", name)
 }
 
-// Journal opens a session's journal, or begins one with the epoch.
+// Journal opens a session's journal, or begins one with the epoch. A new session's folder is
+// marked as that of one that is being opened, until Save.
 func (s *Store) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
-	return journal.OpenDisk(s.folder(id), epoch, s.writer)
+	d, found, err := journal.OpenDisk(s.folder(id), epoch, s.writer)
+	if err == nil && found.New {
+		d.Provisional(filepath.Join(s.folder(id), openingFile))
+	}
+	return d, found, err
 }
 
 // entry is what is kept of a session.
 type entry struct {
-	ID    string          `json:"id"`
+	ID string `json:"id"`
+	// Sum is the CRC-32C of State, as text. Versions that wrote none are taken at their word.
+	Sum   string          `json:"sum,omitempty"`
 	State json.RawMessage `json:"state"`
 }
 
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func sumOf(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli)) }
+
 // Save keeps what is known of a session.
 func (s *Store) Save(id string, state []byte) error {
-	text, err := json.Marshal(entry{id, state})
+	state, err := json.Marshal(json.RawMessage(state)) // as it is going to be read
 	if err != nil {
 		return err
 	}
-	if err := s.fs.MkdirAll(s.folder(id)); err != nil {
+	text, err := json.Marshal(entry{id, sumOf(state), state})
+	if err != nil {
 		return err
 	}
-	return segment.WriteFile(s.fs, filepath.Join(s.folder(id), "session"), text, s.cfg.Journals.Fsync != journal.FsyncNever)
+	folder := s.folder(id)
+	if err := s.fs.MkdirAll(folder); err != nil {
+		return err
+	}
+	if err := segment.WriteFile(s.fs, filepath.Join(folder, stateFile), text, s.syncs()); err != nil {
+		return err
+	}
+	return s.name(id)
 }
 
-// Remove forgets a session. Its journal must be closed.
-func (s *Store) Remove(id string) error { return s.fs.RemoveAll(s.folder(id)) }
+// name marks a session's folder, once, as that of a session that callers know. That is not
+// synced: the folder can be told without.
+func (s *Store) name(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.named[id] {
+		return nil
+	}
+	folder := s.folder(id)
+	err := errors.Join(
+		segment.WriteFile(s.fs, filepath.Join(folder, keyFile), []byte(id), false),
+		s.fs.RemoveAll(filepath.Join(folder, openingFile)))
+	s.named[id] = err == nil
+	return err
+}
 
-// Session returns what is known of a session, nil if nothing is.
+// Remove forgets a session, with what was set aside of it. Its journal must be closed.
+func (s *Store) Remove(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.named, id)
+	return errors.Join(s.fs.RemoveAll(s.folder(id)), s.removeDamaged(id))
+}
+
+// Session returns what is known of a session, nil if nothing is. What cannot be read is kept
+// beside it, so that the session can be saved anew.
 func (s *Store) Session(id string) (json.RawMessage, error) {
-	text, err := segment.ReadFile(s.fs, filepath.Join(s.folder(id), "session"))
+	e, err := s.read(filepath.Base(s.folder(id)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var e entry
-	if err == nil {
-		err = json.Unmarshal(text, &e)
+	if err != nil {
+		err = errors.Join(err, s.keepState(filepath.Join("sessions", filepath.Base(s.folder(id)))))
 	}
 	return e.State, err
 }
 
-// Sessions returns what is known of every session, by id. What cannot be read is logged
-// and left where it is.
+// errState reports a state that was read and is not what was written.
+var errState = errors.New("the session's state is damaged")
+
+// read reads the state in a folder.
+func (s *Store) read(folder string) (e entry, err error) {
+	text, err := segment.ReadFile(s.fs, s.path("sessions", folder, stateFile))
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(text, &e); err != nil {
+		return entry{}, fmt.Errorf("%w: %w", errState, err)
+	}
+	switch {
+	case e.ID == "":
+		err = fmt.Errorf("%w: it names no session", errState)
+	case filepath.Base(s.folder(e.ID)) != folder:
+		err = fmt.Errorf("%w: it says that it is session %q", errState, e.ID)
+	case e.Sum != "" && e.Sum != sumOf(e.State):
+		err = fmt.Errorf("%w: its checksum is %s, not %s", errState, sumOf(e.State), e.Sum)
+	}
+	if err != nil {
+		return entry{}, err
+	}
+	return e, nil
+}
+
+// Sessions returns what is known of every session, by id. A session that is damaged is set
+// aside, and one that the disk does not give stays in its place; Damaged tells of both.
 func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 	folders, err := s.fs.ReadDir(s.path("sessions"))
 	if err != nil {
@@ -198,25 +277,21 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 		if !f.IsDir() {
 			continue
 		}
-		text, err := segment.ReadFile(s.fs, s.path("sessions", f.Name(), "session"))
-		if errors.Is(err, fs.ErrNotExist) {
-			// Made and never answered: nobody knows of it.
-			err = s.fs.RemoveAll(s.path("sessions", f.Name()))
-			text = nil
-		}
-		var e entry
-		if err == nil && text != nil {
-			err = json.Unmarshal(text, &e)
-		}
-		if err == nil && e.ID != "" && s.folder(e.ID) != s.path("sessions", f.Name()) {
-			err = fmt.Errorf("it says that it is session %q", e.ID)
-		}
-		if err != nil {
-			s.log.Error("session not restored", "directory", f.Name(), "error", err)
+		e, err := s.read(f.Name())
+		switch {
+		case err == nil:
+			out[e.ID] = e.State
+			continue
+		case errors.Is(err, fs.ErrNotExist):
+			err = s.withoutState(f.Name())
+		case errors.Is(err, errState):
+			err = s.setAside(s.damageIn(f.Name(), "", err.Error()))
+		default:
+			s.leave(s.damageIn(f.Name(), "", err.Error()))
 			continue
 		}
-		if e.ID != "" {
-			out[e.ID] = e.State
+		if err != nil {
+			s.log.Error("damaged session left where it is", "directory", f.Name(), "error", err)
 		}
 	}
 	return out, nil

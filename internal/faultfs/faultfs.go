@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -254,6 +255,10 @@ func (f *FS) Rename(from, to string) error {
 	if _, err := f.step(Rename); err != nil {
 		return err
 	}
+	if f.dirs[from] {
+		f.renameDir(from, to)
+		return nil
+	}
 	c := f.files[from]
 	if c == nil {
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
@@ -261,6 +266,23 @@ func (f *FS) Rename(from, to string) error {
 	delete(f.files, from)
 	f.files[to] = c
 	return nil
+}
+
+// renameDir moves a directory with all that is in it. The caller holds mu.
+func (f *FS) renameDir(from, to string) {
+	inside := from + string(filepath.Separator)
+	for path, c := range maps.Clone(f.files) {
+		if rest, ok := strings.CutPrefix(path, inside); ok {
+			delete(f.files, path)
+			f.files[filepath.Join(to, rest)] = c
+		}
+	}
+	for path := range maps.Clone(f.dirs) {
+		if path == from || strings.HasPrefix(path, inside) {
+			delete(f.dirs, path)
+			f.dirs[to+strings.TrimPrefix(path, from)] = true
+		}
+	}
 }
 
 // RemoveAll implements segment.FS.

@@ -90,6 +90,8 @@ type segment struct {
 	newest time.Time
 	// sealed files are not appended to: another one followed.
 	sealed bool
+	// damaged files were found with bytes that could not be read.
+	damaged bool
 }
 
 // place is where an entry is.

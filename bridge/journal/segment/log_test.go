@@ -196,6 +196,44 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// Files that are damaged are not removed with those that a new epoch replaces: what is in them
+// may be nowhere else.
+func TestReplaceKeepsWhatIsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, reopened := range map[string]bool{"found when opened": true, "found when read": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fsys := &faultfs.FS{}
+			o := segment.Options{FS: fsys, SegmentBytes: 300}
+			l, _, _ := open(t, o)
+			for n := uint64(1); n <= 30; n++ {
+				must(t, l.Append(entries(n, n)))
+			}
+			damaged := fsys.Names()[2]
+			fsys.Content(damaged)[100] ^= 1
+			var found segment.Recovered
+			if reopened {
+				l, found, _ = open(t, o)
+			} else {
+				err := l.Read(0, func(uint64, []byte) bool { return true })
+				damage, ok := errors.AsType[*segment.DamageError](err)
+				if !ok {
+					t.Fatalf("read with %v", err)
+				}
+				found.Holes = []segment.Hole{damage.Hole}
+			}
+			must(t, l.Replace(9, entries(1, 5)))
+			names := fsys.Names()
+			if len(found.Holes) != 1 || len(names) != 2 || !slices.Contains(names, damaged+".bad") {
+				t.Errorf("with %v, %v are left", found.Holes, names)
+			}
+			if _, again, have := open(t, o); again.Damaged() || !slices.Equal(have, upTo(1, 5)) {
+				t.Errorf("opened again: %v, %+v", have, again)
+			}
+		})
+	}
+}
+
 // A write that fails leaves no trace, and the next one works.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()

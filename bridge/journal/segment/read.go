@@ -38,12 +38,29 @@ func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error 
 			}
 			continue // it has been dropped
 		}
+		if err == nil && more && after < last {
+			err = &DamageError{Hole{after, last}}
+		}
+		if err != nil {
+			l.mu.Lock()
+			s.damaged = true
+			l.mu.Unlock()
+		}
 		if err != nil || !more {
 			return err
 		}
-		if after < last {
-			return &DamageError{Hole{after, last}}
+	}
+}
+
+// ReadPast is Read that goes on behind entries that cannot be found.
+func (l *Log) ReadPast(after uint64, f func(number uint64, body []byte) bool) error {
+	for {
+		err := l.Read(after, f)
+		damage, damaged := errors.AsType[*DamageError](err)
+		if !damaged {
+			return err
 		}
+		after = damage.Through
 	}
 }
 

@@ -92,7 +92,9 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 }
 
 // Damaged reports whether anything was found that is not as it was written.
-func (r *Recovered) Damaged() bool { return r.Cut > 0 || r.Skipped > 0 || len(r.SetAside) > 0 || len(r.Holes) > 0 }
+func (r *Recovered) Damaged() bool {
+	return r.Cut > 0 || r.Skipped > 0 || len(r.SetAside) > 0 || len(r.Holes) > 0
+}
 
 // skip notes bytes that are no whole frame, behind the entry of a number.
 func (r *Recovered) skip(bytes int64, last uint64) {
@@ -183,7 +185,9 @@ func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recover
 		scan.at = 0
 	}
 	s := &segment{name: name.name, base: name.base, last: name.base, newest: l.o.Now()}
+	skipped := found.Skipped
 	l.readEntries(s, scan, limit, found, visit)
+	s.damaged = found.Skipped > skipped
 	if scan.err != nil {
 		return scan.err
 	}
@@ -312,7 +316,13 @@ func (l *Log) Replace(epoch uint64, entries []Entry) error {
 	}
 	for _, s := range old {
 		// What stays behind is removed when the log is opened next.
-		err = errors.Join(err, l.o.FS.RemoveAll(s.name))
+		if s.damaged { // the entries in it may be nowhere else
+			if gone := l.o.FS.Rename(s.name, s.name+setAside); !errors.Is(gone, fs.ErrNotExist) {
+				err = errors.Join(err, gone)
+			}
+		} else {
+			err = errors.Join(err, l.o.FS.RemoveAll(s.name))
+		}
 	}
 	return err
 }

@@ -40,6 +40,10 @@ const (
 	SessionState_SESSION_STATE_CREDENTIALS_NEEDED SessionState = 4
 	// It is in the CLI's history, and this bridge has not opened it: ResumeSession does.
 	SessionState_SESSION_STATE_STORED SessionState = 5
+	// What the server keeps of it cannot be read: Session.damage says why. It is NOT_FOUND to
+	// every call until ResumeSession, which opens it with what is left of its journal and with the
+	// configuration of the request, or DeleteSession. Its data are kept until then.
+	SessionState_SESSION_STATE_DAMAGED SessionState = 6
 )
 
 // Enum value maps for SessionState.
@@ -51,6 +55,7 @@ var (
 		3: "SESSION_STATE_DISCONNECTED",
 		4: "SESSION_STATE_CREDENTIALS_NEEDED",
 		5: "SESSION_STATE_STORED",
+		6: "SESSION_STATE_DAMAGED",
 	}
 	SessionState_value = map[string]int32{
 		"SESSION_STATE_UNSPECIFIED":        0,
@@ -59,6 +64,7 @@ var (
 		"SESSION_STATE_DISCONNECTED":       3,
 		"SESSION_STATE_CREDENTIALS_NEEDED": 4,
 		"SESSION_STATE_STORED":             5,
+		"SESSION_STATE_DAMAGED":            6,
 	}
 )
 
@@ -419,7 +425,9 @@ type Session struct {
 	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
 	// The other tenants that it is shared with, by name. Only GetSession and ListSessions tell
 	// it, and only to callers of the session's own tenant.
-	Shares        []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
+	Shares []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
+	// What is wrong with its data; only in state SESSION_STATE_DAMAGED.
+	Damage        *SessionDamage `protobuf:"bytes,25,opt,name=damage,proto3" json:"damage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +595,77 @@ func (x *Session) GetShares() []*SessionShare {
 	return nil
 }
 
+func (x *Session) GetDamage() *SessionDamage {
+	if x != nil {
+		return x.Damage
+	}
+	return nil
+}
+
+// SessionDamage says why a session cannot be restored.
+type SessionDamage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is wrong, for people.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The folder with the session's data, within the server's data directory.
+	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
+	// When the server found it.
+	FoundTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=found_time,json=foundTime,proto3" json:"found_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionDamage) Reset() {
+	*x = SessionDamage{}
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionDamage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionDamage) ProtoMessage() {}
+
+func (x *SessionDamage) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionDamage.ProtoReflect.Descriptor instead.
+func (*SessionDamage) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SessionDamage) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SessionDamage) GetPlace() string {
+	if x != nil {
+		return x.Place
+	}
+	return ""
+}
+
+func (x *SessionDamage) GetFoundTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FoundTime
+	}
+	return nil
+}
+
 // SessionShare is a tenant that a session is shared with.
 type SessionShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -600,7 +679,7 @@ type SessionShare struct {
 
 func (x *SessionShare) Reset() {
 	*x = SessionShare{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +691,7 @@ func (x *SessionShare) String() string {
 func (*SessionShare) ProtoMessage() {}
 
 func (x *SessionShare) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +704,7 @@ func (x *SessionShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionShare.ProtoReflect.Descriptor instead.
 func (*SessionShare) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SessionShare) GetTenant() string {
@@ -659,7 +738,7 @@ type SessionContext struct {
 
 func (x *SessionContext) Reset() {
 	*x = SessionContext{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +750,7 @@ func (x *SessionContext) String() string {
 func (*SessionContext) ProtoMessage() {}
 
 func (x *SessionContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +763,7 @@ func (x *SessionContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionContext.ProtoReflect.Descriptor instead.
 func (*SessionContext) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SessionContext) GetWorkingDirectory() string {
@@ -732,7 +811,7 @@ type SessionCapabilities struct {
 
 func (x *SessionCapabilities) Reset() {
 	*x = SessionCapabilities{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +823,7 @@ func (x *SessionCapabilities) String() string {
 func (*SessionCapabilities) ProtoMessage() {}
 
 func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +836,7 @@ func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SessionCapabilities) GetElicitation() bool {
@@ -809,7 +888,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +900,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +913,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Participant) GetParticipantId() string {
@@ -922,7 +1001,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1013,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1026,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Prompt) GetText() string {
@@ -1074,7 +1153,7 @@ type TurnOutcome struct {
 
 func (x *TurnOutcome) Reset() {
 	*x = TurnOutcome{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1165,7 @@ func (x *TurnOutcome) String() string {
 func (*TurnOutcome) ProtoMessage() {}
 
 func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1178,7 @@ func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnOutcome.ProtoReflect.Descriptor instead.
 func (*TurnOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TurnOutcome) GetStatus() TurnStatus {
@@ -1157,7 +1236,7 @@ type TurnError struct {
 
 func (x *TurnError) Reset() {
 	*x = TurnError{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1248,7 @@ func (x *TurnError) String() string {
 func (*TurnError) ProtoMessage() {}
 
 func (x *TurnError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1261,7 @@ func (x *TurnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnError.ProtoReflect.Descriptor instead.
 func (*TurnError) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TurnError) GetErrorType() string {
@@ -1227,7 +1306,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xec\x06\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa6\a\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1253,7 +1332,13 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
 	"clientName\x12'\n" +
 	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\x127\n" +
-	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"^\n" +
+	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\x128\n" +
+	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\"x\n" +
+	"\rSessionDamage\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05place\x18\x02 \x01(\tR\x05place\x129\n" +
+	"\n" +
+	"found_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfoundTime\"^\n" +
 	"\fSessionShare\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
 	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"\x90\x01\n" +
@@ -1317,14 +1402,15 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"statusCode\x88\x01\x01\x127\n" +
 	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x126\n" +
 	"\x06reason\x18\x05 \x01(\x0e2\x1e.copilot.bridge.v1.ErrorReasonR\x06reasonB\x0e\n" +
-	"\f_status_code*\xc3\x01\n" +
+	"\f_status_code*\xde\x01\n" +
 	"\fSessionState\x12\x1d\n" +
 	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SESSION_STATE_LOADED\x10\x01\x12\x1a\n" +
 	"\x16SESSION_STATE_UNLOADED\x10\x02\x12\x1e\n" +
 	"\x1aSESSION_STATE_DISCONNECTED\x10\x03\x12$\n" +
 	" SESSION_STATE_CREDENTIALS_NEEDED\x10\x04\x12\x18\n" +
-	"\x14SESSION_STATE_STORED\x10\x05*_\n" +
+	"\x14SESSION_STATE_STORED\x10\x05\x12\x19\n" +
+	"\x15SESSION_STATE_DAMAGED\x10\x06*_\n" +
 	"\bLifetime\x12\x18\n" +
 	"\x14LIFETIME_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rLIFETIME_KEEP\x10\x01\x12&\n" +
@@ -1360,7 +1446,7 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
@@ -1369,49 +1455,52 @@ var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(TurnStatus)(0),               // 4: copilot.bridge.v1.TurnStatus
 	(*Position)(nil),              // 5: copilot.bridge.v1.Position
 	(*Session)(nil),               // 6: copilot.bridge.v1.Session
-	(*SessionShare)(nil),          // 7: copilot.bridge.v1.SessionShare
-	(*SessionContext)(nil),        // 8: copilot.bridge.v1.SessionContext
-	(*SessionCapabilities)(nil),   // 9: copilot.bridge.v1.SessionCapabilities
-	(*Participant)(nil),           // 10: copilot.bridge.v1.Participant
-	(*Prompt)(nil),                // 11: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 12: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 13: copilot.bridge.v1.TurnError
-	nil,                           // 14: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 16: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 17: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 18: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 19: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 20: copilot.bridge.v1.ErrorReason
+	(*SessionDamage)(nil),         // 7: copilot.bridge.v1.SessionDamage
+	(*SessionShare)(nil),          // 8: copilot.bridge.v1.SessionShare
+	(*SessionContext)(nil),        // 9: copilot.bridge.v1.SessionContext
+	(*SessionCapabilities)(nil),   // 10: copilot.bridge.v1.SessionCapabilities
+	(*Participant)(nil),           // 11: copilot.bridge.v1.Participant
+	(*Prompt)(nil),                // 12: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 13: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 14: copilot.bridge.v1.TurnError
+	nil,                           // 15: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 17: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 18: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 19: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 20: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 21: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	15, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	15, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	8,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
-	9,  // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
+	16, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	16, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
+	10, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	10, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
+	11, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
 	5,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
-	7,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
-	2,  // 9: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	16, // 10: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	17, // 11: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	18, // 12: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	14, // 13: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	3,  // 14: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	19, // 15: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	4,  // 16: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	13, // 17: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	5,  // 18: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	5,  // 19: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	5,  // 20: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	20, // 21: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
+	7,  // 9: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
+	16, // 10: copilot.bridge.v1.SessionDamage.found_time:type_name -> google.protobuf.Timestamp
+	2,  // 11: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	17, // 12: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	18, // 13: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	19, // 14: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	15, // 15: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	3,  // 16: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	20, // 17: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	4,  // 18: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	14, // 19: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	5,  // 20: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	5,  // 21: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	5,  // 22: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	21, // 23: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1420,15 +1509,15 @@ func file_copilot_bridge_v1_session_proto_init() {
 		return
 	}
 	file_copilot_bridge_v1_error_proto_init()
-	file_copilot_bridge_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
-	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[7].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
