@@ -49,7 +49,8 @@ type binding struct {
 	names session.Names
 	// gathered are the journals to which the events of this burst went; likewise.
 	gathered []*journal.Journal
-	came     time.Time // when they did; zero between bursts
+	fed      []*journal.Journal // those of the burst before, which ended in pause
+	came     time.Time          // when they did; zero between bursts
 
 	mu       sync.RWMutex
 	rt       *runtime.Runtime
@@ -77,6 +78,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Pause = bind.pause
+	cfg.RPC.Throttle = bind.throttle
 	cfg.RPC.Notification = bind.notification
 	cfg.RPC.Request = bind.request
 	cfg.RPC.Arrive = arrive
@@ -199,9 +201,32 @@ func (bind *binding) pause() {
 	for _, j := range bind.gathered {
 		j.Scatter()
 	}
-	clear(bind.gathered)
-	bind.gathered, bind.came = bind.gathered[:0], time.Time{}
+	clear(bind.fed)
+	bind.fed, bind.gathered, bind.came = bind.gathered, bind.fed[:0], time.Time{}
 }
+
+// throttle waits for the disk of the journals that the last burst went to, if it has fallen
+// behind: a CLI is read as fast as what it says can be kept. Nothing that the disk waits for
+// comes by this connection.
+func (bind *binding) throttle(over <-chan struct{}) (waited bool) {
+	if len(bind.fed) == 0 {
+		return false
+	}
+	begin, rt := time.Now(), bind.runtime()
+	if rt == nil {
+		return false
+	}
+	for _, j := range bind.fed {
+		waited = j.AwaitDisk(over, rt.Exited()) || waited
+	}
+	if took := time.Since(begin); waited && took > slowDisk {
+		bind.b.log.Warn("reading a runtime is slowed by the disk", "runtime_id", bind.id, "waited", took)
+	}
+	return waited
+}
+
+// slowDisk is how long a runtime may be held up by the disk at a time without a word in the log.
+const slowDisk = 5 * time.Second
 
 // lifecycle is what the CLI tells about any session of its process.
 type lifecycle struct {

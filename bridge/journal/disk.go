@@ -26,8 +26,8 @@ const (
 	// maxBatchBytes is how much of one journal is written at a time: so much that few writes
 	// are needed, and so little that it is in the processor's cache still.
 	maxBatchBytes = 256 << 10
-	// maxUnwrittenBytes bounds the durable events that wait for the disk. A journal with
-	// more does without the oldest on disk.
+	// maxUnwrittenBytes bounds the durable events that wait for a disk that fails or does not
+	// move. A journal with more does without the oldest on disk.
 	maxUnwrittenBytes = 32 << 20
 	// maxLosses bounds the ranges in which durable events are missing; past it the
 	// oldest grow together.
@@ -37,8 +37,8 @@ const (
 	maxRetry = 30 * time.Second
 )
 
-// ErrBacklog reports that events came faster than the disk took them.
-var ErrBacklog = errors.New("the disk is too slow for the events")
+// ErrBacklog reports events that had to be given up, since the disk did not take them.
+var ErrBacklog = errors.New("the disk does not take the events")
 
 // Disk is a journal's log. One is made by OpenDisk and given to New.
 type Disk struct {
@@ -61,14 +61,16 @@ type Disk struct {
 	marked    uint64 // no mark on disk tells of more overruns
 	safe      uint64 // events up to this one need not be in memory
 	losses    []loss
-	flight    []*Record // durable, being written
-	unwritten []*Record // durable, waiting behind them, oldest first
-	bytes     int       // of unwritten
-	marks     bool      // the mark on disk is not what it should be
-	replacing bool      // the log is to begin anew with unwritten
-	life      int       // counts how often it did
-	touched   bool      // this life of the process has written to it
-	degraded  error     // why the disk is behind
+	flight    []*Record     // durable, being written
+	unwritten []*Record     // durable, waiting behind them, oldest first
+	bytes     int           // of unwritten
+	held      int           // bytes of flight and unwritten
+	moved     chan struct{} // closed when held goes down; nil if nobody waits
+	marks     bool          // the mark on disk is not what it should be
+	replacing bool          // the log is to begin anew with unwritten
+	life      int           // counts how often it did
+	touched   bool          // this life of the process has written to it
+	degraded  error         // why the disk is behind
 	retry     time.Duration
 	retryAt   time.Time
 	closing   bool
@@ -104,7 +106,7 @@ type Recovery struct {
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	d := &Disk{dir: dir, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
-	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now}
+	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now, Progress: w.moved}
 	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
 		r, err := parseRecord(Position{Seq: n}, body)
 		if err != nil {
@@ -218,7 +220,8 @@ func (d *Disk) pushed(r *Record) {
 	if r.durable() {
 		d.unwritten = append(d.unwritten, r)
 		d.bytes += r.size()
-		if d.bytes > maxUnwrittenBytes {
+		d.hold(r.size())
+		if d.bytes > maxUnwrittenBytes && d.hopeless() {
 			d.overflow()
 		}
 		d.wake()
@@ -258,6 +261,7 @@ func (d *Disk) overflow() {
 		r := d.unwritten[0]
 		d.unwritten = d.unwritten[1:]
 		d.bytes -= r.size()
+		d.hold(-r.size())
 		d.j.counts().givenUp.Add(1)
 		d.lose(from, r.Pos.Seq)
 		from, d.safe = r.Pos.Seq, r.Pos.Seq
@@ -302,11 +306,13 @@ func (d *Disk) degrade(err error) {
 	}
 	d.degraded = err
 	d.j.show()
+	d.wakeWaiting()
 }
 
 // batch is what is written at a time.
 type batch struct {
 	records   []*Record
+	size      int // of the records
 	mark      *mark
 	replacing bool // with everything
 	epoch     uint64
@@ -326,7 +332,7 @@ func (d *Disk) batch() *batch {
 	}
 	d.flight, d.unwritten = d.unwritten[:n:n], d.unwritten[n:]
 	d.bytes -= size
-	b := &batch{records: d.flight, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
+	b := &batch{records: d.flight, size: size, replacing: d.replacing, epoch: d.j.cfg.Epoch, life: d.life}
 	given := d.j.nextSeq - 1
 	m := &mark{
 		reserved: max(given+reserveBlock, d.reserved), boot: d.writer.cfg.boot,
@@ -433,6 +439,7 @@ func (d *Disk) written(b *batch) (more bool) {
 	if b.mark != nil {
 		d.reserved, d.unbacked = max(d.reserved, b.mark.reserved), false
 	}
+	d.hold(-b.size)
 	d.flight, d.replacing = nil, false
 	if d.writer.cfg.Fsync != FsyncInterval {
 		d.safe = max(d.safe, d.log.Last())
@@ -465,10 +472,16 @@ func (d *Disk) takeBack() {
 	if n := len(d.losses); n > 0 {
 		lost = d.losses[n-1].to
 	}
-	d.flight = slices.DeleteFunc(slices.Clone(d.flight), func(r *Record) bool { return r.Pos.Seq <= lost })
+	kept := make([]*Record, 0, len(d.flight))
 	for _, r := range d.flight {
+		if r.Pos.Seq <= lost {
+			d.hold(-r.size())
+			continue
+		}
+		kept = append(kept, r)
 		d.bytes += r.size()
 	}
+	d.flight = kept
 	d.unwritten, d.flight = append(d.flight, d.unwritten...), nil
 }
 
@@ -481,6 +494,7 @@ func (d *Disk) synced(through uint64, life int) {
 	}
 	d.safe = max(d.safe, through)
 	d.j.evict(maxCachedBytes)
+	d.wakeWaiting()
 }
 
 // next returns the first event on disk after a number. Damage is passed over.
@@ -517,6 +531,7 @@ func (d *Disk) trim() {
 // restart has the log replaced by what comes now. The journal's mu is held.
 func (d *Disk) restart() {
 	d.unwritten, d.flight, d.bytes, d.losses = nil, nil, 0, nil
+	d.hold(-d.held)
 	d.start, d.reserved, d.safe = 0, 0, 0
 	d.replacing, d.unbacked = true, true
 	d.life++

@@ -295,6 +295,10 @@ func TestDiskFull(t *testing.T) {
 // something is told.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, backlog)
+}
+
+func backlog(t *testing.T) {
 	fs := &faultfs.FS{}
 	l := begin(t, fs, WriterConfig{})
 	l.j.Append(durable(0))
@@ -303,6 +307,12 @@ func TestBacklog(t *testing.T) {
 	const events, size = 80, 1 << 20
 	for i := range events {
 		l.j.Append(&Record{Type: "d", ID: ParseID(fmt.Append(nil, i, "big")), JSON: make([]byte, size)})
+		if i == events/4 { // before it is known that the disk does not move
+			if err := l.j.Degraded(); err != nil {
+				t.Errorf("at once the journal is %v", err)
+			}
+			time.Sleep(DefaultPatience + time.Second)
+		}
 	}
 	if err := l.j.Degraded(); !errors.Is(err, ErrBacklog) {
 		t.Errorf("the journal is %v", err)
@@ -314,7 +324,10 @@ func TestBacklog(t *testing.T) {
 		t.Errorf("%d MiB are in memory", cached>>20)
 	}
 	release()
-	eventually(t, func() bool { return l.j.Degraded() == nil })
+	synctest.Wait()
+	if err := l.j.Degraded(); err != nil {
+		t.Errorf("the disk is back, and the journal %v", err)
+	}
 	got := read(t, reader(t, l.j, Position{epoch, 1}, false, nothing))
 	if len(got) < 20 || !strings.HasPrefix(got[0], "gap ") || got[len(got)-1] != fmt.Sprint("d", events+1) {
 		t.Errorf("read %v", got)

@@ -85,6 +85,9 @@ func (j *Journal) release() {
 	j.cfg.Budget.give(j.ephemeral + j.cached)
 	j.cfg.Budget.remove(j)
 	j.cfg.Budget = nil
+	if j.disk != nil {
+		j.disk.hold(-j.disk.held)
+	}
 }
 
 // Restart begins a new epoch with the events, in their order: how what was before goes
@@ -125,6 +128,7 @@ func (j *Journal) end(ctx context.Context, remove bool) error {
 	}
 	j.mu.Lock()
 	d.closing, d.removing = true, remove
+	d.wakeWaiting()
 	j.mu.Unlock()
 	d.writer.finishSoon(d)
 	select {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
@@ -69,8 +70,11 @@ type WriterConfig struct {
 	// TidyEvery is how often that is looked at, and files are closed that rest; default a
 	// minute.
 	TidyEvery time.Duration
-	Now       func() time.Time
-	Logger    *slog.Logger
+	// Patience is how long a disk may go without moving before events that wait for it are
+	// given up; default DefaultPatience.
+	Patience time.Duration
+	Now      func() time.Time
+	Logger   *slog.Logger
 
 	boot string // the machine's life
 }
@@ -81,6 +85,10 @@ type Writer struct {
 	wg   sync.WaitGroup
 	stop chan struct{}
 	kick chan struct{} // capacity 1
+	sync chan struct{} // capacity 1
+
+	writing, syncing activity
+	held             atomic.Int64 // bytes of all journals that wait for the disk
 
 	overruns *segment.Cell // may be nil
 
@@ -89,8 +97,7 @@ type Writer struct {
 	queue   []*Disk
 	failing map[*Disk]struct{}
 	dirty   []*Disk
-	began   time.Time // of the write under way; zero when there is none
-	passing bool      // bypass runs
+	passing bool // bypass runs
 }
 
 // NewWriter returns a writer. The caller must Close it, after the journals.
@@ -107,6 +114,9 @@ func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.TidyEvery <= 0 {
 		cfg.TidyEvery = defaultTidyEvery
 	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = DefaultPatience
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -120,7 +130,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 		cfg.boot = boot()
 	}
 	w := &Writer{
-		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1), sync: make(chan struct{}, 1),
 		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
 	}
 	w.wg.Go(w.run)
@@ -203,20 +213,21 @@ func (w *Writer) take() *Disk {
 	return d
 }
 
-// busy notes that a call of the file system begins, or ends.
-func (w *Writer) busy(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.began = time.Time{}
-	if on {
-		w.began = w.cfg.Now()
+// moved notes that a piece was written.
+func (w *Writer) moved() { w.writing.move(w.cfg.Now()) }
+
+// syncSoon has what was written synced before its time.
+func (w *Writer) syncSoon() {
+	select {
+	case w.sync <- struct{}{}:
+	default:
 	}
 }
 
 // flush writes a journal's next batch.
 func (w *Writer) flush(d *Disk) {
-	w.busy(true)
-	defer w.busy(false)
+	w.writing.begin(w.cfg.Now())
+	defer w.writing.end()
 	if w.ended(d) {
 		return
 	}
@@ -328,7 +339,10 @@ func (w *Writer) tidy() {
 		}
 	}
 	w.mu.Unlock()
+	w.writing.begin(w.cfg.Now())
+	defer w.writing.end()
 	for _, d := range disks {
+		w.moved()
 		d.trim()
 		_ = d.log.Rest() // nothing unwritten is in it
 	}
@@ -341,6 +355,8 @@ func (w *Writer) syncs() {
 	for {
 		select {
 		case <-tick.C:
+			w.syncAll()
+		case <-w.sync:
 			w.syncAll()
 		case <-w.stop:
 			return
@@ -374,7 +390,9 @@ func (w *Writer) syncAll() {
 	if w.cfg.Fsync != FsyncInterval {
 		return
 	}
+	defer w.syncing.end()
 	for _, d := range dirty {
+		w.syncing.begin(w.cfg.Now())
 		d.j.mu.RLock()
 		life := d.life
 		d.j.mu.RUnlock()
@@ -399,8 +417,8 @@ func (w *Writer) syncAll() {
 // unstall lets the readers of journals that wait for a disk that hangs see what is in
 // memory.
 func (w *Writer) unstall() {
+	stalled := w.writing.still(w.cfg.Now()) > stallTimeout
 	w.mu.Lock()
-	stalled := !w.began.IsZero() && w.cfg.Now().Sub(w.began) > stallTimeout
 	var waiting []*Disk
 	for d := range w.disks {
 		if stalled {

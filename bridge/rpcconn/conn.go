@@ -55,8 +55,8 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 		calls:    map[uint64]*outgoing{},
 		done:     make(chan struct{}),
 	}
-	if o.Pause != nil {
-		c.frames.pause = o.Pause
+	if o.Pause != nil || o.Throttle != nil {
+		c.frames.pause = c.betweenReads
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.serve = newServer(c)
@@ -187,7 +187,7 @@ func (c *Conn) readLoop() {
 	for {
 		body, err := c.frames.next()
 		if err != nil {
-			c.frames.pause()
+			c.pause()
 			c.shut(c.readCause(err))
 			return
 		}
@@ -199,6 +199,26 @@ func (c *Conn) readLoop() {
 			continue
 		}
 		c.dispatch(body)
+	}
+}
+
+// betweenReads is what is done before more is read.
+func (c *Conn) betweenReads() {
+	c.pause()
+	if c.opts.Throttle == nil {
+		return
+	}
+	c.stats.throttling.Store(true)
+	if c.opts.Throttle(c.done) {
+		c.stats.throttled.Add(1)
+	}
+	c.stats.throttling.Store(false)
+}
+
+// pause tells that all that was read has been handed on.
+func (c *Conn) pause() {
+	if c.opts.Pause != nil {
+		c.opts.Pause()
 	}
 }
 

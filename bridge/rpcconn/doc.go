@@ -8,7 +8,9 @@
 // One goroutine reads the peer, always. It hands session events and other
 // notifications to callbacks in wire order, completes calls, and queues the
 // peer's own requests for a bounded set of workers. Nothing a caller does can
-// stop it, provided the callbacks documented as running on it do not block.
+// stop it, provided the callbacks documented as running on it do not block. One
+// exception is made on purpose: Options.Throttle may hold up the reading of a peer
+// that says more than can be stored.
 //
 // Events never reach the library: they leave as the bytes that were read, at
 // no allocation. Replies and requests keep their original bytes too; the

@@ -44,6 +44,11 @@ type Options struct {
 	// burst.
 	Pause func()
 
+	// Throttle, if set, is called on the reader goroutine after Pause, before more is read. It
+	// may block, and slows the peer by that; it must return when over is closed, and must not
+	// wait for anything that the peer has yet to say. It reports whether it has blocked.
+	Throttle func(over <-chan struct{}) bool
+
 	// Notification takes every other notification, under the same rules.
 	// params is nil when the message has none.
 	Notification func(method string, params []byte)

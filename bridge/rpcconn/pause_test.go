@@ -1,9 +1,14 @@
 package rpcconn
 
 import (
+	"errors"
 	"io"
+	"net"
+	"os"
+	stdruntime "runtime"
 	"slices"
 	"testing"
+	"time"
 )
 
 // pieces is a stream that gives one piece with each read, and then ends.
@@ -45,5 +50,42 @@ func TestPause(t *testing.T) {
 		if string(slices.CompactFunc(got, func(a, b byte) bool { return a == '|' && a == b })) != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// Throttle holds up the reading, and with it the peer, and ends with the connection.
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	theirs, ours := net.Pipe()
+	events := make(chan struct{}, 10)
+	free := make(chan struct{}, 1)
+	free <- struct{}{}
+	c := New(ours, Options{
+		Event: func([]byte) { events <- struct{}{} },
+		Throttle: func(over <-chan struct{}) bool {
+			select {
+			case <-free:
+				return false
+			case <-over:
+				return true
+			}
+		},
+	})
+	one := framed(string(eventPrefix) + `"e":1` + string(eventSuffix))
+	if _, err := theirs.Write(one); err != nil {
+		t.Fatal(err)
+	}
+	<-events
+	for !c.Stats().Throttling {
+		stdruntime.Gosched()
+	}
+	_ = theirs.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, err := theirs.Write(one); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%d bytes were read from a peer that is held up, %v", n, err)
+	}
+	_ = c.Close()
+	c.Wait()
+	if s := c.Stats(); s.Throttled != 1 || s.Throttling || s.Events != 1 {
+		t.Errorf("closed: %+v", s)
 	}
 }

@@ -16,6 +16,10 @@ type Stats struct {
 	Abandoned, DroppedUnsent uint64
 	// RefusedRequests found the queue full, DroppedAnswers a closed connection.
 	RefusedRequests, DroppedAnswers uint64
+	// Throttled counts the times that reading was held up by Options.Throttle; Throttling says
+	// that it may be just now.
+	Throttled  uint64
+	Throttling bool
 	// SlotWaits counts calls that had to wait for an in-flight slot.
 	SlotWaits uint64
 	// InFlight calls hold a slot now; Serving requests of the peer run or
@@ -29,6 +33,8 @@ type counters struct {
 	lateReplies, unknownReplies, malformed     atomic.Uint64
 	abandoned, droppedUnsent                   atomic.Uint64
 	refusedRequests, droppedAnswers, slotWaits atomic.Uint64
+	throttled                                  atomic.Uint64
+	throttling                                 atomic.Bool
 }
 
 // Stats returns the counters as they are now.
@@ -43,6 +49,7 @@ func (c *Conn) Stats() Stats {
 		Malformed: s.malformed.Load(), Abandoned: s.abandoned.Load(),
 		DroppedUnsent: s.droppedUnsent.Load(), RefusedRequests: s.refusedRequests.Load(),
 		DroppedAnswers: s.droppedAnswers.Load(), SlotWaits: s.slotWaits.Load(),
+		Throttled: s.throttled.Load(), Throttling: s.throttling.Load(),
 		InFlight: c.inFlight(), Serving: c.serve.serving(), QueuedBytes: c.out.queued(),
 	}
 }

@@ -47,7 +47,7 @@ func (r *Runtime) RSS() int64 {
 func (r *Runtime) check() error {
 	begin := time.Now()
 	for {
-		before := r.conn.Stats().FramesIn
+		before := r.conn.Stats()
 		err := r.ping()
 		if err == nil {
 			break
@@ -55,10 +55,10 @@ func (r *Runtime) check() error {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return nil // the connection or the life ended, which watch sees itself
 		}
-		if r.conn.Stats().FramesIn == before {
+		if after := r.conn.Stats(); after.FramesIn == before.FramesIn && after.Throttled == before.Throttled && !after.Throttling {
 			return fault.New(fault.CLIHung, "the copilot CLI has not answered for %v", time.Since(begin).Round(time.Millisecond))
 		}
-		// It is sending other things: busy, not hung.
+		// It is sending other things, or we do not read: busy, not hung.
 		r.cfg.Logger.Warn("runtime is slow to answer", slog.Int("pid", r.info.Peer.PID),
 			slog.Duration("waited", time.Since(begin)))
 	}

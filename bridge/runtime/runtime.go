@@ -223,6 +223,9 @@ func (r *Runtime) Profile() Profile { return r.cfg.Profile }
 // What remains of it may take some time to end; Done tells when that is over.
 func (r *Runtime) Lost() <-chan struct{} { return r.lost }
 
+// Exited is closed when the process has ended; what it wrote last may not have been read yet.
+func (r *Runtime) Exited() <-chan struct{} { return r.transport.Done() }
+
 func (r *Runtime) setLost() { r.lostOnce.Do(func() { close(r.lost) }) }
 
 // Done is closed when the runtime is over and everything of it is gone: process,
@@ -284,6 +287,9 @@ func (r *Runtime) shutdown(ctx context.Context) {
 // times after the end of its input.
 func (r *Runtime) Kill(cause error) { r.kill(cause) }
 
+// lastWords bounds the reading of what a process that has exited wrote before.
+const lastWords = 3 * time.Second
+
 // supervise is the goroutine that owns the runtime from ready to over.
 func (r *Runtime) supervise() {
 	cause := r.watch()
@@ -296,6 +302,10 @@ func (r *Runtime) supervise() {
 		// Its output is read to the end: last words are still delivered. The
 		// process sees to its own end.
 		<-r.transport.Done()
+		select {
+		case <-r.conn.Done():
+		case <-time.After(lastWords): // its stream should have ended by then
+		}
 	}
 	r.extras.end()
 	_ = r.conn.Close()

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -129,6 +130,36 @@ func TestHungRuntimeIsKilled(t *testing.T) {
 	if f.Metadata["pid"] == "" {
 		t.Errorf("Err = %+v", f)
 	}
+}
+
+// A CLI that is not read, since the disk is behind, is not taken for hung.
+func TestRuntimeThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := inProcess(t, fakecli.Script{}, nil)
+		var hold atomic.Bool
+		cfg.RPC.Throttle = func(over <-chan struct{}) bool {
+			if !hold.Load() {
+				return false
+			}
+			select {
+			case <-time.After(4 * DefaultPingTimeout):
+			case <-over:
+			}
+			hold.Store(false)
+			return true
+		}
+		r := start(t, cfg)
+		hold.Store(true)
+		time.Sleep(6 * DefaultPingTimeout)
+		if isDone(r.Lost()) || hold.Load() {
+			t.Errorf("the runtime was given up: %v", r.Err())
+		}
+		if h := r.Health(); time.Since(h.CheckedAt) > 2*DefaultPingInterval {
+			t.Errorf("Health = %+v", h)
+		}
+		_ = r.Stop(t.Context())
+	})
 }
 
 func TestHealth(t *testing.T) {

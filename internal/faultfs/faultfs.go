@@ -41,6 +41,7 @@ type FS struct {
 	fail    map[Op]error
 	gate    chan struct{} // writes wait for it
 	gated   string        // in files whose names begin so
+	pace    int           // bytes a second that are written; 0 without limit
 	room    int64         // bytes that may still be written; -1 without limit
 	limited bool
 	steps   int // changes until the crash; counted down if crashing
@@ -69,6 +70,13 @@ func (f *FS) Room(bytes int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.room, f.limited = bytes, bytes >= 0
+}
+
+// Throttle makes writes take their time: so many bytes a second; 0 is no limit.
+func (f *FS) Throttle(bytesPerSecond int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pace = bytesPerSecond
 }
 
 // Stall makes writes wait until the returned function is called.
@@ -337,8 +345,11 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()
-	gate, here := f.fs.gate, strings.HasPrefix(f.name, f.fs.gated)
+	gate, here, pace := f.fs.gate, strings.HasPrefix(f.name, f.fs.gated), f.fs.pace
 	f.fs.mu.Unlock()
+	if pace > 0 {
+		time.Sleep(time.Duration(len(p)) * time.Second / time.Duration(pace))
+	}
 	if gate != nil && here {
 		<-gate
 	}

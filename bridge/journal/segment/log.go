@@ -58,6 +58,8 @@ type Options struct {
 	SyncFiles bool
 	// Now is the clock; default time.Now.
 	Now func() time.Time
+	// Progress, if set, is called when a piece of what is appended was written.
+	Progress func()
 }
 
 // Log is a log on disk. Append, Trim, Replace and Rest are for one goroutine at a time;
@@ -75,6 +77,7 @@ type Log struct {
 	mark     []byte
 	last     uint64 // the last entry's number
 	file     File   // the last segment's, while it is written
+	piece    int    // how much is written at a time
 	appends  uint64 // counts the changes of files
 	synced   uint64 // what appends was when everything was synced
 }
@@ -174,7 +177,7 @@ func (l *Log) Append(entries []Entry) error {
 		last = e.Number
 		buffer = appendFrame(buffer, kindEntry, e.Number, e.Head, e.Body)
 	}
-	if _, err := l.file.WriteAt(buffer, current.size); err != nil {
+	if err := l.write(buffer, current.size); err != nil {
 		_ = l.file.Truncate(current.size) // else what is left is written over, or cut off by recovery
 		return err
 	}
@@ -185,6 +188,36 @@ func (l *Log) Append(entries []Entry) error {
 	current.index = append(current.index, index...)
 	l.last, l.mark = last, append([]byte(nil), mark...)
 	l.appends++
+	return nil
+}
+
+// The pieces in which is written: large ones, which cost little, and smaller ones on a disk that
+// takes longer than slowPiece for one, so that it can be seen to move.
+const (
+	maxPiece  = 256 << 10
+	minPiece  = 16 << 10
+	slowPiece = 250 * time.Millisecond
+)
+
+// write puts bytes into the open file.
+func (l *Log) write(data []byte, at int64) error {
+	for len(data) > 0 {
+		n := min(len(data), max(l.piece, minPiece))
+		begin := l.o.Now()
+		if _, err := l.file.WriteAt(data[:n], at); err != nil {
+			return err
+		}
+		switch took := l.o.Now().Sub(begin); {
+		case took > slowPiece:
+			l.piece /= 2
+		case took < slowPiece/4:
+			l.piece = min(2*max(l.piece, minPiece), maxPiece)
+		}
+		data, at = data[n:], at+int64(n)
+		if l.o.Progress != nil {
+			l.o.Progress()
+		}
+	}
 	return nil
 }
 

@@ -420,7 +420,7 @@ type Session struct {
 	// The program that created it, as it named itself.
 	ClientName string `protobuf:"bytes,17,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
 	// Why the disk does not have what happens in the session now: it is full, broken, or
-	// too slow. The session goes on in memory, and what the disk does not get in time is
+	// does not move. The session goes on in memory, and what the disk does not get in time is
 	// lost with the server's process. Empty while all is well.
 	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
 	// The other tenants that it is shared with, by name. Only GetSession and ListSessions tell
