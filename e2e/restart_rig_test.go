@@ -24,6 +24,7 @@ import (
 type daemon struct {
 	*stage
 	root   string
+	path   string // of the program; empty for the one that is tested
 	flags  []string
 	cmd    *exec.Cmd
 	log    bytes.Buffer
@@ -37,7 +38,12 @@ func newDaemon(st *stage, flags ...string) *daemon {
 	if err != nil {
 		st.t.Fatal(err)
 	}
-	d := &daemon{stage: st, root: root, flags: flags}
+	return startDaemon(&daemon{stage: st, root: root, flags: flags})
+}
+
+// startDaemon starts a bridge in its root, which ends with the test.
+func startDaemon(d *daemon) *daemon {
+	st, root := d.stage, d.root
 	st.t.Cleanup(func() {
 		d.stop(syscall.SIGTERM)
 		if st.t.Failed() {
@@ -52,7 +58,10 @@ func newDaemon(st *stage, flags ...string) *daemon {
 // start begins a life of the bridge.
 func (d *daemon) start() {
 	d.t.Helper()
-	path, err := program()
+	path, err := d.path, error(nil)
+	if path == "" {
+		path, err = program()
+	}
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -1,0 +1,51 @@
+package store_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+// What a server of commit d377de2 kept of sessions and remembered of requests is read. Which
+// data these are, and how they were made, is in e2e/olddata_test.go. The requests are looked
+// at long before they expire: the clock of the test begins in 2000.
+func TestOldData(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	must(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "e2e", "testdata", "data-d377de2", "data"))))
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, dir)
+		sessions, err := s.Sessions()
+		if err != nil || len(sessions) != 7 || len(s.Damaged()) > 0 {
+			t.Errorf("there are %d sessions, damaged are %v, %v", len(sessions), s.Damaged(), err)
+		}
+		for key := range sessions {
+			disk, found, err := s.Journal(key, 1)
+			if err != nil || found.Lost || found.Skipped+found.Cut > 0 || !disk.Found("session.start") {
+				t.Errorf("the journal of %q has %+v, %v", key, found, err)
+			}
+		}
+		log, requests, err := s.Requests()
+		must(t, err)
+		for _, id := range []string{"create rested", "create Keyed", "send remember this", "send work", "send wait"} {
+			if !remembered(requests, id) {
+				t.Errorf("the answer to request %q is not remembered", id)
+			}
+		}
+		must(t, log.Close())
+		must(t, s.Close())
+	})
+}
+
+func remembered(requests []store.Request, id string) bool {
+	for _, r := range requests {
+		if strings.HasSuffix(r.Key.ID, id) && r.Type != "" && len(r.Answer) > 0 && len(r.Sum) > 0 {
+			return true
+		}
+	}
+	return false
+}
