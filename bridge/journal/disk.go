@@ -312,7 +312,8 @@ func (d *Disk) degrade(err error) {
 // batch is what is written at a time.
 type batch struct {
 	records   []*Record
-	size      int // of the records
+	size      int  // of the records
+	last      bool // nothing is to be written after it
 	mark      *mark
 	replacing bool // with everything
 	epoch     uint64
@@ -339,6 +340,7 @@ func (d *Disk) batch() *batch {
 		losses: slices.Clone(d.losses), overruns: max(d.marked, d.writer.overrunsNow()),
 	}
 	closing := d.closing && len(d.unwritten) == 0
+	b.last = closing
 	switch {
 	case closing && (d.touched || len(d.flight) > 0 || given > d.start || d.replacing):
 		m.clean, m.reserved = true, given
@@ -410,6 +412,12 @@ func (d *Disk) makeProvisional() error {
 	}
 	d.provisional = ""
 	return file.Close()
+}
+
+func (d *Disk) isClosing() bool {
+	d.j.mu.RLock()
+	defer d.j.mu.RUnlock()
+	return d.closing
 }
 
 func (d *Disk) wantsRenewal() bool {

@@ -252,6 +252,10 @@ func (w *Writer) flush(d *Disk) {
 		w.wake(d)
 		return
 	}
+	if !b.last && d.isClosing() { // it began to close meanwhile, and has yet to say so
+		w.wake(d)
+		return
+	}
 	w.finish(d, false)
 }
 
@@ -278,10 +282,7 @@ func (w *Writer) ended(d *Disk) bool {
 
 // finish ends a journal that is to close, once it is written, or cannot be.
 func (w *Writer) finish(d *Disk, failed bool) {
-	d.j.mu.Lock()
-	closing := d.closing
-	d.j.mu.Unlock()
-	if !closing {
+	if !d.isClosing() {
 		return
 	}
 	if !failed && w.cfg.Fsync != FsyncNever {
