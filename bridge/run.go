@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -36,6 +37,12 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err != nil {
 		return err
 	}
+	// A Run with a request id may be one of several for the turn; one without is the only one,
+	// and has entered already.
+	if r.GetRequestId() != "" && !turn.oneOff.enter() {
+		return session.NotFound(turn.s.ID())
+	}
+	defer turn.oneOff.leave()
 	ctx, done := b.visiting(ctx, turn.s)
 	return done(b.streamTurn(ctx, turn, r, o, sink))
 }
@@ -83,6 +90,8 @@ type turn struct {
 	sent  session.Sent
 	begin *bridgev1.Position // its events come after; nil for all
 	ended <-chan struct{}    // closes when the session's use is over too; nil if it stays
+	// oneOff deletes the session after the turn; nil if it stays.
+	oneOff *oneOff
 }
 
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
@@ -98,16 +107,19 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 		if err != nil {
 			return nil, err
 		}
-		t := &turn{s: s}
+		t := &turn{s: s, oneOff: b.oneOffOf(ctx, s, r)}
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
 		if t.sent, err = b.say(ctx, s, m); err != nil {
-			end(nil)
+			end(nil, t.oneOff)
+			if r.GetRequestId() == "" {
+				t.oneOff.leave()
+			}
 			return nil, err
 		}
 		over, _ := t.sent.Waiter.Done()
-		t.ended = end(over)
+		t.ended = end(over, t.oneOff)
 		b.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: s.ID(), MessageId: begun.sent.MessageID}, nil
@@ -147,16 +159,45 @@ func (rs *runs) put(t *turn) {
 	}
 }
 
+// forget drops the turns of a session that was deleted.
+func (rs *runs) forget(s *session.Session) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for key, t := range rs.turns {
+		if t.s == s {
+			delete(rs.turns, key)
+			rs.order = slices.DeleteFunc(rs.order, func(o string) bool { return o == key })
+		}
+	}
+}
+
 func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.turns[session.Key(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
 }
 
+// runEnd ends the use of a Run's session when over closes, at once if that is nil. The channel
+// that it returns closes then; it is nil if the session stays.
+type runEnd func(over <-chan struct{}, once *oneOff) <-chan struct{}
+
+// oneOffOf returns what deletes the session of a Run: nil if the caller chose its id, or has it
+// live on.
+func (b *Bridge) oneOffOf(ctx context.Context, s *session.Session, r *bridgev1.RunRequest) *oneOff {
+	create := r.GetCreate()
+	if create == nil || create.GetSessionId() != "" || create.GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+		return nil
+	}
+	if r.GetRequestId() == "" {
+		return &oneOff{b: b, s: s, as: context.WithoutCancel(ctx), readers: 1}
+	}
+	return &oneOff{b: b, s: s, as: context.WithoutCancel(ctx), grace: oneOffGrace}
+}
+
 // runSession returns the session of a Run, and what ends it: after the turn, whoever is
 // still listening, so that a caller whose connection broke finds it.
-func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end func(over <-chan struct{}) <-chan struct{}, err error) {
-	keep := func(<-chan struct{}) <-chan struct{} { return nil }
+func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end runEnd, err error) {
+	keep := func(<-chan struct{}, *oneOff) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
 		s, err := b.open(ctx, r.GetSessionId())
 		return s, keep, err
@@ -168,7 +209,7 @@ func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *ses
 	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
 		return s, keep, nil
 	}
-	return s, func(over <-chan struct{}) <-chan struct{} {
+	return s, func(over <-chan struct{}, once *oneOff) <-chan struct{} {
 		ended := make(chan struct{})
 		b.Go(func(ctx context.Context) {
 			defer close(ended)
@@ -183,6 +224,10 @@ func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *ses
 			defer cancel()
 			if _, err := s.Disconnect(ctx, false); err != nil {
 				b.log.Warn("session of a run not disconnected", "session_id", s.ID(), "error", err)
+				return
+			}
+			if once != nil {
+				once.end()
 			}
 		})
 		return ended

@@ -280,6 +280,13 @@ func TestSessionRunOneShot(t *testing.T) {
 				return
 			}
 			wantError(t, err, codes.NotFound, notFound)
+			// Nothing of it is stored: neither here nor in the CLI's history.
+			list, err := r.client.Sessions().ListSessions(r.ctx, &bridgev1.ListSessionsRequest{})
+			if err != nil || slices.ContainsFunc(list.GetSessions(), func(s *bridgev1.Session) bool { return s.GetSessionId() == id }) {
+				t.Errorf("the session is still listed: %v, %v", list, err)
+			}
+			_, err = r.client.Sessions().ResumeSession(r.ctx, &bridgev1.ResumeSessionRequest{SessionId: id})
+			wantError(t, err, codes.NotFound, notFound)
 		})
 	}
 }

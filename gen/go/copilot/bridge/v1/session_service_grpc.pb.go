@@ -108,8 +108,10 @@ type SessionServiceClient interface {
 	// Errors: those of Send.
 	SendAndWait(ctx context.Context, in *SendAndWaitRequest, opts ...grpc.CallOption) (*SendAndWaitResponse, error)
 	// Run says something to the agent and streams the session's events until the turn
-	// has ended. Without a session id it makes a session for this one turn, and
-	// disconnects it afterwards unless its lifetime is LIFETIME_KEEP.
+	// has ended. Without a session id it makes a session for this one turn. When the turn
+	// has ended and the stream is over, the server deletes that session; with a request_id
+	// one minute later, so that the same Run can come again. If create names a session id,
+	// the session is disconnected and can be resumed; with LIFETIME_KEEP it stays loaded.
 	//
 	// Errors: those of CreateSession and Send.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunResponse], error)
@@ -473,8 +475,10 @@ type SessionServiceServer interface {
 	// Errors: those of Send.
 	SendAndWait(context.Context, *SendAndWaitRequest) (*SendAndWaitResponse, error)
 	// Run says something to the agent and streams the session's events until the turn
-	// has ended. Without a session id it makes a session for this one turn, and
-	// disconnects it afterwards unless its lifetime is LIFETIME_KEEP.
+	// has ended. Without a session id it makes a session for this one turn. When the turn
+	// has ended and the stream is over, the server deletes that session; with a request_id
+	// one minute later, so that the same Run can come again. If create names a session id,
+	// the session is disconnected and can be resumed; with LIFETIME_KEEP it stays loaded.
 	//
 	// Errors: those of CreateSession and Send.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunResponse]) error
