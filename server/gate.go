@@ -76,14 +76,14 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 			return ctx, nil, err
 		}
 	}
-	var first bool
-	if c.check, first, err = g.checks(who); err != nil {
-		return ctx, nil, err
-	}
-	if first {
+	if g.policy != nil {
+		if c.check, err = g.checks(who); err != nil {
+			return ctx, nil, err
+		}
 		if err := c.checkRequest(ctx); err != nil {
 			return ctx, nil, err
 		}
+		ctx = g.visiting(ctx, c, who)
 	}
 	ctx = caller.With(ctx, who)
 	if now != nil && id.Source != identity.Socket {
@@ -95,21 +95,18 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	return ctx, expired, nil
 }
 
-// checks returns what looks through the requests of a call, nil if nothing has to, and whether the
-// first request is to be looked through: for a caller who may touch the host, only while processes
-// of its tenant have an earlier confinement. Then nothing gets through that touches the host.
-func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Message) error, first bool, err error) {
+// checks returns what looks through the requests of a call, nil if nothing has to. The requests of
+// a caller who may touch the host are looked through as well: while processes of its tenant have
+// an earlier confinement, nothing gets through that touches the host.
+func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Message) error, err error) {
 	switch {
-	case g.policy == nil:
-		return nil, false, nil
 	case !who.May(caller.Host):
-		return g.checkFields(who.Tenant), true, nil
+		return g.checkFields(who.Tenant), nil
 	case who.Tenant == caller.HostTenant:
-		return nil, false, nil
+		return nil, nil
 	}
-	changing := g.confining(who.Tenant)
-	if changing != nil && who.Class == caller.Host {
-		return nil, false, changing
+	if changing := g.confining(who.Tenant); changing != nil && who.Class == caller.Host {
+		return nil, changing
 	}
 	fields := g.checkFields(who.Tenant)
 	return func(ctx context.Context, m proto.Message) error {
@@ -117,7 +114,7 @@ func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Mess
 			return changing
 		}
 		return nil
-	}, changing != nil, nil
+	}, nil
 }
 
 // now is the policy in force, nil without one.
@@ -143,7 +140,8 @@ func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Conte
 	}
 }
 
-// checkRequest checks the request of a unary call.
+// checkRequest checks the request of a unary call, and sees to it that what is checked, now or
+// when the call turns out to be a guest's, is what goes on.
 func (c *call) checkRequest(ctx context.Context) error {
 	if c.request == nil {
 		return nil
@@ -152,8 +150,10 @@ func (c *call) checkRequest(ctx context.Context) error {
 	if m == nil {
 		return fault.New(fault.InvalidField, "the request is malformed")
 	}
-	if err := c.check(ctx, m); err != nil {
-		return err
+	if c.check != nil {
+		if err := c.check(ctx, m); err != nil {
+			return err
+		}
 	}
 	ready, ok := c.request.(codec.Ready)
 	if !ok {

@@ -32,6 +32,9 @@ type call struct {
 	caller caller.Caller
 	// check refuses requests for what they say; nil takes them all.
 	check func(context.Context, proto.Message) error
+	// visit checks what the call says by the rules for guests, where it is about a session of
+	// another tenant; nil if there are no tenants.
+	visit *visit
 	// incoming bounds what comes on a stream; nil if nothing does.
 	incoming *incoming
 	// reply is what a unary call is answered with, failure why it is not, before that
@@ -143,6 +146,9 @@ func (o *observed) RecvMsg(m any) error {
 	}
 	if message, ok := m.(proto.Message); ok && o.call.check != nil && err == nil {
 		err = o.call.check(o.Context(), message)
+	}
+	if message, ok := m.(proto.Message); ok && o.call.visit != nil && o.call.request != nil && err == nil {
+		err = o.call.visit.frame(o.Context(), message)
 	}
 	if err == nil && o.Context().Err() != nil {
 		err = context.Cause(o.Context()) // what comes after the call's rights have ended is not looked at

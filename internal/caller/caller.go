@@ -134,6 +134,24 @@ func From(ctx context.Context) Caller {
 	return owner
 }
 
+type guestKey struct{}
+
+// WithGuestCheck returns a context of a call whose request the server can check by the rules for
+// guests. check is called each time that the call comes to a session of another tenant, with that
+// tenant, and returns why the call may not have it. It is safe for concurrent use.
+func WithGuestCheck(ctx context.Context, check func(owner string) error) context.Context {
+	return context.WithValue(ctx, guestKey{}, check)
+}
+
+// CheckGuest asks the check of WithGuestCheck. Where no server is in between there is none, and
+// the program itself answers for what it says.
+func CheckGuest(ctx context.Context, owner string) error {
+	if check, ok := ctx.Value(guestKey{}).(func(string) error); ok {
+		return check(owner)
+	}
+	return nil
+}
+
 // May reports whether the caller may make calls of the class.
 func (c Caller) May(class Class) bool {
 	if class == Unclassed || c.Role < needs[class] {

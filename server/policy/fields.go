@@ -76,12 +76,14 @@ const (
 // the host, or an address that is not on the tenant's list. What the contract does not
 // declare cannot be judged, and is refused too: json_extra is no way around.
 func (t *Tenant) CheckFields(ctx context.Context, m protoreflect.Message) error {
-	return (&fieldCheck{ctx: ctx, tenant: t}).message(m, "")
+	return (&fieldCheck{ctx: ctx, lists: []*Tenant{t}}).message(m, "")
 }
 
+// fieldCheck checks one message.
 type fieldCheck struct {
-	ctx    context.Context
-	tenant *Tenant
+	ctx context.Context
+	// lists are the tenants on whose lists a URL has to be, on all of them.
+	lists []*Tenant
 }
 
 func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
@@ -148,8 +150,10 @@ func (c *fieldCheck) url(text, path string) error {
 	if text == "" {
 		return nil
 	}
-	if err := c.tenant.checkURL(c.ctx, text); err != nil {
-		return fault.New(reason.Forbidden, "%s: %v", path, err).WithField(path)
+	for _, t := range c.lists {
+		if err := t.checkURL(c.ctx, text); err != nil {
+			return fault.New(reason.Forbidden, "%s: %v", path, err).WithField(path)
+		}
 	}
 	return nil
 }
