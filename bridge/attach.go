@@ -38,6 +38,8 @@ type Attachment struct {
 	b *Bridge
 	s *session.Session
 	p *session.Participant
+	// name is what the participant calls the session.
+	name string
 
 	started *bridgev1.AttachStarted
 	start   *bridgev1.AttachStart
@@ -100,19 +102,19 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		return nil, err
 	}
 	if a.opening == nil {
-		a.started = a.startedAs(joined)
+		a.started = a.startedAs(ctx, joined)
 	}
 	return a, nil
 }
 
 // follow makes the stream of the participant's frames.
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
-	a.s, a.p = s, joined.Participant
+	a.s, a.p, a.name = s, joined.Participant, nameOf(ctx, s)
 	a.unvisit = a.b.visit(ctx, s, func() {
 		a.s.Leave(a.p)
-		a.end(session.NotFound(s.ID()))
+		a.end(session.NotFound(a.name))
 	})
-	a.stream = a.b.newStream(a.options)
+	a.stream = a.b.newStream(ctx, a.options)
 	f, err := a.stream.follow(s, a.begin, a.start.GetFilter(), "start.")
 	if err != nil {
 		return err
@@ -123,9 +125,9 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 	return nil
 }
 
-func (a *Attachment) startedAs(joined session.Joined) *bridgev1.AttachStarted {
+func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
 	started := &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.s.Snapshot(), Returned: joined.Returned,
+		ParticipantId: a.p.ID, Token: a.p.Token, Session: snapshotOf(ctx, a.s), Returned: joined.Returned,
 	}
 	a.answered(started)
 	return started
@@ -228,6 +230,9 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 // stream ends when it has, so that what the caller does next finds it so.
 func (a *Attachment) leave(disconnect bool) {
 	last := a.s.Alone(a.p)
+	if a.name != a.s.ID() { // a guest's: it leaves, and the session is its owner's to end
+		disconnect = false
+	}
 	if !disconnect && !(last && a.s.EndsWithLast()) {
 		a.Leave()
 		return

@@ -39,7 +39,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 	switch do := c.GetCommand().(type) {
 	case *bridgev1.AttachCommand_Send:
-		sent, err := a.b.Send(ctx, &bridgev1.SendRequest{SessionId: a.s.ID(), RequestId: c.GetRequestId(), Prompt: do.Send})
+		sent, err := a.b.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
 		if err != nil {
 			return nil, err
 		}
@@ -55,6 +55,9 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
 	case *bridgev1.AttachCommand_SetHandlers:
 		h, err := handling(do.SetHandlers, "command.set_handlers")
+		if err == nil && h != nil {
+			err = checkGuestHandlers(ctx, a.s, *h, "command.set_handlers")
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -66,8 +66,8 @@ func (b *Bridge) provides(ctx context.Context, start *bridgev1.AttachStart) bool
 	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
 		return true
 	}
-	s := b.known(ctx, id)
-	return s != nil && s.Provides()
+	s, err := b.find(ctx, id)
+	return err == nil && s.Provides()
 }
 
 // first is the first frame of the stream. Where the session is still being opened, the
@@ -84,12 +84,12 @@ func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
 				a.end(a.refused)
 				return
 			}
-			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.startedAs(o.joined)}})
+			a.reply(ctx, &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.startedAs(ctx, o.joined)}})
 		case <-ctx.Done():
 		}
 	})
 	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Opening{Opening: &bridgev1.AttachOpening{
-		ParticipantId: a.p.ID, Token: a.p.Token, SessionId: a.s.ID(),
+		ParticipantId: a.p.ID, Token: a.p.Token, SessionId: a.name,
 	}}}
 }
 

@@ -106,6 +106,9 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 		if err != nil {
 			return nil, joined, rename(err, "session_id", "join_session_id")
 		}
+		if err := checkGuestHandlers(ctx, s, j.Handling, "handlers"); err != nil {
+			return nil, joined, err
+		}
 		joined.Participant, joined.Returned, err = s.Join(ctx, j)
 		return s, joined, err
 	default:
@@ -123,7 +126,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		if s, joined, err = open(); err != nil {
 			return nil, err
 		}
-		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: s.ID()}}, nil
+		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: nameOf(ctx, s)}}, nil
 	})
 	if err != nil || first {
 		return s, joined, err

@@ -25,6 +25,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -154,7 +155,6 @@ type Bridge struct {
 
 	mu        sync.Mutex
 	sessions  map[string]*session.Session // by key
-	shared    map[string]*session.Session // by the key that they have for those they are shared with
 	lastEpoch uint64
 	bindings  []*binding
 	ended     []*session.Session       // disconnected, oldest first
@@ -198,7 +198,7 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, shared: map[string]*session.Session{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},
+		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},
 	}
 	b.once = idempotency.New(time.Now, b.rememberedQuota)
 	if err := b.Tune(cfg.tuning()); err != nil {
@@ -303,9 +303,18 @@ func checkID(id, field string) error {
 	return nil
 }
 
+// checkName checks what a caller calls a session: an id of its own tenant's, or the name of a
+// shared session.
+func checkName(name, field string) error {
+	if _, id, ok := share.ParseName(name); ok {
+		return checkID(id, field)
+	}
+	return checkID(name, field)
+}
+
 // open returns a session that the caller may use.
 func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
-	if err := checkID(id, "session_id"); err != nil {
+	if err := checkName(id, "session_id"); err != nil {
 		return nil, err
 	}
 	s, err := b.find(ctx, id)

@@ -49,7 +49,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if at, repeated := s.Pending().Repeated(ctx, id, by); repeated {
 		return at, nil
 	}
-	p, err := s.Pending().Get(id)
+	p, err := pendingOf(ctx, s, id)
 	if err != nil {
 		return journal.Position{}, err
 	}
@@ -62,6 +62,9 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	}
 	reply, err := form(p, a, at.field)
 	if err != nil {
+		return journal.Position{}, err
+	}
+	if err := checkGuestAnswer(ctx, s, p, reply, at.field); err != nil {
 		return journal.Position{}, err
 	}
 	// An answer that is on its way comes to its end without its caller, whom a CLI that does
@@ -303,7 +306,7 @@ func quote(s string) json.RawMessage {
 
 // asking returns a session whose callbacks can be answered.
 func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error) {
-	if err := checkID(id, "session_id"); err != nil {
+	if err := checkName(id, "session_id"); err != nil {
 		return nil, err
 	}
 	s, err := b.find(ctx, id)

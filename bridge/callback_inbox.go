@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // inboxPlace is where a callback stands in the list of all that wait: by time, then by its ids.
@@ -55,9 +56,9 @@ type waiting struct {
 }
 
 // inbox returns a page of the callbacks that wait in the sessions, oldest first, and the token
-// of the next page.
+// of the next page, as callers of the tenant are told of them.
 func (b *Bridge) inbox(
-	sessions []*session.Session, r *bridgev1.ListPendingRequest, size int,
+	tenant string, sessions []*session.Session, r *bridgev1.ListPendingRequest, size int,
 ) (*bridgev1.ListPendingResponse, error) {
 	after, err := parseInboxToken(r.GetPageToken())
 	if err != nil {
@@ -67,7 +68,7 @@ func (b *Bridge) inbox(
 	for _, s := range sessions {
 		for _, p := range s.Pending().List() {
 			at := inboxPlace{Created: p.Created.UnixNano(), Tenant: s.Tenant(), Session: s.ID(), Callback: p.ID}
-			if r.GetPageToken() == "" || at.compare(after) > 0 {
+			if guestSees(s, tenant, p.Kind) && (r.GetPageToken() == "" || at.compare(after) > 0) {
 				all = append(all, waiting{at, s, p})
 			}
 		}
@@ -81,11 +82,11 @@ func (b *Bridge) inbox(
 	room := inlineBytes
 	for _, w := range all {
 		if len(w.p.Params) > room {
-			out.Callbacks = append(out.Callbacks, b.withoutRequest(w.s, w.p, translate.Tidy))
+			out.Callbacks = append(out.Callbacks, b.withoutRequest(w.s, nameFor(w.s, tenant), w.p, translate.Tidy))
 			continue
 		}
 		room -= len(w.p.Params)
-		out.Callbacks = append(out.Callbacks, b.callback(w.s, w.p, translate.Tidy))
+		out.Callbacks = append(out.Callbacks, b.callback(w.s, nameFor(w.s, tenant), w.p, translate.Tidy))
 	}
 	return out, nil
 }
@@ -101,12 +102,12 @@ func (b *Bridge) ListPending(
 		return nil, err.WithField("page_size")
 	}
 	if r.GetSessionId() == "" {
-		return b.inbox(b.visible(ctx), r, cmp.Or(size, defaultPageSize))
+		return b.inbox(caller.From(ctx).Tenant, b.visible(ctx), r, cmp.Or(size, defaultPageSize))
 	}
 	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
 	record(ctx, s.Journal().Last())
-	return b.inbox([]*session.Session{s}, r, cmp.Or(size, callback.MaxPending))
+	return b.inbox(caller.From(ctx).Tenant, []*session.Session{s}, r, cmp.Or(size, callback.MaxPending))
 }

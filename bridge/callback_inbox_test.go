@@ -76,8 +76,14 @@ func TestInbox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got, _ := r.inboxOf(as("a"), &bridgev1.ListPendingRequest{}, func() {}); !slices.Equal(got, want) {
+		t.Errorf("with a session that is offered: %v", got)
+	}
+	if _, err := r.AcceptShare(as("a"), &bridgev1.AcceptShareRequest{SessionId: "b/given"}); err != nil {
+		t.Fatal(err)
+	}
 	got, _ := r.inboxOf(as("a"), &bridgev1.ListPendingRequest{}, func() {})
-	if text := fmt.Sprint(got); !strings.Contains(text, "shared") || strings.Contains(text, "secret") || len(got) != 6 {
+	if text := fmt.Sprint(got); !strings.Contains(text, "b/given/shared") || strings.Contains(text, "secret") || len(got) != 6 {
 		t.Errorf("with a session that is shared: %v", got)
 	}
 	// What is answered between two pages moves nothing.

@@ -17,16 +17,16 @@ import (
 const inlineBytes = 1 << 20
 
 // callbackFrame is a pending callback as it goes into a frame.
-func (b *Bridge) callbackFrame(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
+func (b *Bridge) callbackFrame(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
 	if len(p.Params) > inlineBytes {
-		return b.withoutRequest(s, p, fidelity)
+		return b.withoutRequest(s, name, p, fidelity)
 	}
-	return b.callback(s, p, fidelity)
+	return b.callback(s, name, p, fidelity)
 }
 
 // withoutRequest leaves out what is too long.
-func (b *Bridge) withoutRequest(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
-	c := b.callback(s, p, fidelity)
+func (b *Bridge) withoutRequest(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
+	c := b.callback(s, name, p, fidelity)
 	size := proto.Size(c)
 	c.Request, c.WholeBytes = nil, int64(size)
 	return c
@@ -38,7 +38,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if err != nil {
 		return err
 	}
-	p, err := s.Pending().Get(r.GetCallbackId())
+	p, err := pendingOf(ctx, s, r.GetCallbackId())
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
 		fidelity = translate.Exact
 	}
-	rest, err := proto.Marshal(b.callback(s, p, fidelity))
+	rest, err := proto.Marshal(b.callback(s, nameOf(ctx, s), p, fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

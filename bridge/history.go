@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 const (
@@ -60,11 +61,11 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 		return nil, session.Classify(err, "")
 	}
 	record(ctx, s.Journal().Last())
-	return page(s, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
+	return page(s, caller.From(ctx).Tenant, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
 }
 
 // page reads events until their encoded form exceeds limit; it holds at least one.
-func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
+func page(s *session.Session, tenant string, reader *journal.Reader, flt *filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
 	out := &bridgev1.ListEventsResponse{}
 	var wire []byte
 	end := s.Journal().Last()
@@ -77,7 +78,7 @@ func page(s *session.Session, reader *journal.Reader, flt *filter, f journal.For
 				break
 			}
 			out.Gap = widen(out.Gap, &bridgev1.Gap{
-				After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: s.Snapshot(),
+				After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: snapshotAs(s, tenant),
 			})
 			continue
 		}
@@ -145,7 +146,7 @@ func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, se
 	p := journal.Position{Epoch: r.GetPosition().GetEpoch(), Seq: r.GetPosition().GetSeq()}
 	rec, ok := s.Journal().Get(p)
 	if !ok {
-		return fault.New(fault.EventNotFound, "no event at position %d/%d", p.Epoch, p.Seq).WithField("position").With("session_id", s.ID())
+		return fault.New(fault.EventNotFound, "no event at position %d/%d", p.Epoch, p.Seq).WithField("position").With("session_id", nameOf(ctx, s))
 	}
 	total := int64(len(rec.JSON))
 	for rest := rec.JSON; len(rest) > 0; {

@@ -49,7 +49,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 
 // streamTurn streams a turn until it has ended.
 func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o options, sink frame.Sink) error {
-	st := b.newStream(o)
+	st := b.newStream(ctx, o)
 	defer st.close()
 	st.to(sink)
 	f, err := st.follow(turn.s, cursor{after: turn.begin}, r.GetFilter(), "")
@@ -57,7 +57,7 @@ func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequ
 		return err
 	}
 	f.callbacks = true
-	started := &bridgev1.RunStarted{SessionId: turn.s.ID(), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
+	started := &bridgev1.RunStarted{SessionId: nameOf(ctx, turn.s), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
 	if err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Started{Started: started}}}); err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 		t.ended = end(over, t.oneOff)
 		b.runs.put(t)
 		begun = t
-		return &bridgev1.RunStarted{SessionId: s.ID(), MessageId: begun.sent.MessageID}, nil
+		return &bridgev1.RunStarted{SessionId: nameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	})
 	if err != nil || begun != nil {
 		return begun, err
@@ -174,7 +174,7 @@ func (rs *runs) forget(s *session.Session) {
 func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.turns[session.Key(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
+	return rs.turns[keyOf(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
 }
 
 // runEnd ends the use of a Run's session when over closes, at once if that is nil. The channel

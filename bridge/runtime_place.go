@@ -9,8 +9,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // place is the bridge as one session sees it: its runtimes are those of the session's
@@ -19,12 +19,12 @@ type place struct {
 	*Bridge
 	key string
 
+	shares share.Set // with whom the session is shared; it has a lock of its own
+
 	mu      sync.Mutex
 	profile runtime.Profile
-	base    runtime.Profile         // the tenant's own when profile was made
-	inBox   bool                    // it has been loaded in a sandbox
-	shares  map[string]caller.Class // by tenant: what the session is shared with it for
-	guests  map[*guest]struct{}     // of those tenants
+	base    runtime.Profile // the tenant's own when profile was made
+	inBox   bool            // it has been loaded in a sandbox
 }
 
 // placeOf returns a session's place.

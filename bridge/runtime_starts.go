@@ -23,7 +23,7 @@ func mayStart(ctx context.Context, tenant string) bool {
 // its tenant's, or of a tenant that it is shared with to take part.
 func (pl *place) mayStart(ctx context.Context) bool {
 	c := caller.From(ctx)
-	return mayStart(ctx, pl.get().Tenant) || c.May(caller.Drive) && pl.granted(c.Tenant) >= caller.Drive
+	return mayStart(ctx, pl.get().Tenant) || c.May(caller.Drive) && pl.shares.Class(c.Tenant) >= caller.Drive
 }
 
 // placedAmong gives the session a place in a runtime that runs.

@@ -187,7 +187,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 // DeleteSession deletes a session for good.
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
 	s, err := b.open(ctx, r.GetSessionId())
-	if fault.ReasonOf(err) == fault.SessionNotFound {
+	if fault.ReasonOf(err) == fault.SessionNotFound && !isShared(r.GetSessionId()) {
 		if _, damaged := b.damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
 			return &bridgev1.DeleteSessionResponse{}, b.deleteDamaged(ctx, r)
 		}
@@ -245,7 +245,7 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 
 // DisconnectSession ends the use of a session.
 func (b *Bridge) DisconnectSession(ctx context.Context, r *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error) {
-	if err := checkID(r.GetSessionId(), "session_id"); err != nil {
+	if err := b.checkOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
 	s := b.known(ctx, r.GetSessionId())

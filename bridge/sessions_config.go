@@ -121,7 +121,7 @@ func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest,
 
 // resumption reads a ResumeSessionRequest.
 func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, exact bool) (o session.Opening, err error) {
-	if err := checkID(r.GetSessionId(), at+"session_id"); err != nil {
+	if err := b.checkOwn(ctx, r.GetSessionId(), at+"session_id"); err != nil {
 		return o, err
 	}
 	if o.Config, o.Tools, err = b.config(r.GetConfig(), at+"config", exact); err != nil {

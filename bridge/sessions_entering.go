@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -27,10 +28,9 @@ func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fres
 			b.mu.Unlock()
 			<-left
 		case s == nil:
-			s, shares, fresh := b.reopened(tenant, id)
+			s, fresh := b.reopened(tenant, id)
 			b.sessions[key] = s
 			b.mu.Unlock()
-			b.shareAgain(s, shares)
 			return s, fresh
 		case s.State() != session.Deleted:
 			b.mu.Unlock()
@@ -43,7 +43,7 @@ func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fres
 }
 
 // reopened makes a session with what the directory keeps of it. The caller holds mu.
-func (b *Bridge) reopened(tenant, id string) (s *session.Session, shares map[string]string, fresh bool) {
+func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
 	if d := b.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
 		if err := d.TakeUp(key); err != nil {
@@ -51,15 +51,15 @@ func (b *Bridge) reopened(tenant, id string) (s *session.Session, shares map[str
 		}
 		state, err := d.Session(key)
 		if err == nil && state != nil {
-			if s, shares, err = b.restoreOne(key, state); err == nil {
-				return s, shares, false
+			if s, err = b.restoreOne(key, state); err == nil {
+				return s, false
 			}
 		}
 		if err != nil {
 			b.log.Error("session not restored", "session_id", key, "error", err)
 		}
 	}
-	return b.newSession(tenant, id), nil, true
+	return b.newSession(tenant, id), true
 }
 
 // leave marks a session as leaving, if it is the one of its id. gone must be called after: with
@@ -78,7 +78,6 @@ func (b *Bridge) leave(s *session.Session) (gone func(bool), ok bool) {
 		defer b.mu.Unlock()
 		if indeed {
 			delete(b.sessions, key)
-			b.unshareAll(s)
 			b.shellStarts.Delete(key)
 		}
 		delete(b.leaving, key)
@@ -137,23 +136,22 @@ func (b *Bridge) park(s *session.Session) {
 	}
 }
 
-// restoreOne makes a session of what is kept of it, and tells with whom it is shared. The
-// caller holds mu.
-func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session, map[string]string, error) {
+// restoreOne makes a session of what is kept of it. The caller holds mu.
+func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session, error) {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
 	if key != session.Key(k.Tenant, id) || checkID(id, "id") != nil {
-		return nil, nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
+		return nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
 	}
 	if err := session.CheckSaved(k.Session); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s := b.newSession(k.Tenant, id)
 	if err := s.Restore(k.Session, b.defaults, b.providersOf(k.Tenant)); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, path := range k.Lacks {
 		s.Lack(path)
@@ -164,14 +162,9 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 		placeOf(s).set(p)
 		s.Need(needs(p)...)
 	}
-	return s, k.Shares, nil
-}
-
-// shareAgain shares a restored session with those it was shared with.
-func (b *Bridge) shareAgain(s *session.Session, shares map[string]string) {
-	for with, name := range shares {
-		if class, ok := caller.ParseClass(name); ok {
-			_ = b.share(s, with, class) // there are no more than there were
-		}
+	if offers := placeOf(s).shares.Restore(k.SharedWith, k.Shares); offers > 0 {
+		b.log.Warn("shares of an older version are offers until the other tenants accept them",
+			"session_id", id, "tenant", share.PublicTenant(k.Tenant), "offers", offers)
 	}
+	return s, nil
 }

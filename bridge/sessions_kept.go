@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
@@ -49,7 +50,11 @@ const closeJournals = 10 * time.Second
 type kept struct {
 	// Tenant is whose it is; empty for the host's owner.
 	Tenant string `json:"tenant,omitempty"`
-	// Shares are the tenants that it is shared with, and for which class of calls.
+	// SharedWith are the tenants that it is shared with or offered to.
+	SharedWith map[string]share.Kept `json:"shared_with,omitempty"`
+	// Shares is how versions before the consent of the other tenant kept that: the class of calls
+	// by tenant. It is read, never written, so that such a version shares nothing with a tenant
+	// that has not accepted.
 	Shares  map[string]string `json:"shares,omitempty"`
 	Session json.RawMessage   `json:"session"`
 	// Profile is its runtime's, if that is not the bridge's own. Its secrets are left out.
@@ -130,7 +135,7 @@ func (b *Bridge) restore() error {
 	}
 	for key, text := range states {
 		b.mu.Lock()
-		s, shares, err := b.restoreOne(key, text)
+		s, err := b.restoreOne(key, text)
 		b.mu.Unlock()
 		if err != nil {
 			if err := b.cfg.Directory.SetAside(key, err.Error()); err != nil {
@@ -141,7 +146,6 @@ func (b *Bridge) restore() error {
 		b.mu.Lock()
 		b.sessions[key] = s
 		b.mu.Unlock()
-		b.shareAgain(s, shares)
 		if s.State() == session.Disconnected {
 			b.retire(s)
 		}
@@ -247,10 +251,7 @@ func (b *Bridge) keep(s *session.Session) {
 	if !current || state == nil {
 		return
 	}
-	k := kept{Tenant: s.Tenant(), Session: state, Shares: map[string]string{}}
-	for with, class := range placeOf(s).grants() {
-		k.Shares[with] = class.String()
-	}
+	k := kept{Tenant: s.Tenant(), Session: state, SharedWith: placeOf(s).shares.Keep()}
 	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
 	k.Boxed = placeOf(s).wasBoxed()
 	text, err := json.Marshal(k)

@@ -64,8 +64,8 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 // home is the profile in whose home a session is to be found: what the caller says, else
 // where the bridge had it, else its own.
 func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
-	s, _ := b.find(ctx, id)
-	if m == nil && s != nil {
+	// The home of a session of another tenant is that tenant's: no caller of this one looks there.
+	if s := b.known(ctx, id); m == nil && s != nil {
 		return placeOf(s).current()
 	}
 	return b.profile(ctx, m, "runtime_profile", id)
@@ -107,6 +107,9 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(ctx, r.GetSessionId())) {
 		return nil, err
 	}
+	if isShared(r.GetSessionId()) {
+		return b.sharedSession(ctx, s, err)
+	}
 	p, metaErr := b.home(ctx, r.GetSessionId(), r.GetRuntimeProfile())
 	if metaErr != nil {
 		return nil, metaErr
@@ -136,6 +139,16 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 	return &bridgev1.GetSessionResponse{Session: out}, nil
 }
 
+// sharedSession tells about a session that another tenant shares, or why there is none. The
+// history in the owner's home is not asked: it would take one of the owner's CLI processes.
+func (b *Bridge) sharedSession(ctx context.Context, s *session.Session, err error) (*bridgev1.GetSessionResponse, error) {
+	if err != nil {
+		return nil, err
+	}
+	record(ctx, s.Journal().Last())
+	return &bridgev1.GetSessionResponse{Session: snapshotOf(ctx, s)}, nil
+}
+
 // disconnected reports whether the bridge has the session, and its use is over.
 func (b *Bridge) disconnected(ctx context.Context, id string) bool {
 	s := b.known(ctx, id)
@@ -149,20 +162,9 @@ const (
 
 // ListSessions lists the sessions that are open or in the CLI's history.
 func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error) {
-	size := int(r.GetPageSize())
-	if size < 0 || size > maxPageSize {
-		return nil, fault.New(fault.InvalidField, "page_size is %d, not between 1 and %d", size, maxPageSize).WithField("page_size")
-	}
-	if size == 0 {
-		size = defaultPageSize
-	}
-	begin := 0
-	if token := r.GetPageToken(); token != "" {
-		n, err := strconv.Atoi(token)
-		if err != nil || n < 0 {
-			return nil, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
-		}
-		begin = n
+	size, begin, err := pageOf(r)
+	if err != nil {
+		return nil, err
 	}
 	homes := b.homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
@@ -176,16 +178,42 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 	if err != nil {
 		return nil, err
 	}
-	begin = min(begin, len(sessions))
-	end := min(begin+size, len(sessions))
-	out := &bridgev1.ListSessionsResponse{Sessions: sessions[begin:end]}
-	if end < len(sessions) {
-		out.NextPageToken = strconv.Itoa(end)
-	}
+	out := &bridgev1.ListSessionsResponse{}
+	out.Sessions, out.NextPageToken = pageIn(sessions, begin, size)
 	return out, nil
 }
 
-// list returns every session of the homes that fits, last used first.
+// pageOf reads which page of a list is asked for.
+func pageOf(r interface {
+	GetPageSize() int32
+	GetPageToken() string
+}) (size, begin int, err error) {
+	size = int(r.GetPageSize())
+	if size < 0 || size > maxPageSize {
+		return 0, 0, fault.New(fault.InvalidField, "page_size is %d, not between 1 and %d", size, maxPageSize).WithField("page_size")
+	}
+	if token := r.GetPageToken(); token != "" {
+		begin, err = strconv.Atoi(token)
+		if err != nil || begin < 0 {
+			return 0, 0, fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+		}
+	}
+	return cmp.Or(size, defaultPageSize), begin, nil
+}
+
+// pageIn cuts a page out of a list, and tells how to ask for the next.
+func pageIn[T any](list []T, begin, size int) (page []T, next string) {
+	begin = min(begin, len(list))
+	end := min(begin+size, len(list))
+	if end < len(list) {
+		next = strconv.Itoa(end)
+	}
+	return list[begin:end], next
+}
+
+// list returns every session of the homes that fits, and those that are shared with the
+// caller's tenant, last used first. What the CLI's history says of an id is said of the tenant's
+// own session of that id alone.
 func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
 	var params, filter session.Object
 	for member, value := range map[string]string{"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
@@ -205,8 +233,14 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 		stored = append(stored, r.Sessions...)
 	}
 	byID := map[string]*bridgev1.Session{}
+	var shared []*bridgev1.Session
 	for _, s := range b.visible(ctx) {
-		if snapshot := snapshotFor(ctx, s); fits(snapshot, f) {
+		snapshot := snapshotFor(ctx, s)
+		switch {
+		case !fits(snapshot, f):
+		case foreign(ctx, s):
+			shared = append(shared, snapshot)
+		default:
 			byID[s.ID()] = snapshot
 		}
 	}
@@ -220,7 +254,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 	for _, m := range stored {
 		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
 	}
-	out := make([]*bridgev1.Session, 0, len(byID))
+	out := shared
 	for _, s := range byID {
 		out = append(out, s)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
@@ -58,6 +59,7 @@ func (w *waker) take(dst []*follower) []*follower {
 // goroutine; journals only wake it.
 type stream struct {
 	b         *Bridge
+	tenant    string // the caller's
 	options   options
 	waker     *waker
 	followers []*follower
@@ -74,8 +76,8 @@ type stream struct {
 	sent bool // since the last heartbeat
 }
 
-func (b *Bridge) newStream(o options) *stream {
-	return &stream{b: b, options: o, waker: newWaker()}
+func (b *Bridge) newStream(ctx context.Context, o options) *stream {
+	return &stream{b: b, tenant: caller.From(ctx).Tenant, options: o, waker: newWaker()}
 }
 
 // to sets where the frames go.
@@ -88,7 +90,7 @@ func (st *stream) to(sink frame.Sink) {
 
 // follow adds a session.
 func (st *stream) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, at string) (*follower, error) {
-	fl, err := st.b.follow(s, c, f, at, st.options, st.waker.wake)
+	fl, err := st.b.follow(s, st.tenant, c, f, at, st.options, st.waker.wake)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +244,7 @@ func (st *stream) goAway() error {
 	g := &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace)}
 	for _, f := range st.followers {
 		if !f.closed {
-			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.s.ID(), Position: session.Proto(f.at)})
+			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.name, Position: session.Proto(f.at)})
 		}
 	}
 	return st.sink(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})
@@ -283,7 +285,7 @@ func (b *Bridge) subscription(ctx context.Context, r *bridgev1.SubscribeRequest)
 	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
 		return nil, fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
 	}
-	st := b.newStream(o)
+	st := b.newStream(ctx, o)
 	seen := make(map[string]bool, len(r.GetSessions()))
 	for i, c := range r.GetSessions() {
 		if err := st.subscribe(ctx, c, fmt.Sprintf("sessions[%d].", i), r.GetCallbacks(), seen); err != nil {

@@ -31,6 +31,8 @@ const (
 type follower struct {
 	b      *Bridge
 	s      *session.Session
+	tenant string // the caller's
+	name   string // what the caller calls the session
 	r      *journal.Reader
 	filter *filter
 	form   journal.Form
@@ -62,12 +64,12 @@ type cursor struct {
 }
 
 // follow returns a follower; the caller must close its reader.
-func (b *Bridge) follow(s *session.Session, c cursor, f *bridgev1.EventFilter, at string, o options, wake func(*follower)) (*follower, error) {
+func (b *Bridge) follow(s *session.Session, tenant string, c cursor, f *bridgev1.EventFilter, at string, o options, wake func(*follower)) (*follower, error) {
 	flt, err := newFilter(f, at+"filter")
 	if err != nil {
 		return nil, err
 	}
-	fl := &follower{b: b, s: s, filter: flt, form: o.form}
+	fl := &follower{b: b, s: s, tenant: tenant, name: nameFor(s, tenant), filter: flt, form: o.form}
 	begin := journal.Position{Epoch: c.after.GetEpoch(), Seq: c.after.GetSeq()}
 	if c.after == nil && c.tail {
 		begin = s.Journal().Last()
@@ -88,12 +90,12 @@ func (f *follower) attached() *bridgev1.SubscribeResponse {
 	f.until = f.s.Journal().Last()
 	return f.frame(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Attached{Attached: &bridgev1.Attached{
 		Position: session.Proto(f.until), FirstAvailable: session.Proto(f.s.Journal().First()),
-		Session: f.s.Snapshot(), PendingCallbacks: f.pending(),
+		Session: snapshotAs(f.s, f.tenant), PendingCallbacks: f.pending(),
 	}}})
 }
 
 func (f *follower) frame(r *bridgev1.SubscribeResponse) *bridgev1.SubscribeResponse {
-	r.SessionId, r.ResumeAfter = f.s.ID(), session.Proto(f.at)
+	r.SessionId, r.ResumeAfter = f.name, session.Proto(f.at)
 	return r
 }
 
@@ -102,7 +104,7 @@ func (f *follower) pending() []*bridgev1.Callback {
 	if !f.callbacks {
 		return nil
 	}
-	return f.b.pending(f.s, f.fidelity())
+	return f.b.pending(f.s, f.tenant, f.fidelity())
 }
 
 // fidelity is how closely callbacks follow the CLI's JSON.
@@ -209,7 +211,7 @@ func (f *follower) sendEvents(sink frame.Sink) error {
 	for _, w := range f.wires {
 		size += len(w)
 	}
-	id := f.s.ID()
+	id := f.name
 	head := make([]byte, 0, len(id)+48)
 	head = protowire.AppendString(protowire.AppendTag(head, fieldFrameSession, protowire.BytesType), id)
 	head = protowire.AppendTag(head, fieldFrameResume, protowire.BytesType)
@@ -232,7 +234,7 @@ var gapReasons = map[journal.GapReason]bridgev1.GapReason{
 func (f *follower) sendGap(gap *journal.Gap, sink frame.Sink) error {
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
 		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason],
-		Session: f.s.Snapshot(), PendingCallbacks: f.pending(),
+		Session: snapshotAs(f.s, f.tenant), PendingCallbacks: f.pending(),
 	}}})
 }
 
@@ -271,11 +273,11 @@ func (f *follower) sendNote(r *journal.Record, sink frame.Sink) error {
 // often and with contents: that goes to those participants only who are to answer it, and to
 // streams that are nobody's, on which those listen who answer for the session.
 func (f *follower) concerns(k *callback.Kind, offered []string) bool {
-	return k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant)
+	return guestSees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callbackFrame(f.s, p, f.fidelity())
+	c := f.b.callbackFrame(f.s, f.name, p, f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -299,27 +301,31 @@ func (f *follower) beat(sink frame.Sink) error {
 	}})
 }
 
-// pending is the session's callbacks that wait, oldest first.
-func (b *Bridge) pending(s *session.Session, fidelity translate.Fidelity) []*bridgev1.Callback {
+// pending is the session's callbacks that wait, oldest first, as callers of a tenant are told of
+// them.
+func (b *Bridge) pending(s *session.Session, tenant string, fidelity translate.Fidelity) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
-	room := inlineBytes
+	room, name := inlineBytes, nameFor(s, tenant)
 	for _, p := range list {
+		if !guestSees(s, tenant, p.Kind) {
+			continue
+		}
 		if len(p.Params) > room {
-			out = append(out, b.withoutRequest(s, p, fidelity))
+			out = append(out, b.withoutRequest(s, name, p, fidelity))
 			continue
 		}
 		room -= len(p.Params)
-		out = append(out, b.callback(s, p, fidelity))
+		out = append(out, b.callback(s, name, p, fidelity))
 	}
 	return out
 }
 
 // callback gives a pending callback the form of the API. One that its type cannot hold
-// goes out raw.
-func (b *Bridge) callback(s *session.Session, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
+// goes out raw. name is what the caller calls the session.
+func (b *Bridge) callback(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
 	c := &bridgev1.Callback{
-		CallbackId: p.ID, SessionId: s.ID(), Kind: p.Kind.Type,
+		CallbackId: p.ID, SessionId: name, Kind: p.Kind.Type,
 		CreateTime: timestamppb.New(p.Created), ParticipantIds: s.Offered(p),
 	}
 	if p.Pos.Seq > 0 {

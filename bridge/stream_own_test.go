@@ -49,7 +49,7 @@ func TestOwnFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() (own int, frames string) {
-		f, err := r.follow(session, cursor{}, nil, "", options{}, func(*follower) {})
+		f, err := r.follow(session, "", cursor{}, nil, "", options{}, func(*follower) {})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,6 +118,9 @@ func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (js
 
 // dispatch makes the call in the way that its row in the table says.
 func (b *Bridge) dispatch(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+	if err := checkGuestMethod(c); err != nil {
+		return nil, err
+	}
 	row := ownMethod(c.method)
 	switch {
 	case row != nil && row.run == nil:
@@ -173,15 +176,18 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 	}
 	if c.id != "" {
 		if !c.exact {
-			if err := checkID(c.id, "session_id"); err != nil {
+			if err := checkName(c.id, "session_id"); err != nil {
 				return nil, err
 			}
 		}
-		if s, err := b.open(ctx, c.id); err == nil {
+		s, err := b.open(ctx, c.id)
+		if err == nil {
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
-		var err error
+		if isShared(c.id) { // the tenant's own CLI knows nothing of it
+			return nil, err
+		}
 		if profile, err = b.home(ctx, c.id, nil); err != nil {
 			return nil, err
 		}

@@ -16,9 +16,16 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 		return nil, err
 	}
 	id := c.params.String("requestId")
-	reply, err := cliReply(s, id, c)
+	p, err := pendingOf(ctx, s, id)
 	if err != nil {
 		return unanswered(c, err)
+	}
+	reply, err := cliReply(p, c)
+	if err != nil {
+		return unanswered(c, err)
+	}
+	if err := checkGuestAnswer(ctx, s, p, reply, "result"); err != nil {
+		return nil, err
 	}
 	at, err := s.Resolve(ctx, id, callback.Giver{}, reply)
 	if err != nil {
@@ -40,17 +47,13 @@ func unanswered(c *cliCall, err error) (json.RawMessage, error) {
 }
 
 // cliReply checks an answer that came as parameters.
-func cliReply(s *session.Session, id string, c *cliCall) (callback.Reply, error) {
-	p, err := s.Pending().Get(id)
-	if err != nil {
-		return callback.Reply{}, err
-	}
+func cliReply(p *callback.Pending, c *cliCall) (callback.Reply, error) {
 	if p.Kind.AnswerMethod != c.method {
 		if c.exact {
-			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is another", id)
+			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is another", p.ID)
 		}
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s, which %s does not answer", id, p.Kind.Method, c.method).
-			WithField("request_id").With("callback_id", id)
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s, which %s does not answer", p.ID, p.Kind.Method, c.method).
+			WithField("request_id").With("callback_id", p.ID)
 	}
 	params := c.params.Clone()
 	params.Set("requestId", nil)

@@ -112,7 +112,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err := b.accepting(); err != nil {
 		return nil, err
 	}
-	if err := checkID(c.id, "session_id"); err != nil {
+	if err := b.checkOwn(ctx, c.id, "session_id"); err != nil {
 		return nil, err
 	}
 	o, err := b.cliOpening(c)
@@ -198,7 +198,9 @@ func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage
 func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
 	for _, s := range b.visible(ctx) {
-		spared = append(spared, s.ID())
+		if !foreign(ctx, s) { // others are not in the tenant's home
+			spared = append(spared, s.ID())
+		}
 	}
 	text, _ := json.Marshal(spared) // strings always encode
 	c.params = c.params.Clone()

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
@@ -35,41 +36,91 @@ type Tenant struct {
 }
 
 // known returns the session of that id that the caller's own tenant has; nil if it has
-// none.
+// none. Sessions of other tenants have names, not ids, and are not found.
 func (b *Bridge) known(ctx context.Context, id string) *session.Session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sessions[session.Key(caller.From(ctx).Tenant, id)]
 }
 
-// find returns the session of that id that the caller's tenant has, or that is shared with
-// it for what the caller is doing. That a session is another tenant's, and that it is none,
-// take the same look-ups and give the same answer.
+// find returns the session that the caller means by an id or, of a session that is shared with
+// its tenant, by a name. It is the one look-up for callers: a session of another tenant comes out
+// of it only if that tenant shares it for what the call does, the caller's tenant has accepted,
+// and the server has checked what the call says by the rules for guests. That a session is
+// another tenant's, and that there is none, take the same look-ups and give the same answer.
 func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) {
 	c := caller.From(ctx)
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	key := session.Key(c.Tenant, id)
-	if s := b.sessions[key]; s != nil {
-		return s, nil
-	}
-	s := b.shared[key]
+	s := b.sessions[keyOf(c.Tenant, id)]
+	b.mu.Unlock()
 	if s == nil {
 		return nil, session.NotFound(id)
 	}
-	if granted := placeOf(s).granted(c.Tenant); c.Class > granted {
-		return nil, fault.New(fault.Forbidden, "session %q is shared with the tenant for calls of the class %q, this one's is %q", id, granted, c.Class).
-			WithField("session_id")
+	if !isShared(id) {
+		return s, nil
 	}
-	return s, nil
+	granted := placeOf(s).shares.Class(c.Tenant)
+	if granted == caller.Unclassed {
+		return nil, session.NotFound(id)
+	}
+	if c.Class > granted {
+		return nil, fault.New(fault.Forbidden, "session %q is shared with the tenant for calls of the class %q, this call has the class %q",
+			id, granted, c.Class).WithField("session_id")
+	}
+	return s, caller.CheckGuest(ctx, s.Tenant())
 }
 
-// shows reports whether a tenant may know of a session.
+// keyOf is the key of the session that callers of a tenant mean by an id or a name.
+func keyOf(tenant, id string) string {
+	if owner, own, ok := share.ParseName(id); ok {
+		return session.Key(owner, own)
+	}
+	return session.Key(tenant, id)
+}
+
+// isShared reports whether what a caller calls a session is a name, of one that is shared.
+func isShared(id string) bool {
+	_, _, ok := share.ParseName(id)
+	return ok
+}
+
+// checkOwn checks the id of a session for what only its own tenant does with it.
+func (b *Bridge) checkOwn(ctx context.Context, id, field string) error {
+	if !isShared(id) {
+		return checkID(id, field)
+	}
+	if _, err := b.find(ctx, id); err != nil {
+		return rename(err, "session_id", field)
+	}
+	return fault.New(fault.Forbidden, "session %q is another tenant's: only that tenant resumes and disconnects it", id).WithField(field)
+}
+
+// nameFor is what callers of a tenant call a session: its id, or its name as a shared one.
+func nameFor(s *session.Session, tenant string) string {
+	if s.Tenant() == tenant {
+		return s.ID()
+	}
+	return share.Name(s.Tenant(), s.ID())
+}
+
+// nameOf is what the caller calls a session.
+func nameOf(ctx context.Context, s *session.Session) string {
+	return nameFor(s, caller.From(ctx).Tenant)
+}
+
+// foreign reports whether the caller is a guest of the session.
+func foreign(ctx context.Context, s *session.Session) bool {
+	return s.Tenant() != caller.From(ctx).Tenant
+}
+
+// shows reports whether a tenant may know of a session: its own, or one whose share it has
+// accepted.
 func (b *Bridge) shows(s *session.Session, tenant string) bool {
-	return s.Tenant() == tenant || placeOf(s).granted(tenant) != caller.Unclassed
+	return s.Tenant() == tenant || placeOf(s).shares.Class(tenant) != caller.Unclassed
 }
 
-// visible returns the sessions that the caller may know of and use, in no order.
+// visible returns the sessions that the caller may know of and use, those that are shared with
+// its tenant included, in no order. nameOf is what the caller calls each.
 func (b *Bridge) visible(ctx context.Context) []*session.Session {
 	tenant := caller.From(ctx).Tenant
 	return slices.DeleteFunc(b.all(), func(s *session.Session) bool { return !b.shows(s, tenant) })

@@ -1,19 +1,18 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
-
-// maxShares bounds the tenants that a session is shared with.
-const maxShares = 64
 
 // shareClasses are the classes of calls that a session may be shared for.
 var shareClasses = map[bridgev1.ShareAccess]caller.Class{
@@ -21,21 +20,24 @@ var shareClasses = map[bridgev1.ShareAccess]caller.Class{
 	bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE: caller.Drive,
 }
 
-// granted is the highest class of calls that the session is shared with a tenant for.
-func (pl *place) granted(tenant string) caller.Class {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	return pl.shares[tenant]
+// accessOf is the API's word for a class that a session is shared for.
+func accessOf(class caller.Class) bridgev1.ShareAccess {
+	for access, c := range shareClasses {
+		if c == class {
+			return access
+		}
+	}
+	return bridgev1.ShareAccess_SHARE_ACCESS_UNSPECIFIED
 }
 
-// grants returns all tenants that the session is shared with.
-func (pl *place) grants() map[string]caller.Class {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	return maps.Clone(pl.shares)
+// shareStates are the API's words for how far a share has come.
+var shareStates = map[share.State]bridgev1.ShareState{
+	share.Offered:  bridgev1.ShareState_SHARE_STATE_OFFERED,
+	share.Accepted: bridgev1.ShareState_SHARE_STATE_ACCEPTED,
+	share.Declined: bridgev1.ShareState_SHARE_STATE_DECLINED,
 }
 
-// ShareSession lets another tenant see a session, and take part in it.
+// ShareSession offers a session to another tenant.
 func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error) {
 	class, ok := shareClasses[r.GetAccess()]
 	if !ok {
@@ -45,14 +47,11 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	if err != nil {
 		return nil, err
 	}
-	if err := b.share(s, with, class); err != nil {
-		return nil, err
+	if !placeOf(s).shares.Offer(with, class) {
+		return nil, fault.New(fault.LimitExceeded, "the session is shared with %d tenants, and no more are allowed: unshare it with one", share.Max).
+			With("limit", "shares")
 	}
-	placeOf(s).dismiss() // it may be shared for less than before
-	b.keep(s)
-	b.cfg.Audit.Record(ctx, audit.Entry{
-		Action: "session.share", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(), Access: class.String(),
-	})
+	b.shareChanged(ctx, s, "session.share", with, class)
 	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
 }
 
@@ -62,18 +61,101 @@ func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionR
 	if err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	placeOf(s).unshare(with)
-	if key := session.Key(with, s.ID()); b.shared[key] == s {
-		delete(b.shared, key)
+	if placeOf(s).shares.Withdraw(with) {
+		b.tellGuests(s, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	}
-	b.mu.Unlock()
-	placeOf(s).dismiss()
-	b.keep(s)
-	b.cfg.Audit.Record(ctx, audit.Entry{
-		Action: "session.unshare", Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: r.GetTenant(),
-	})
+	b.shareChanged(ctx, s, "session.unshare", with, caller.Unclassed)
 	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(s)}, nil
+}
+
+// AcceptShare accepts an offer for the caller's tenant.
+func (b *Bridge) AcceptShare(ctx context.Context, r *bridgev1.AcceptShareRequest) (*bridgev1.AcceptShareResponse, error) {
+	s, err := b.offered(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	known, changed := placeOf(s).shares.Accept(tenant)
+	if !known {
+		return nil, session.NotFound(r.GetSessionId())
+	}
+	if changed {
+		b.shareChanged(ctx, s, "session.share_accept", tenant, placeOf(s).shares.Class(tenant))
+		b.tellGuests(s, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
+	}
+	return &bridgev1.AcceptShareResponse{Session: snapshotOf(ctx, s)}, nil
+}
+
+// DeclineShare declines an offer, or gives up what was accepted.
+func (b *Bridge) DeclineShare(ctx context.Context, r *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error) {
+	s, err := b.offered(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	switch placeOf(s).shares.Decline(tenant) {
+	case share.Accepted:
+		b.tellGuests(s, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	case share.Offered:
+	case share.Declined:
+		return &bridgev1.DeclineShareResponse{}, nil
+	default:
+		return nil, session.NotFound(r.GetSessionId())
+	}
+	b.shareChanged(ctx, s, "session.share_decline", tenant, caller.Unclassed)
+	return &bridgev1.DeclineShareResponse{}, nil
+}
+
+// ListShareOffers lists what is offered to the caller's tenant.
+func (b *Bridge) ListShareOffers(ctx context.Context, r *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error) {
+	size, begin, err := pageOf(r)
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	var offers []*bridgev1.ShareOffer
+	for _, s := range b.all() {
+		if g, ok := placeOf(s).shares.Grant(tenant); ok && g.State == share.Offered {
+			offers = append(offers, &bridgev1.ShareOffer{
+				SessionId: nameFor(s, tenant), Owner: share.PublicTenant(s.Tenant()), Access: accessOf(g.Class),
+			})
+		}
+	}
+	slices.SortFunc(offers, func(a, b *bridgev1.ShareOffer) int { return cmp.Compare(a.GetSessionId(), b.GetSessionId()) })
+	out := &bridgev1.ListShareOffersResponse{}
+	out.Offers, out.NextPageToken = pageIn(offers, begin, size)
+	return out, nil
+}
+
+// offered returns the session of a name, for the answer to an offer of it. Whether it was
+// offered is to be seen.
+func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, error) {
+	if err := checkName(name, "session_id"); err != nil {
+		return nil, err
+	}
+	c := caller.From(ctx)
+	b.mu.Lock()
+	s := b.sessions[keyOf(c.Tenant, name)]
+	b.mu.Unlock()
+	if s == nil || s.Tenant() == c.Tenant || s.Usable() != nil {
+		return nil, session.NotFound(name)
+	}
+	return s, nil
+}
+
+// shareChanged keeps and records a change of a session's shares.
+func (b *Bridge) shareChanged(ctx context.Context, s *session.Session, action, with string, class caller.Class) {
+	b.keep(s)
+	e := audit.Entry{Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with)}
+	if class != caller.Unclassed {
+		e.Access = class.String()
+	}
+	b.cfg.Audit.Record(ctx, e)
+}
+
+// tellGuests tells the watchers of one tenant that a session is shared with it, or no longer is.
+func (b *Bridge) tellGuests(s *session.Session, with string, what bridgev1.SessionChange) {
+	b.watchers.tell(change{s, what, s.ID()}, func(tenant string) bool { return tenant == with })
 }
 
 // sharing reads whose session is shared with whom.
@@ -81,85 +163,49 @@ func (b *Bridge) sharing(ctx context.Context, id, tenant string) (s *session.Ses
 	if s, err = b.open(ctx, id); err != nil {
 		return nil, "", err
 	}
-	own := caller.From(ctx).Tenant
-	if s.Tenant() != own {
+	if foreign(ctx, s) {
 		return nil, "", fault.New(fault.Forbidden, "session %q is another tenant's", id).WithField("session_id")
 	}
-	with = tenant
-	if tenant == caller.HostName {
-		with = caller.HostTenant
-	}
-	if !caller.ValidTenant(tenant) || with == own {
+	with = share.InternalTenant(tenant)
+	if !caller.ValidTenant(tenant) || with == s.Tenant() {
 		return nil, "", fault.New(fault.InvalidField, "%q is no other tenant", tenant).WithField("tenant")
 	}
 	return s, with, nil
 }
 
-// share notes that a session is shared.
-func (b *Bridge) share(s *session.Session, with string, class caller.Class) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !placeOf(s).share(with, class) {
-		return fault.New(fault.LimitExceeded, "the session is shared with %d tenants, and no more are allowed", maxShares).With("limit", "shares")
-	}
-	// Where two tenants share sessions of the same id, the first stays.
-	if key := session.Key(with, s.ID()); b.shared[key] == nil || b.shared[key].Usable() != nil {
-		b.shared[key] = s
-	}
-	return nil
-}
-
-func (pl *place) share(with string, class caller.Class) bool {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	if _, has := pl.shares[with]; !has && len(pl.shares) >= maxShares {
-		return false
-	}
-	if pl.shares == nil {
-		pl.shares = map[string]caller.Class{}
-	}
-	pl.shares[with] = class
-	return true
-}
-
-func (pl *place) unshare(with string) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	delete(pl.shares, with)
-}
-
-// unshareAll forgets that a session is shared that is no more. The caller holds mu.
-func (b *Bridge) unshareAll(s *session.Session) {
-	for with := range placeOf(s).grants() {
-		if key := session.Key(with, s.ID()); b.shared[key] == s {
-			delete(b.shared, key)
-		}
-	}
-}
-
 // sharesOf gives a session's shares the form of the API.
 func sharesOf(s *session.Session) (out []*bridgev1.SessionShare) {
-	grants := placeOf(s).grants()
+	grants := placeOf(s).shares.Grants()
 	for _, tenant := range slices.Sorted(maps.Keys(grants)) {
-		share := &bridgev1.SessionShare{Tenant: tenant}
-		if tenant == caller.HostTenant {
-			share.Tenant = caller.HostName
-		}
-		for access, class := range shareClasses {
-			if class == grants[tenant] {
-				share.Access = access
-			}
-		}
-		out = append(out, share)
+		g := grants[tenant]
+		out = append(out, &bridgev1.SessionShare{
+			Tenant: share.PublicTenant(tenant), Access: accessOf(g.Class), State: shareStates[g.State], SessionId: nameFor(s, tenant),
+		})
 	}
 	return out
 }
 
-// snapshotFor is the session as the caller may see it: whom else it is shared with is for its
-// own tenant to know.
-func snapshotFor(ctx context.Context, s *session.Session) *bridgev1.Session {
+// snapshotAs is the session as callers of a tenant may see it: by the name that they use, and
+// with its owner if they are guests.
+func snapshotAs(s *session.Session, tenant string) *bridgev1.Session {
 	out := s.Snapshot()
-	if s.Tenant() == caller.From(ctx).Tenant {
+	if s.Tenant() != tenant {
+		out.SessionId, out.Owner = nameFor(s, tenant), share.PublicTenant(s.Tenant())
+		out.Access = accessOf(placeOf(s).shares.Class(tenant))
+	}
+	return out
+}
+
+// snapshotOf is the session as the caller may see it.
+func snapshotOf(ctx context.Context, s *session.Session) *bridgev1.Session {
+	return snapshotAs(s, caller.From(ctx).Tenant)
+}
+
+// snapshotFor is snapshotOf with the shares: whom else it is shared with is for its own tenant
+// to know.
+func snapshotFor(ctx context.Context, s *session.Session) *bridgev1.Session {
+	out := snapshotOf(ctx, s)
+	if !foreign(ctx, s) {
 		out.Shares = sharesOf(s)
 	}
 	return out

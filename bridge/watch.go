@@ -106,7 +106,9 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 		var err error
 		select {
 		case c := <-w.queue:
-			err = send(changed(c))
+			if b.concerns(c, w.tenant) {
+				err = send(changed(c, w.tenant))
+			}
 		case <-w.overflow:
 			for len(w.queue) > 0 {
 				<-w.queue
@@ -129,19 +131,35 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 
 func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
 	for _, s := range b.visible(ctx) {
-		if err := send(changed(change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT, s.ID()})); err != nil {
+		c := change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT, s.ID()}
+		if err := send(changed(c, caller.From(ctx).Tenant)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func changed(c change) *bridgev1.WatchSessionsResponse {
+// concerns reports whether a watcher of a tenant may still be told of a change that was queued
+// for it: the session may have been unshared since.
+func (b *Bridge) concerns(c change, tenant string) bool {
+	return bare(c.what) || b.shows(c.s, tenant)
+}
+
+// bare reports whether a change tells nothing of its session but the name.
+func bare(what bridgev1.SessionChange) bool {
+	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED || what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
+}
+
+// changed is a change as callers of a tenant are told of it.
+func changed(c change, tenant string) *bridgev1.WatchSessionsResponse {
 	out := &bridgev1.WatchSessionsResponse{Change: c.what}
-	if c.what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+	switch {
+	case !bare(c.what):
+		out.Session = snapshotAs(c.s, tenant)
+	case c.s != nil:
+		out.Session = &bridgev1.Session{SessionId: nameFor(c.s, tenant)}
+	default:
 		out.Session = &bridgev1.Session{SessionId: c.id}
-	} else {
-		out.Session = c.s.Snapshot()
 	}
 	return out
 }

@@ -164,6 +164,18 @@ func (backend) UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) 
 	return called[bridgev1.UnshareSessionResponse]("UnshareSession")
 }
 
+func (backend) ListShareOffers(context.Context, *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error) {
+	return called[bridgev1.ListShareOffersResponse]("ListShareOffers")
+}
+
+func (backend) AcceptShare(context.Context, *bridgev1.AcceptShareRequest) (*bridgev1.AcceptShareResponse, error) {
+	return called[bridgev1.AcceptShareResponse]("AcceptShare")
+}
+
+func (backend) DeclineShare(context.Context, *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error) {
+	return called[bridgev1.DeclineShareResponse]("DeclineShare")
+}
+
 func (backend) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
 	return called[bridgev1.GetServerInfoResponse]("GetServerInfo")
 }

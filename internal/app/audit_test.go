@@ -36,6 +36,7 @@ func TestAuditLog(t *testing.T) {
 	if _, err := owner.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "rival", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE}); err != nil {
 		t.Fatal(err)
 	}
+	accept(t, o.as("rival"), "acme/s")
 	if _, err := owner.UnshareSession(ctx, &bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +67,7 @@ func TestAuditLog(t *testing.T) {
 		"callback.answer done acme-owner acme owner s permission custom-tool approve-once",
 		"callback.answer done acme-owner acme owner s tool_call deploy answer",
 		"session.share done acme-owner acme owner s rival read",
+		"session.share_accept done rival rival owner s acme rival read",
 		"session.unshare done acme-owner acme owner s rival",
 		"call.refused refused FORBIDDEN acme-observer acme observer copilot.bridge.v1.SessionService/CreateSession x",
 		"call.permissions done acme-owner acme owner copilot.cli.v1.SessionPermissionsService/SetApproveAll s",

@@ -162,16 +162,11 @@ func TestUnsharingEndsWhatIsOpen(t *testing.T) {
 	if _, err := acme.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	share := func(access bridgev1.ShareAccess) {
-		t.Helper()
-		if _, err := acme.ShareSession(t.Context(), &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "rival", Access: access}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	share(bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE)
+	offer(t, owner, "s", "rival", toParticipate)
+	accept(t, guest, "acme/s")
 	own := attached(t.Context(), t, owner, "s")
-	guests := calls(t.Context(), t, guest, "s")
-	share(bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE)
+	guests := calls(t.Context(), t, guest, "acme/s")
+	offer(t, owner, "s", "rival", toObserve)
 	for _, o := range guests[1:] {
 		wantCode(t, o.name, <-o.ended, codes.NotFound)
 	}

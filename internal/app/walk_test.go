@@ -255,6 +255,12 @@ var makes = map[string]bool{
 	"/copilot.bridge.v1.CallbackService/Attach": true, "/copilot.cli.v1.SessionService/Create": true,
 }
 
+// answersOffers are the rpcs for which there is a difference between a session that is offered and
+// one that is not.
+var answersOffers = map[string]bool{
+	"/copilot.bridge.v1.SessionService/AcceptShare": true, "/copilot.bridge.v1.SessionService/DeclineShare": true,
+}
+
 // The ids of the walk are equally long. The first is of a session of acme's.
 const (
 	theirs  = "0000aaaa-walk"
@@ -275,6 +281,9 @@ func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	_, err := owner.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: theirs, Prompt: &bridgev1.Prompt{Text: canary}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, stranger := range []string{"rival", "thief", "boxed", "locked"} {
+		offer(t, ts.as("acme-owner"), theirs, stranger, toParticipate)
 	}
 	journal := func() string {
 		events, err := owner.ListEvents(t.Context(), &bridgev1.ListEventsRequest{SessionId: theirs})
@@ -337,6 +346,9 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 		}
 		conn := conns[as]
 		about, none := naming(m.Input(), theirs), naming(m.Input(), nobodys)
+		if !answersOffers[policy.FullMethod(m)] { // a session that is offered is none before it is accepted
+			about, none = append(about, naming(m.Input(), "acme/"+theirs)...), append(none, naming(m.Input(), "acme/"+nobodys)...)
+		}
 		for i := range about {
 			before := len(ts.cli(as).Log())
 			got, st := call(t.Context(), conn, m, about[i])

@@ -37,7 +37,7 @@ type Entry struct {
 	// At is when; if it is zero, now. The lines are in the order in which things were over.
 	At time.Time
 	// Action is what: "session.create", "session.resume", "session.delete", "session.disconnect",
-	// "session.share", "session.unshare", "callback.answer", "callback.default", "call.host",
+	// "session.share", "session.unshare", "session.share_accept", "session.share_decline", "callback.answer", "callback.default", "call.host",
 	// "call.refused".
 	Action string
 	// Outcome is what came of it; Reason says why not, as ErrorInfo does.

@@ -45,6 +45,9 @@ type Backend interface {
 
 	ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error)
 	UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error)
+	ListShareOffers(context.Context, *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error)
+	AcceptShare(context.Context, *bridgev1.AcceptShareRequest) (*bridgev1.AcceptShareResponse, error)
+	DeclineShare(context.Context, *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error)
 }
 
 // Config is what a Service needs.

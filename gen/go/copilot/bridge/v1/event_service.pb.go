@@ -380,21 +380,27 @@ const (
 	// Changes were skipped because the caller read too slowly; a CURRENT change for
 	// each open session follows.
 	SessionChange_SESSION_CHANGE_RESET SessionChange = 9
+	// The caller's tenant has accepted that another tenant shares it: it is listed from now on.
+	SessionChange_SESSION_CHANGE_SHARED SessionChange = 10
+	// It is not shared with the caller's tenant any more: calls about it find nothing.
+	SessionChange_SESSION_CHANGE_UNSHARED SessionChange = 11
 )
 
 // Enum value maps for SessionChange.
 var (
 	SessionChange_name = map[int32]string{
-		0: "SESSION_CHANGE_UNSPECIFIED",
-		1: "SESSION_CHANGE_CURRENT",
-		2: "SESSION_CHANGE_CREATED",
-		3: "SESSION_CHANGE_UPDATED",
-		4: "SESSION_CHANGE_DELETED",
-		5: "SESSION_CHANGE_FOREGROUND",
-		6: "SESSION_CHANGE_BACKGROUND",
-		7: "SESSION_CHANGE_DISCONNECTED",
-		8: "SESSION_CHANGE_HEARTBEAT",
-		9: "SESSION_CHANGE_RESET",
+		0:  "SESSION_CHANGE_UNSPECIFIED",
+		1:  "SESSION_CHANGE_CURRENT",
+		2:  "SESSION_CHANGE_CREATED",
+		3:  "SESSION_CHANGE_UPDATED",
+		4:  "SESSION_CHANGE_DELETED",
+		5:  "SESSION_CHANGE_FOREGROUND",
+		6:  "SESSION_CHANGE_BACKGROUND",
+		7:  "SESSION_CHANGE_DISCONNECTED",
+		8:  "SESSION_CHANGE_HEARTBEAT",
+		9:  "SESSION_CHANGE_RESET",
+		10: "SESSION_CHANGE_SHARED",
+		11: "SESSION_CHANGE_UNSHARED",
 	}
 	SessionChange_value = map[string]int32{
 		"SESSION_CHANGE_UNSPECIFIED":  0,
@@ -407,6 +413,8 @@ var (
 		"SESSION_CHANGE_DISCONNECTED": 7,
 		"SESSION_CHANGE_HEARTBEAT":    8,
 		"SESSION_CHANGE_RESET":        9,
+		"SESSION_CHANGE_SHARED":       10,
+		"SESSION_CHANGE_UNSHARED":     11,
 	}
 )
 
@@ -1716,7 +1724,8 @@ type WatchSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
 	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=copilot.bridge.v1.SessionChange" json:"change,omitempty"`
-	// The session, as it is after the change; only its id when it was deleted.
+	// The session, as it is after the change; only its id when it was deleted or is no longer
+	// shared.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// The change as the CLI tells it, where WatchSessionsRequest.notifications asks for it and
 	// the CLI has a word for it: of CREATED, UPDATED, DELETED, FOREGROUND and BACKGROUND.
@@ -1898,7 +1907,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11CLOSE_REASON_LEFT\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_REPLACED\x10\x04\x12\x19\n" +
 	"\x15CLOSE_REASON_DRAINING\x10\x05\x12\x19\n" +
-	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xb6\x02\n" +
+	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xee\x02\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_CURRENT\x10\x01\x12\x1a\n" +
@@ -1909,7 +1918,10 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x19SESSION_CHANGE_BACKGROUND\x10\x06\x12\x1f\n" +
 	"\x1bSESSION_CHANGE_DISCONNECTED\x10\a\x12\x1c\n" +
 	"\x18SESSION_CHANGE_HEARTBEAT\x10\b\x12\x18\n" +
-	"\x14SESSION_CHANGE_RESET\x10\t2\xce\x01\n" +
+	"\x14SESSION_CHANGE_RESET\x10\t\x12\x19\n" +
+	"\x15SESSION_CHANGE_SHARED\x10\n" +
+	"\x12\x1b\n" +
+	"\x17SESSION_CHANGE_UNSHARED\x10\v2\xce\x01\n" +
 	"\fEventService\x12X\n" +
 	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse0\x01\x12d\n" +
 	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"

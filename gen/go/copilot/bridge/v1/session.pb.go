@@ -156,7 +156,8 @@ const (
 	ShareAccess_SHARE_ACCESS_UNSPECIFIED ShareAccess = 0
 	// The calls that an observer may make.
 	ShareAccess_SHARE_ACCESS_OBSERVE ShareAccess = 1
-	// The calls that a participant may make too: sending, answering, tools.
+	// The calls that a participant may make too: sending, answering, tools. Nothing that touches
+	// the owner's machine: see SessionService.ShareSession.
 	ShareAccess_SHARE_ACCESS_PARTICIPATE ShareAccess = 2
 )
 
@@ -201,6 +202,63 @@ func (ShareAccess) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
+// ShareState says how far a share has come.
+type ShareState int32
+
+const (
+	// Not set by this server.
+	ShareState_SHARE_STATE_UNSPECIFIED ShareState = 0
+	// The other tenant has neither accepted nor declined it, and has no access.
+	ShareState_SHARE_STATE_OFFERED ShareState = 1
+	// The other tenant has accepted it.
+	ShareState_SHARE_STATE_ACCEPTED ShareState = 2
+	// The other tenant has declined it, or given it up, and has no access.
+	ShareState_SHARE_STATE_DECLINED ShareState = 3
+)
+
+// Enum value maps for ShareState.
+var (
+	ShareState_name = map[int32]string{
+		0: "SHARE_STATE_UNSPECIFIED",
+		1: "SHARE_STATE_OFFERED",
+		2: "SHARE_STATE_ACCEPTED",
+		3: "SHARE_STATE_DECLINED",
+	}
+	ShareState_value = map[string]int32{
+		"SHARE_STATE_UNSPECIFIED": 0,
+		"SHARE_STATE_OFFERED":     1,
+		"SHARE_STATE_ACCEPTED":    2,
+		"SHARE_STATE_DECLINED":    3,
+	}
+)
+
+func (x ShareState) Enum() *ShareState {
+	p := new(ShareState)
+	*p = x
+	return p
+}
+
+func (x ShareState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ShareState) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
+}
+
+func (ShareState) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
+}
+
+func (x ShareState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ShareState.Descriptor instead.
+func (ShareState) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
 // HeaderStrategy says how a prompt's headers meet the provider's.
 type HeaderStrategy int32
 
@@ -239,11 +297,11 @@ func (x HeaderStrategy) String() string {
 }
 
 func (HeaderStrategy) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[3].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[4].Descriptor()
 }
 
 func (HeaderStrategy) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[3]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[4]
 }
 
 func (x HeaderStrategy) Number() protoreflect.EnumNumber {
@@ -252,7 +310,7 @@ func (x HeaderStrategy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HeaderStrategy.Descriptor instead.
 func (HeaderStrategy) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // TurnStatus says how a turn ended.
@@ -308,11 +366,11 @@ func (x TurnStatus) String() string {
 }
 
 func (TurnStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_session_proto_enumTypes[4].Descriptor()
+	return file_copilot_bridge_v1_session_proto_enumTypes[5].Descriptor()
 }
 
 func (TurnStatus) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_session_proto_enumTypes[4]
+	return &file_copilot_bridge_v1_session_proto_enumTypes[5]
 }
 
 func (x TurnStatus) Number() protoreflect.EnumNumber {
@@ -321,7 +379,7 @@ func (x TurnStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TurnStatus.Descriptor instead.
 func (TurnStatus) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 // Position is a place in a session's journal. Positions of one epoch are ordered by
@@ -385,7 +443,8 @@ func (x *Position) GetSeq() uint64 {
 // Session is one conversation.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id: letters, digits, '-' and '_'; at most 128.
+	// The id: letters, digits, '-' and '_'; at most 128. Of a session that another tenant
+	// shares: OWNER/SESSION, the owner's name in the server's policy and its id there.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Whether it can be used at once.
 	State SessionState `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.SessionState" json:"state,omitempty"`
@@ -426,6 +485,11 @@ type Session struct {
 	// The other tenants that it is shared with, by name. Only GetSession and ListSessions tell
 	// it, and only to callers of the session's own tenant.
 	Shares []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
+	// The tenant that shares it with the caller's, by its name in the server's policy; "host" is
+	// the owner of the host. Empty for sessions of the caller's own tenant.
+	Owner string `protobuf:"bytes,20,opt,name=owner,proto3" json:"owner,omitempty"`
+	// What the caller's tenant may do with it. Unset for sessions of the caller's own tenant.
+	Access ShareAccess `protobuf:"varint,21,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
 	// What is wrong with its data; only in state SESSION_STATE_DAMAGED.
 	Damage        *SessionDamage `protobuf:"bytes,25,opt,name=damage,proto3" json:"damage,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -595,6 +659,20 @@ func (x *Session) GetShares() []*SessionShare {
 	return nil
 }
 
+func (x *Session) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Session) GetAccess() ShareAccess {
+	if x != nil {
+		return x.Access
+	}
+	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
 func (x *Session) GetDamage() *SessionDamage {
 	if x != nil {
 		return x.Damage
@@ -672,7 +750,11 @@ type SessionShare struct {
 	// The tenant's name in the server's policy; "host" is the owner of the host.
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// What for.
-	Access        ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	Access ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	// Whether the tenant has accepted it.
+	State ShareState `protobuf:"varint,3,opt,name=state,proto3,enum=copilot.bridge.v1.ShareState" json:"state,omitempty"`
+	// The name by which the tenant's callers use the session: OWNER/SESSION.
+	SessionId     string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -719,6 +801,20 @@ func (x *SessionShare) GetAccess() ShareAccess {
 		return x.Access
 	}
 	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
+func (x *SessionShare) GetState() ShareState {
+	if x != nil {
+		return x.State
+	}
+	return ShareState_SHARE_STATE_UNSPECIFIED
+}
+
+func (x *SessionShare) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
 }
 
 // SessionContext is where a session works.
@@ -1306,7 +1402,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xa6\a\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xf4\a\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1332,16 +1428,21 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
 	"clientName\x12'\n" +
 	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\x127\n" +
-	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\x128\n" +
+	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\x12\x14\n" +
+	"\x05owner\x18\x14 \x01(\tR\x05owner\x126\n" +
+	"\x06access\x18\x15 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x128\n" +
 	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\"x\n" +
 	"\rSessionDamage\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05place\x18\x02 \x01(\tR\x05place\x129\n" +
 	"\n" +
-	"found_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfoundTime\"^\n" +
+	"found_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfoundTime\"\xb2\x01\n" +
 	"\fSessionShare\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
-	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"\x90\x01\n" +
+	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x123\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1d.copilot.bridge.v1.ShareStateR\x05state\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x04 \x01(\tR\tsessionId\"\x90\x01\n" +
 	"\x0eSessionContext\x12+\n" +
 	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
 	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
@@ -1418,7 +1519,13 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\vShareAccess\x12\x1c\n" +
 	"\x18SHARE_ACCESS_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SHARE_ACCESS_OBSERVE\x10\x01\x12\x1c\n" +
-	"\x18SHARE_ACCESS_PARTICIPATE\x10\x02*j\n" +
+	"\x18SHARE_ACCESS_PARTICIPATE\x10\x02*v\n" +
+	"\n" +
+	"ShareState\x12\x1b\n" +
+	"\x17SHARE_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13SHARE_STATE_OFFERED\x10\x01\x12\x18\n" +
+	"\x14SHARE_STATE_ACCEPTED\x10\x02\x12\x18\n" +
+	"\x14SHARE_STATE_DECLINED\x10\x03*j\n" +
 	"\x0eHeaderStrategy\x12\x1f\n" +
 	"\x1bHEADER_STRATEGY_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18HEADER_STRATEGY_OVERRIDE\x10\x01\x12\x19\n" +
@@ -1445,62 +1552,65 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
 	(ShareAccess)(0),              // 2: copilot.bridge.v1.ShareAccess
-	(HeaderStrategy)(0),           // 3: copilot.bridge.v1.HeaderStrategy
-	(TurnStatus)(0),               // 4: copilot.bridge.v1.TurnStatus
-	(*Position)(nil),              // 5: copilot.bridge.v1.Position
-	(*Session)(nil),               // 6: copilot.bridge.v1.Session
-	(*SessionDamage)(nil),         // 7: copilot.bridge.v1.SessionDamage
-	(*SessionShare)(nil),          // 8: copilot.bridge.v1.SessionShare
-	(*SessionContext)(nil),        // 9: copilot.bridge.v1.SessionContext
-	(*SessionCapabilities)(nil),   // 10: copilot.bridge.v1.SessionCapabilities
-	(*Participant)(nil),           // 11: copilot.bridge.v1.Participant
-	(*Prompt)(nil),                // 12: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 13: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 14: copilot.bridge.v1.TurnError
-	nil,                           // 15: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 17: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 18: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 19: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 20: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 21: copilot.bridge.v1.ErrorReason
+	(ShareState)(0),               // 3: copilot.bridge.v1.ShareState
+	(HeaderStrategy)(0),           // 4: copilot.bridge.v1.HeaderStrategy
+	(TurnStatus)(0),               // 5: copilot.bridge.v1.TurnStatus
+	(*Position)(nil),              // 6: copilot.bridge.v1.Position
+	(*Session)(nil),               // 7: copilot.bridge.v1.Session
+	(*SessionDamage)(nil),         // 8: copilot.bridge.v1.SessionDamage
+	(*SessionShare)(nil),          // 9: copilot.bridge.v1.SessionShare
+	(*SessionContext)(nil),        // 10: copilot.bridge.v1.SessionContext
+	(*SessionCapabilities)(nil),   // 11: copilot.bridge.v1.SessionCapabilities
+	(*Participant)(nil),           // 12: copilot.bridge.v1.Participant
+	(*Prompt)(nil),                // 13: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 14: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 15: copilot.bridge.v1.TurnError
+	nil,                           // 16: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 18: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 19: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 20: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 21: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 22: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	16, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	16, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	9,  // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
-	10, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
+	17, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	17, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	10, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
+	11, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	11, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
-	5,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
-	8,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
-	7,  // 9: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
-	16, // 10: copilot.bridge.v1.SessionDamage.found_time:type_name -> google.protobuf.Timestamp
-	2,  // 11: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	17, // 12: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	18, // 13: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	19, // 14: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	15, // 15: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	3,  // 16: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	20, // 17: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	4,  // 18: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	14, // 19: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	5,  // 20: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	5,  // 21: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	5,  // 22: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	21, // 23: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	12, // 6: copilot.bridge.v1.Session.participants:type_name -> copilot.bridge.v1.Participant
+	6,  // 7: copilot.bridge.v1.Session.position:type_name -> copilot.bridge.v1.Position
+	9,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
+	2,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
+	8,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
+	17, // 11: copilot.bridge.v1.SessionDamage.found_time:type_name -> google.protobuf.Timestamp
+	2,  // 12: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	3,  // 13: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
+	18, // 14: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	19, // 15: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	20, // 16: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	16, // 17: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	4,  // 18: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	21, // 19: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	5,  // 20: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	15, // 21: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	6,  // 22: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	6,  // 23: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	6,  // 24: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	22, // 25: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1516,7 +1626,7 @@ func file_copilot_bridge_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
-			NumEnums:      5,
+			NumEnums:      6,
 			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -91,7 +91,7 @@ func (x *ShareSessionRequest) GetAccess() ShareAccess {
 // ShareSessionResponse is what SessionService.ShareSession returns.
 type ShareSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All tenants that the session is shared with now, by name.
+	// All tenants that the session is shared with or offered to now, by name.
 	Shares        []*SessionShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,6 +235,356 @@ func (x *UnshareSessionResponse) GetShares() []*SessionShare {
 	return nil
 }
 
+// ListShareOffersRequest is what SessionService.ListShareOffers takes.
+type ListShareOffersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most offers to return; 1 to 1000, default 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListShareOffersRequest) Reset() {
+	*x = ListShareOffersRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListShareOffersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListShareOffersRequest) ProtoMessage() {}
+
+func (x *ListShareOffersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListShareOffersRequest.ProtoReflect.Descriptor instead.
+func (*ListShareOffersRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListShareOffersRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListShareOffersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListShareOffersResponse is what SessionService.ListShareOffers returns.
+type ListShareOffersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The offers, ordered by session_id.
+	Offers []*ShareOffer `protobuf:"bytes,1,rep,name=offers,proto3" json:"offers,omitempty"`
+	// Asks for the next page; empty on the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListShareOffersResponse) Reset() {
+	*x = ListShareOffersResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListShareOffersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListShareOffersResponse) ProtoMessage() {}
+
+func (x *ListShareOffersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListShareOffersResponse.ProtoReflect.Descriptor instead.
+func (*ListShareOffersResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListShareOffersResponse) GetOffers() []*ShareOffer {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+func (x *ListShareOffersResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ShareOffer is a session that another tenant offers to share.
+type ShareOffer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name for the caller's tenant: OWNER/SESSION. AcceptShare and DeclineShare take it.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The tenant that offers it, by its name in the server's policy; "host" is the owner of the
+	// host.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// What the caller's tenant could do with it.
+	Access        ShareAccess `protobuf:"varint,3,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareOffer) Reset() {
+	*x = ShareOffer{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareOffer) ProtoMessage() {}
+
+func (x *ShareOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareOffer.ProtoReflect.Descriptor instead.
+func (*ShareOffer) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ShareOffer) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ShareOffer) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ShareOffer) GetAccess() ShareAccess {
+	if x != nil {
+		return x.Access
+	}
+	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
+}
+
+// AcceptShareRequest is what SessionService.AcceptShare takes.
+type AcceptShareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session, by its name for the caller's tenant: OWNER/SESSION.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptShareRequest) Reset() {
+	*x = AcceptShareRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptShareRequest) ProtoMessage() {}
+
+func (x *AcceptShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptShareRequest.ProtoReflect.Descriptor instead.
+func (*AcceptShareRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AcceptShareRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// AcceptShareResponse is what SessionService.AcceptShare returns.
+type AcceptShareResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcceptShareResponse) Reset() {
+	*x = AcceptShareResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcceptShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcceptShareResponse) ProtoMessage() {}
+
+func (x *AcceptShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcceptShareResponse.ProtoReflect.Descriptor instead.
+func (*AcceptShareResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AcceptShareResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// DeclineShareRequest is what SessionService.DeclineShare takes.
+type DeclineShareRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session, by its name for the caller's tenant: OWNER/SESSION.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclineShareRequest) Reset() {
+	*x = DeclineShareRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclineShareRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclineShareRequest) ProtoMessage() {}
+
+func (x *DeclineShareRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclineShareRequest.ProtoReflect.Descriptor instead.
+func (*DeclineShareRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeclineShareRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// DeclineShareResponse is what SessionService.DeclineShare returns.
+type DeclineShareResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeclineShareResponse) Reset() {
+	*x = DeclineShareResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeclineShareResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeclineShareResponse) ProtoMessage() {}
+
+func (x *DeclineShareResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeclineShareResponse.ProtoReflect.Descriptor instead.
+func (*DeclineShareResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
+}
+
 // CreateSessionRequest is what SessionService.CreateSession takes.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -275,7 +625,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +637,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +650,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateSessionRequest) GetRequestId() string {
@@ -377,7 +727,7 @@ type CreateSessionResponse struct {
 
 func (x *CreateSessionResponse) Reset() {
 	*x = CreateSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +739,7 @@ func (x *CreateSessionResponse) String() string {
 func (*CreateSessionResponse) ProtoMessage() {}
 
 func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +752,7 @@ func (x *CreateSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateSessionResponse) GetSession() *Session {
@@ -446,7 +796,7 @@ type ResumeSessionRequest struct {
 
 func (x *ResumeSessionRequest) Reset() {
 	*x = ResumeSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +808,7 @@ func (x *ResumeSessionRequest) String() string {
 func (*ResumeSessionRequest) ProtoMessage() {}
 
 func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +821,7 @@ func (x *ResumeSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeSessionRequest) GetRequestId() string {
@@ -555,7 +905,7 @@ type ResumeSessionResponse struct {
 
 func (x *ResumeSessionResponse) Reset() {
 	*x = ResumeSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +917,7 @@ func (x *ResumeSessionResponse) String() string {
 func (*ResumeSessionResponse) ProtoMessage() {}
 
 func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +930,7 @@ func (x *ResumeSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSessionResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResumeSessionResponse) GetSession() *Session {
@@ -603,7 +953,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +965,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +978,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -656,7 +1006,7 @@ type GetSessionResponse struct {
 
 func (x *GetSessionResponse) Reset() {
 	*x = GetSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +1018,7 @@ func (x *GetSessionResponse) String() string {
 func (*GetSessionResponse) ProtoMessage() {}
 
 func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +1031,7 @@ func (x *GetSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetSessionResponse) GetSession() *Session {
@@ -709,7 +1059,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +1071,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +1084,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListSessionsRequest) GetFilter() *SessionFilter {
@@ -782,7 +1132,7 @@ type SessionFilter struct {
 
 func (x *SessionFilter) Reset() {
 	*x = SessionFilter{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +1144,7 @@ func (x *SessionFilter) String() string {
 func (*SessionFilter) ProtoMessage() {}
 
 func (x *SessionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +1157,7 @@ func (x *SessionFilter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
 func (*SessionFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionFilter) GetWorkingDirectory() string {
@@ -851,7 +1201,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -863,7 +1213,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -876,7 +1226,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -906,7 +1256,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1268,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1281,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -957,7 +1307,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1319,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1332,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 // GetLastSessionRequest is what SessionService.GetLastSession takes.
@@ -996,7 +1346,7 @@ type GetLastSessionRequest struct {
 
 func (x *GetLastSessionRequest) Reset() {
 	*x = GetLastSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1358,7 @@ func (x *GetLastSessionRequest) String() string {
 func (*GetLastSessionRequest) ProtoMessage() {}
 
 func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1371,7 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1042,7 +1392,7 @@ type GetLastSessionResponse struct {
 
 func (x *GetLastSessionResponse) Reset() {
 	*x = GetLastSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1404,7 @@ func (x *GetLastSessionResponse) String() string {
 func (*GetLastSessionResponse) ProtoMessage() {}
 
 func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1417,7 @@ func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetLastSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetLastSessionResponse) GetSessionId() string {
@@ -1090,7 +1440,7 @@ type DisconnectSessionRequest struct {
 
 func (x *DisconnectSessionRequest) Reset() {
 	*x = DisconnectSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1452,7 @@ func (x *DisconnectSessionRequest) String() string {
 func (*DisconnectSessionRequest) ProtoMessage() {}
 
 func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1465,7 @@ func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DisconnectSessionRequest) GetSessionId() string {
@@ -1143,7 +1493,7 @@ type DisconnectSessionResponse struct {
 
 func (x *DisconnectSessionResponse) Reset() {
 	*x = DisconnectSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1505,7 @@ func (x *DisconnectSessionResponse) String() string {
 func (*DisconnectSessionResponse) ProtoMessage() {}
 
 func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1518,7 @@ func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DisconnectSessionResponse) GetDisconnected() bool {
@@ -1187,7 +1537,7 @@ type GetForegroundSessionRequest struct {
 
 func (x *GetForegroundSessionRequest) Reset() {
 	*x = GetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1549,7 @@ func (x *GetForegroundSessionRequest) String() string {
 func (*GetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1562,7 @@ func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
 // GetForegroundSessionResponse is what SessionService.GetForegroundSession gives.
@@ -1228,7 +1578,7 @@ type GetForegroundSessionResponse struct {
 
 func (x *GetForegroundSessionResponse) Reset() {
 	*x = GetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1590,7 @@ func (x *GetForegroundSessionResponse) String() string {
 func (*GetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1603,7 @@ func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetForegroundSessionResponse) GetSessionId() string {
@@ -1281,7 +1631,7 @@ type SetForegroundSessionRequest struct {
 
 func (x *SetForegroundSessionRequest) Reset() {
 	*x = SetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1643,7 @@ func (x *SetForegroundSessionRequest) String() string {
 func (*SetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1656,7 @@ func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetForegroundSessionRequest) GetSessionId() string {
@@ -1325,7 +1675,7 @@ type SetForegroundSessionResponse struct {
 
 func (x *SetForegroundSessionResponse) Reset() {
 	*x = SetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1687,7 @@ func (x *SetForegroundSessionResponse) String() string {
 func (*SetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1700,7 @@ func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
 // SendRequest is what SessionService.Send takes.
@@ -1368,7 +1718,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1730,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1743,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SendRequest) GetRequestId() string {
@@ -1430,7 +1780,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1792,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1805,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1488,7 +1838,7 @@ type SendStreamRequest struct {
 
 func (x *SendStreamRequest) Reset() {
 	*x = SendStreamRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1850,7 @@ func (x *SendStreamRequest) String() string {
 func (*SendStreamRequest) ProtoMessage() {}
 
 func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1863,7 @@ func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamRequest.ProtoReflect.Descriptor instead.
 func (*SendStreamRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SendStreamRequest) GetPiece() isSendStreamRequest_Piece {
@@ -1573,7 +1923,7 @@ type AttachmentChunk struct {
 
 func (x *AttachmentChunk) Reset() {
 	*x = AttachmentChunk{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1935,7 @@ func (x *AttachmentChunk) String() string {
 func (*AttachmentChunk) ProtoMessage() {}
 
 func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1948,7 @@ func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentChunk.ProtoReflect.Descriptor instead.
 func (*AttachmentChunk) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AttachmentChunk) GetAttachment() int32 {
@@ -1628,7 +1978,7 @@ type SendStreamResponse struct {
 
 func (x *SendStreamResponse) Reset() {
 	*x = SendStreamResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1990,7 @@ func (x *SendStreamResponse) String() string {
 func (*SendStreamResponse) ProtoMessage() {}
 
 func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +2003,7 @@ func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamResponse.ProtoReflect.Descriptor instead.
 func (*SendStreamResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SendStreamResponse) GetMessageId() string {
@@ -1690,7 +2040,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2052,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2065,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -1766,7 +2116,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +2128,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +2141,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -1832,7 +2182,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +2194,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +2207,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -1948,7 +2298,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2310,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2323,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -2051,7 +2401,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2413,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2426,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -2111,7 +2461,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2123,7 +2473,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2136,7 +2486,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -2157,7 +2507,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2169,7 +2519,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2182,7 +2532,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -2216,7 +2566,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2578,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2591,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -2308,7 +2658,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2670,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2683,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2370,7 +2720,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2732,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2745,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -2425,7 +2775,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2787,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2800,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -2484,7 +2834,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2846,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2859,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -2551,7 +2901,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2563,7 +2913,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2576,7 +2926,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -2605,7 +2955,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2967,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2980,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LogRequest) GetSessionId() string {
@@ -2679,7 +3029,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2691,7 +3041,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2704,7 +3054,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LogResponse) GetEventId() string {
@@ -2732,7 +3082,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +3094,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +3107,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -2797,7 +3147,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3159,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3172,7 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
 }
 
 // ProvideCredentialsRequest is what SessionService.ProvideCredentials takes.
@@ -2840,7 +3190,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +3202,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +3215,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -2900,7 +3250,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2912,7 +3262,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2925,7 +3275,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -2952,7 +3302,29 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\"Q\n" +
 	"\x16UnshareSessionResponse\x127\n" +
-	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"\xec\x03\n" +
+	"\x06shares\x18\x01 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\"T\n" +
+	"\x16ListShareOffersRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"x\n" +
+	"\x17ListShareOffersResponse\x125\n" +
+	"\x06offers\x18\x01 \x03(\v2\x1d.copilot.bridge.v1.ShareOfferR\x06offers\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"y\n" +
+	"\n" +
+	"ShareOffer\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x126\n" +
+	"\x06access\x18\x03 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\"3\n" +
+	"\x12AcceptShareRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"K\n" +
+	"\x13AcceptShareResponse\x124\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"4\n" +
+	"\x13DeclineShareRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
+	"\x14DeclineShareResponse\"\xec\x03\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -3149,7 +3521,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xcb\x10\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xf4\x12\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12Y\n" +
@@ -3175,7 +3547,10 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12q\n" +
 	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponse\x12_\n" +
 	"\fShareSession\x12&.copilot.bridge.v1.ShareSessionRequest\x1a'.copilot.bridge.v1.ShareSessionResponse\x12e\n" +
-	"\x0eUnshareSession\x12(.copilot.bridge.v1.UnshareSessionRequest\x1a).copilot.bridge.v1.UnshareSessionResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x0eUnshareSession\x12(.copilot.bridge.v1.UnshareSessionRequest\x1a).copilot.bridge.v1.UnshareSessionResponse\x12h\n" +
+	"\x0fListShareOffers\x12).copilot.bridge.v1.ListShareOffersRequest\x1a*.copilot.bridge.v1.ListShareOffersResponse\x12\\\n" +
+	"\vAcceptShare\x12%.copilot.bridge.v1.AcceptShareRequest\x1a&.copilot.bridge.v1.AcceptShareResponse\x12_\n" +
+	"\fDeclineShare\x12&.copilot.bridge.v1.DeclineShareRequest\x1a'.copilot.bridge.v1.DeclineShareResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_session_service_proto_rawDescOnce sync.Once
@@ -3189,182 +3564,198 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*ShareSessionRequest)(nil),          // 0: copilot.bridge.v1.ShareSessionRequest
 	(*ShareSessionResponse)(nil),         // 1: copilot.bridge.v1.ShareSessionResponse
 	(*UnshareSessionRequest)(nil),        // 2: copilot.bridge.v1.UnshareSessionRequest
 	(*UnshareSessionResponse)(nil),       // 3: copilot.bridge.v1.UnshareSessionResponse
-	(*CreateSessionRequest)(nil),         // 4: copilot.bridge.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),        // 5: copilot.bridge.v1.CreateSessionResponse
-	(*ResumeSessionRequest)(nil),         // 6: copilot.bridge.v1.ResumeSessionRequest
-	(*ResumeSessionResponse)(nil),        // 7: copilot.bridge.v1.ResumeSessionResponse
-	(*GetSessionRequest)(nil),            // 8: copilot.bridge.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),           // 9: copilot.bridge.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),          // 10: copilot.bridge.v1.ListSessionsRequest
-	(*SessionFilter)(nil),                // 11: copilot.bridge.v1.SessionFilter
-	(*ListSessionsResponse)(nil),         // 12: copilot.bridge.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),         // 13: copilot.bridge.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),        // 14: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 15: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 16: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 17: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 18: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 19: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 20: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 21: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 22: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 23: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 24: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 25: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 26: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 27: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 28: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 29: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 30: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 31: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 32: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 33: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 34: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 35: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 36: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 37: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 38: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 39: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 40: copilot.bridge.v1.SetModelResponse
-	(*LogRequest)(nil),                   // 41: copilot.bridge.v1.LogRequest
-	(*LogResponse)(nil),                  // 42: copilot.bridge.v1.LogResponse
-	(*UpdateProviderRequest)(nil),        // 43: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 44: copilot.bridge.v1.UpdateProviderResponse
-	(*ProvideCredentialsRequest)(nil),    // 45: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 46: copilot.bridge.v1.ProvideCredentialsResponse
-	(ShareAccess)(0),                     // 47: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 48: copilot.bridge.v1.SessionShare
-	(*v1.SessionConfig)(nil),             // 49: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 50: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 51: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 52: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 53: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 54: copilot.bridge.v1.RuntimeProfile
-	(*Session)(nil),                      // 55: copilot.bridge.v1.Session
-	(*v1.SessionResumeExtras)(nil),       // 56: copilot.cli.v1.SessionResumeExtras
-	(*Prompt)(nil),                       // 57: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 58: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 59: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 60: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 61: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 62: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 63: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 64: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 65: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 66: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 67: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 68: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
+	(*ListShareOffersRequest)(nil),       // 4: copilot.bridge.v1.ListShareOffersRequest
+	(*ListShareOffersResponse)(nil),      // 5: copilot.bridge.v1.ListShareOffersResponse
+	(*ShareOffer)(nil),                   // 6: copilot.bridge.v1.ShareOffer
+	(*AcceptShareRequest)(nil),           // 7: copilot.bridge.v1.AcceptShareRequest
+	(*AcceptShareResponse)(nil),          // 8: copilot.bridge.v1.AcceptShareResponse
+	(*DeclineShareRequest)(nil),          // 9: copilot.bridge.v1.DeclineShareRequest
+	(*DeclineShareResponse)(nil),         // 10: copilot.bridge.v1.DeclineShareResponse
+	(*CreateSessionRequest)(nil),         // 11: copilot.bridge.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),        // 12: copilot.bridge.v1.CreateSessionResponse
+	(*ResumeSessionRequest)(nil),         // 13: copilot.bridge.v1.ResumeSessionRequest
+	(*ResumeSessionResponse)(nil),        // 14: copilot.bridge.v1.ResumeSessionResponse
+	(*GetSessionRequest)(nil),            // 15: copilot.bridge.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),           // 16: copilot.bridge.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),          // 17: copilot.bridge.v1.ListSessionsRequest
+	(*SessionFilter)(nil),                // 18: copilot.bridge.v1.SessionFilter
+	(*ListSessionsResponse)(nil),         // 19: copilot.bridge.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),         // 20: copilot.bridge.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),        // 21: copilot.bridge.v1.DeleteSessionResponse
+	(*GetLastSessionRequest)(nil),        // 22: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 23: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 24: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 25: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 26: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 27: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 28: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 29: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 30: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 31: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 32: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 33: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 34: copilot.bridge.v1.SendStreamResponse
+	(*SendAndWaitRequest)(nil),           // 35: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 36: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 37: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 38: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 39: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 40: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 41: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 42: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 43: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 44: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 45: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 46: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 47: copilot.bridge.v1.SetModelResponse
+	(*LogRequest)(nil),                   // 48: copilot.bridge.v1.LogRequest
+	(*LogResponse)(nil),                  // 49: copilot.bridge.v1.LogResponse
+	(*UpdateProviderRequest)(nil),        // 50: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 51: copilot.bridge.v1.UpdateProviderResponse
+	(*ProvideCredentialsRequest)(nil),    // 52: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 53: copilot.bridge.v1.ProvideCredentialsResponse
+	(ShareAccess)(0),                     // 54: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 55: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 56: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 57: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 58: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 59: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 60: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 61: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 62: copilot.bridge.v1.RuntimeProfile
+	(*v1.SessionResumeExtras)(nil),       // 63: copilot.cli.v1.SessionResumeExtras
+	(*Prompt)(nil),                       // 64: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 65: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 66: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 67: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 68: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 69: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 70: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 71: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 72: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 73: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 74: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 75: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 76: google.protobuf.FieldMask
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	47, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	48, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	48, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	49, // 3: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	50, // 4: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	51, // 5: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	52, // 6: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	53, // 7: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	54, // 8: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 9: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	49, // 10: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	50, // 11: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	51, // 12: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	52, // 13: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	56, // 14: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	54, // 15: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 16: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	54, // 17: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 18: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	11, // 19: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	54, // 20: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 21: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	54, // 22: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	54, // 23: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	57, // 24: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	58, // 25: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	23, // 26: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	26, // 27: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	58, // 28: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	57, // 29: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	52, // 30: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	52, // 31: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	59, // 32: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	4,  // 33: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	57, // 34: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	60, // 35: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	61, // 36: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	32, // 37: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	62, // 38: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	59, // 39: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	58, // 40: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	58, // 41: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	60, // 42: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	63, // 43: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	64, // 44: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	65, // 45: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	58, // 46: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	66, // 47: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	67, // 48: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	68, // 49: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	69, // 50: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	68, // 51: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	55, // 52: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	4,  // 53: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	6,  // 54: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	8,  // 55: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	10, // 56: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	13, // 57: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	15, // 58: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	17, // 59: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	19, // 60: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	21, // 61: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	23, // 62: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	25, // 63: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	28, // 64: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	30, // 65: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	33, // 66: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	35, // 67: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	37, // 68: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	39, // 69: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	41, // 70: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
-	43, // 71: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	45, // 72: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	0,  // 73: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	2,  // 74: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,  // 75: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	7,  // 76: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	9,  // 77: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	12, // 78: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	14, // 79: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	16, // 80: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	18, // 81: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	20, // 82: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	22, // 83: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	24, // 84: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	27, // 85: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	29, // 86: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	31, // 87: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	34, // 88: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	36, // 89: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	38, // 90: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	40, // 91: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	42, // 92: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
-	44, // 93: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	46, // 94: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	1,  // 95: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	3,  // 96: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	75, // [75:97] is the sub-list for method output_type
-	53, // [53:75] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	54, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	55, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	55, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	6,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
+	54, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	56, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	57, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	58, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	59, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	60, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	61, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	62, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	56, // 12: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	57, // 13: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	58, // 14: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	59, // 15: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	60, // 16: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	63, // 17: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	62, // 18: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	56, // 19: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	62, // 20: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	56, // 21: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	18, // 22: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	62, // 23: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	56, // 24: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	62, // 25: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	62, // 26: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	64, // 27: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	65, // 28: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	30, // 29: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	33, // 30: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	65, // 31: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	64, // 32: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	60, // 33: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	60, // 34: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	66, // 35: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	11, // 36: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	64, // 37: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	67, // 38: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	68, // 39: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	39, // 40: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	69, // 41: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	66, // 42: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	65, // 43: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	65, // 44: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	67, // 45: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	70, // 46: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	71, // 47: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	72, // 48: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	65, // 49: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	73, // 50: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	74, // 51: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	75, // 52: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	76, // 53: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	75, // 54: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	56, // 55: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	11, // 56: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	13, // 57: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	15, // 58: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	17, // 59: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20, // 60: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22, // 61: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24, // 62: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26, // 63: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28, // 64: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30, // 65: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32, // 66: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	35, // 67: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	37, // 68: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	40, // 69: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	42, // 70: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	44, // 71: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	46, // 72: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	48, // 73: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
+	50, // 74: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	52, // 75: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	0,  // 76: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	2,  // 77: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	4,  // 78: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	7,  // 79: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	9,  // 80: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	12, // 81: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	14, // 82: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	16, // 83: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19, // 84: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21, // 85: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23, // 86: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25, // 87: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27, // 88: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29, // 89: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31, // 90: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34, // 91: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	36, // 92: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	38, // 93: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	41, // 94: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	43, // 95: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	45, // 96: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	47, // 97: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	49, // 98: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
+	51, // 99: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	53, // 100: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	1,  // 101: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	3,  // 102: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	5,  // 103: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	8,  // 104: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	10, // 105: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	81, // [81:106] is the sub-list for method output_type
+	56, // [56:81] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3376,15 +3767,15 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
-	file_copilot_bridge_v1_session_service_proto_msgTypes[25].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[30].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[38].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -3395,7 +3786,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,9 @@ const (
 	SessionService_ProvideCredentials_FullMethodName   = "/copilot.bridge.v1.SessionService/ProvideCredentials"
 	SessionService_ShareSession_FullMethodName         = "/copilot.bridge.v1.SessionService/ShareSession"
 	SessionService_UnshareSession_FullMethodName       = "/copilot.bridge.v1.SessionService/UnshareSession"
+	SessionService_ListShareOffers_FullMethodName      = "/copilot.bridge.v1.SessionService/ListShareOffers"
+	SessionService_AcceptShare_FullMethodName          = "/copilot.bridge.v1.SessionService/AcceptShare"
+	SessionService_DeclineShare_FullMethodName         = "/copilot.bridge.v1.SessionService/DeclineShare"
 )
 
 // SessionServiceClient is the client API for SessionService service.
@@ -76,7 +79,9 @@ type SessionServiceClient interface {
 	// GetSession tells about one session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
 	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
-	// first. A session that was never sent anything is only listed while it is open.
+	// first. A session that was never sent anything is only listed while it is open. Open sessions
+	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
+	// are not.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// DeleteSession deletes a session and its history for good.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
@@ -140,25 +145,58 @@ type SessionServiceClient interface {
 	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(ctx context.Context, in *ProvideCredentialsRequest, opts ...grpc.CallOption) (*ProvideCredentialsResponse, error)
-	// ShareSession lets the callers of another tenant see a session of the caller's own, and
-	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
-	// with join_session_id and what else their roles there let them. They cannot resume,
-	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
-	// deletion. Sharing again with a tenant changes the access. GetSession tells whom it is
-	// shared with.
+	// ShareSession offers a session of the caller's own tenant to another tenant. Nothing of it
+	// reaches that tenant before the tenant accepts with AcceptShare: it is not listed, found,
+	// streamed or counted there.
+	//
+	// The other tenant names the session OWNER/SESSION: the owner's name in the server's policy
+	// ("host" is the owner of the host), a slash, and the session's id. An id of a tenant's own
+	// has no slash, so that a shared session can take the place of no session of the tenant it is
+	// shared with, and the name is the same after a restart of the server. Every rpc that takes a
+	// session_id takes that name, and replies and frames carry it. The id without the owner never
+	// means a shared session.
+	//
+	// The tenant's callers may subscribe, attach with join_session_id, and make the calls of the
+	// access that their own roles let them make too. They cannot resume, configure, disconnect,
+	// delete or share the session. What touches the owner's machine is refused to them, even if
+	// their own tenant has a sandbox: their requests are checked like those of callers without
+	// the rights of the class host, URLs must be allowed to both tenants, and they can neither
+	// approve what the CLI asks permission for (but one call of a caller's tool) nor answer hooks.
+	//
+	// The share lasts until UnshareSession, DeclineShare or the session's deletion. Sharing again
+	// changes the access, and makes a new offer of one that was declined. GetSession lists the
+	// shares.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
-	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
-	// LIMIT_EXCEEDED beyond 64 tenants.
+	// valid name; whether the policy has a tenant of that name is not revealed.
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session, and those
-	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
-	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
-	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
-	// runs goes on. A session that is not shared with the tenant stays so.
+	// UnshareSession takes the share or the offer back: later calls of the other tenant find no
+	// such session, and calls under way end. Subscribe closes the session's frames with
+	// CLOSE_REASON_UNSHARED, Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND,
+	// and participants of the tenant leave at once. The same happens where ShareSession gives a
+	// tenant less than it had. A running turn goes on. Unsharing a session that is not shared
+	// with the tenant changes nothing. A later ShareSession is a new offer.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error)
+	// ListShareOffers lists the sessions of other tenants that are offered to the caller's tenant
+	// and neither accepted nor declined, by name. It shows nothing of the sessions themselves.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	ListShareOffers(ctx context.Context, in *ListShareOffersRequest, opts ...grpc.CallOption) (*ListShareOffersResponse, error)
+	// AcceptShare accepts an offer for all callers of the caller's tenant. From then on they can
+	// use the session by its name, and ListSessions and WatchSessions show it. Accepting again
+	// changes nothing. It takes the role that shares sessions: owner.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not offered to the tenant.
+	AcceptShare(ctx context.Context, in *AcceptShareRequest, opts ...grpc.CallOption) (*AcceptShareResponse, error)
+	// DeclineShare declines an offer, or gives up a share that was accepted: calls under way end
+	// as with UnshareSession. The session can be used again after a new ShareSession and
+	// AcceptShare. Declining again changes nothing.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not shared with the tenant.
+	DeclineShare(ctx context.Context, in *DeclineShareRequest, opts ...grpc.CallOption) (*DeclineShareResponse, error)
 }
 
 type sessionServiceClient struct {
@@ -410,6 +448,36 @@ func (c *sessionServiceClient) UnshareSession(ctx context.Context, in *UnshareSe
 	return out, nil
 }
 
+func (c *sessionServiceClient) ListShareOffers(ctx context.Context, in *ListShareOffersRequest, opts ...grpc.CallOption) (*ListShareOffersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListShareOffersResponse)
+	err := c.cc.Invoke(ctx, SessionService_ListShareOffers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) AcceptShare(ctx context.Context, in *AcceptShareRequest, opts ...grpc.CallOption) (*AcceptShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcceptShareResponse)
+	err := c.cc.Invoke(ctx, SessionService_AcceptShare_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sessionServiceClient) DeclineShare(ctx context.Context, in *DeclineShareRequest, opts ...grpc.CallOption) (*DeclineShareResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeclineShareResponse)
+	err := c.cc.Invoke(ctx, SessionService_DeclineShare_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // SessionServiceServer is the server API for SessionService service.
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
@@ -443,7 +511,9 @@ type SessionServiceServer interface {
 	// GetSession tells about one session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
 	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
-	// first. A session that was never sent anything is only listed while it is open.
+	// first. A session that was never sent anything is only listed while it is open. Open sessions
+	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
+	// are not.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// DeleteSession deletes a session and its history for good.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
@@ -507,25 +577,58 @@ type SessionServiceServer interface {
 	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error)
-	// ShareSession lets the callers of another tenant see a session of the caller's own, and
-	// perhaps take part in it, under the same id: EventService.Subscribe, CallbackService.Attach
-	// with join_session_id and what else their roles there let them. They cannot resume,
-	// configure, disconnect, delete or share it. It lasts until UnshareSession or the session's
-	// deletion. Sharing again with a tenant changes the access. GetSession tells whom it is
-	// shared with.
+	// ShareSession offers a session of the caller's own tenant to another tenant. Nothing of it
+	// reaches that tenant before the tenant accepts with AcceptShare: it is not listed, found,
+	// streamed or counted there.
+	//
+	// The other tenant names the session OWNER/SESSION: the owner's name in the server's policy
+	// ("host" is the owner of the host), a slash, and the session's id. An id of a tenant's own
+	// has no slash, so that a shared session can take the place of no session of the tenant it is
+	// shared with, and the name is the same after a restart of the server. Every rpc that takes a
+	// session_id takes that name, and replies and frames carry it. The id without the owner never
+	// means a shared session.
+	//
+	// The tenant's callers may subscribe, attach with join_session_id, and make the calls of the
+	// access that their own roles let them make too. They cannot resume, configure, disconnect,
+	// delete or share the session. What touches the owner's machine is refused to them, even if
+	// their own tenant has a sandbox: their requests are checked like those of callers without
+	// the rights of the class host, URLs must be allowed to both tenants, and they can neither
+	// approve what the CLI asks permission for (but one call of a caller's tool) nor answer hooks.
+	//
+	// The share lasts until UnshareSession, DeclineShare or the session's deletion. Sharing again
+	// changes the access, and makes a new offer of one that was declined. GetSession lists the
+	// shares.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
-	// valid name; whether there is one of that name is not told. RESOURCE_EXHAUSTED
-	// LIMIT_EXCEEDED beyond 64 tenants.
+	// valid name; whether the policy has a tenant of that name is not revealed.
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED beyond 64 tenants.
 	ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error)
-	// UnshareSession takes that back: calls that begin later find no such session, and those
-	// under way end. Subscribe closes the session's frames with CLOSE_REASON_UNSHARED, Attach,
-	// Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND, and participants of the tenant
-	// leave at once. So it is where ShareSession gives a tenant less than it had. A turn that
-	// runs goes on. A session that is not shared with the tenant stays so.
+	// UnshareSession takes the share or the offer back: later calls of the other tenant find no
+	// such session, and calls under way end. Subscribe closes the session's frames with
+	// CLOSE_REASON_UNSHARED, Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND,
+	// and participants of the tenant leave at once. The same happens where ShareSession gives a
+	// tenant less than it had. A running turn goes on. Unsharing a session that is not shared
+	// with the tenant changes nothing. A later ShareSession is a new offer.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error)
+	// ListShareOffers lists the sessions of other tenants that are offered to the caller's tenant
+	// and neither accepted nor declined, by name. It shows nothing of the sessions themselves.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD.
+	ListShareOffers(context.Context, *ListShareOffersRequest) (*ListShareOffersResponse, error)
+	// AcceptShare accepts an offer for all callers of the caller's tenant. From then on they can
+	// use the session by its name, and ListSessions and WatchSessions show it. Accepting again
+	// changes nothing. It takes the role that shares sessions: owner.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not offered to the tenant.
+	AcceptShare(context.Context, *AcceptShareRequest) (*AcceptShareResponse, error)
+	// DeclineShare declines an offer, or gives up a share that was accepted: calls under way end
+	// as with UnshareSession. The session can be used again after a new ShareSession and
+	// AcceptShare. Declining again changes nothing.
+	//
+	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not shared with the tenant.
+	DeclineShare(context.Context, *DeclineShareRequest) (*DeclineShareResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
 
@@ -601,6 +704,15 @@ func (UnimplementedSessionServiceServer) ShareSession(context.Context, *ShareSes
 }
 func (UnimplementedSessionServiceServer) UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UnshareSession not implemented")
+}
+func (UnimplementedSessionServiceServer) ListShareOffers(context.Context, *ListShareOffersRequest) (*ListShareOffersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListShareOffers not implemented")
+}
+func (UnimplementedSessionServiceServer) AcceptShare(context.Context, *AcceptShareRequest) (*AcceptShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcceptShare not implemented")
+}
+func (UnimplementedSessionServiceServer) DeclineShare(context.Context, *DeclineShareRequest) (*DeclineShareResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeclineShare not implemented")
 }
 func (UnimplementedSessionServiceServer) mustEmbedUnimplementedSessionServiceServer() {}
 func (UnimplementedSessionServiceServer) testEmbeddedByValue()                        {}
@@ -994,6 +1106,60 @@ func _SessionService_UnshareSession_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_ListShareOffers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListShareOffersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).ListShareOffers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_ListShareOffers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).ListShareOffers(ctx, req.(*ListShareOffersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_AcceptShare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcceptShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).AcceptShare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_AcceptShare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).AcceptShare(ctx, req.(*AcceptShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SessionService_DeclineShare_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeclineShareRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).DeclineShare(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_DeclineShare_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).DeclineShare(ctx, req.(*DeclineShareRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // SessionService_ServiceDesc is the grpc.ServiceDesc for SessionService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1076,6 +1242,18 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UnshareSession",
 			Handler:    _SessionService_UnshareSession_Handler,
+		},
+		{
+			MethodName: "ListShareOffers",
+			Handler:    _SessionService_ListShareOffers_Handler,
+		},
+		{
+			MethodName: "AcceptShare",
+			Handler:    _SessionService_AcceptShare_Handler,
+		},
+		{
+			MethodName: "DeclineShare",
+			Handler:    _SessionService_DeclineShare_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

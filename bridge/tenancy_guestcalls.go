@@ -1,0 +1,142 @@
+package bridge
+
+import (
+	"context"
+	_ "embed"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// What guests may do in a session of another tenant. Its CLI process is that tenant's: it has the
+// owner's files, accounts and tools, and perhaps no sandbox. The server checks what requests of
+// guests say, field by field (caller.CheckGuest). This file has what no field says: methods and
+// answers that make the owner's process do something on its machine.
+
+//go:embed guest_methods.txt
+var guestMethodsText string
+
+// guestMethods are the rows of guest_methods.txt: empty for the methods that guests may call, and
+// why they may not call the others.
+var guestMethods = mustGuestMethods(guestMethodsText)
+
+func mustGuestMethods(text string) map[string]string {
+	table := map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		method, rest, _ := strings.Cut(line, " ")
+		answer, why, _ := strings.Cut(rest, " ")
+		_, twice := table[method]
+		if good := answer == "yes" && why == "" || answer == "no" && why != ""; twice || !good {
+			panic("bridge: guest_methods.txt: " + line) // it is part of the program
+		}
+		table[method] = why
+	}
+	return table
+}
+
+// guestCallbacks are the kinds of callback that guests are told of and may answer: what is asked of
+// the people and tools of a conversation. All others stand for the owner's machine (files, model
+// requests with their keys, hooks, accounts), or are not known yet.
+var guestCallbacks = map[string]bool{
+	callback.ToolRequested: true, callback.PermissionRequested: true,
+	callback.CommandExecute: true, callback.CommandQueued: true,
+	"elicitation.requested": true, "session_limits_exhausted.requested": true,
+	"userInput.request": true, "exitPlanMode.request": true, "autoModeSwitch.request": true,
+	"canvas.open": true, "canvas.close": true, "canvas.action.invoke": true, // of a canvas of the guest's own
+}
+
+// checkGuestMethod refuses a method of the CLI that names a shared session and is not for guests.
+func checkGuestMethod(c *cliCall) error {
+	if !isShared(c.id) {
+		return nil
+	}
+	why, listed := guestMethods[c.method]
+	switch {
+	case !listed:
+		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants", c.method).WithField("session_id")
+	case why != "":
+		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants: it %s, and those are the owner's", c.method, why).
+			WithField("session_id")
+	}
+	return nil
+}
+
+// checkGuestHandlers refuses to a guest what it may not answer. at is where the handlers are in
+// the request.
+func checkGuestHandlers(ctx context.Context, s *session.Session, h session.Handling, at string) error {
+	if !foreign(ctx, s) {
+		return nil
+	}
+	for _, method := range h.Methods {
+		if !guestCallbacks[method] {
+			return fault.New(fault.Forbidden, onlyOwner, method).WithField(at)
+		}
+	}
+	return nil
+}
+
+// onlyOwner says that a guest may not answer callbacks of a method.
+const onlyOwner = "%s is answered by the tenant that the session belongs to alone"
+
+// approvesOnce is the one decision by which a guest may approve, and callersTool the one kind of
+// request: a tool that some caller serves.
+const (
+	approvesOnce = "approve-once"
+	callersTool  = "custom-tool"
+)
+
+// declines are the decisions that approve nothing.
+var declines = map[string]bool{"reject": true, "user-not-available": true}
+
+// checkGuestAnswer refuses an answer of a guest that lets the owner's process do something on its
+// machine. It looks at what the CLI would be told, however the answer came.
+func checkGuestAnswer(ctx context.Context, s *session.Session, p *callback.Pending, reply callback.Reply, at string) error {
+	if !foreign(ctx, s) {
+		return nil
+	}
+	refused := func(format string, args ...any) error {
+		return fault.New(fault.Forbidden, format, args...).WithField(at).With("callback_id", p.ID)
+	}
+	if !guestCallbacks[p.Kind.Method] {
+		return refused(onlyOwner, p.Kind.Method)
+	}
+	if p.Kind.Method != callback.PermissionRequested || reply.Error != nil {
+		return nil
+	}
+	decision, err := session.ParseObject(reply.Members)
+	if err == nil {
+		decision, err = session.ParseObject(decision.Get("result"))
+	}
+	kind := decision.String("kind") // of several the last, as the CLI reads it
+	if err == nil && declines[kind] {
+		return nil
+	}
+	asked, unread := promptOf(p)
+	if err == nil && unread == nil && asked.Kind == callersTool && kind == approvesOnce && len(decision) == 1 {
+		return nil
+	}
+	return refused("what touches the machine of the tenant that the session belongs to is approved by that tenant " +
+		"alone: a guest may reject, or approve a call of a caller's tool once")
+}
+
+// guestSees reports whether callers of a tenant are told of a callback of a session.
+func guestSees(s *session.Session, tenant string, k *callback.Kind) bool {
+	return s.Tenant() == tenant || guestCallbacks[k.Method]
+}
+
+// pendingOf returns a callback that waits, of those that the caller is told of.
+func pendingOf(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
+	p, err := s.Pending().Get(id)
+	if err == nil && !guestSees(s, caller.From(ctx).Tenant, p.Kind) {
+		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
+			With("callback_id", id)
+	}
+	return p, err
+}

@@ -1,0 +1,161 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+)
+
+// Every method about one session that a guest's role could call is looked at: it is for guests, or
+// it is not, and why.
+func TestEveryMethodIsForGuestsOrNot(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../server/policy/methods.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		words := strings.Fields(line)
+		if len(words) != 2 || !strings.HasPrefix(words[0], sessionMethods) || words[1] != "read" && words[1] != "drive" {
+			continue
+		}
+		rows[words[0]] = true
+		if _, ok := guestMethods[words[0]]; !ok {
+			t.Errorf("%s is not in guest_methods.txt: say whether it is for guests", words[0])
+		}
+	}
+	for method, why := range guestMethods {
+		if !rows[method] {
+			t.Errorf("guest_methods.txt has %s, which no guest's role could call", method)
+		}
+		err := checkGuestMethod(&cliCall{method: method, id: "acme/s"})
+		if (err == nil) != (why == "") || err != nil && fault.ReasonOf(err) != fault.Forbidden {
+			t.Errorf("%s of a shared session: %v", method, err)
+		}
+		if err := checkGuestMethod(&cliCall{method: method, id: "s"}); err != nil {
+			t.Errorf("%s of an own session: %v", method, err)
+		}
+	}
+	for _, method := range []string{"session.none", "sessions.list", "session.shell.exec", "sessions.readPersistedEvents"} {
+		if err := checkGuestMethod(&cliCall{method: method, id: "acme/s"}); fault.ReasonOf(err) != fault.Forbidden {
+			t.Errorf("%s of a shared session: %v", method, err)
+		}
+	}
+}
+
+// callers are the owner of a session of the rig's, and a guest.
+func callers(t *testing.T) (owner, guest context.Context) {
+	return caller.With(t.Context(), caller.Caller{Role: caller.Admin}),
+		caller.With(t.Context(), caller.Caller{Tenant: "guest", Role: caller.Owner, Confined: true})
+}
+
+// What an answer of a guest lets the owner's CLI process do, in whatever form it comes: nothing
+// but a call of a caller's tool.
+func TestAnswersOfGuests(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s")
+	s, err := r.find(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, guest := callers(t)
+	const tool, shell = `{"promptRequest":{"kind":"custom-tool"}}`, `{"permissionRequest":{"kind":"shell"}}`
+	for name, tc := range map[string]struct {
+		kind, params, members string
+		allowed               bool
+	}{
+		"reject":                     {callback.PermissionRequested, shell, `{"result":{"kind":"reject","feedback":"no"}}`, true},
+		"not available":              {callback.PermissionRequested, shell, `{"result":{"kind":"user-not-available"}}`, true},
+		"approve a command":          {callback.PermissionRequested, shell, `{"result":{"kind":"approve-once"}}`, false},
+		"approve permanently":        {callback.PermissionRequested, tool, `{"result":{"kind":"approve-permanently"}}`, false},
+		"approve a tool":             {callback.PermissionRequested, tool, `{"result":{"kind":"approve-once"}}`, true},
+		"approve a tool, and more":   {callback.PermissionRequested, tool, `{"result":{"kind":"approve-once","approval":{"kind":"write"}}}`, false},
+		"approve for the session":    {callback.PermissionRequested, tool, `{"result":{"kind":"approve-for-session"}}`, false},
+		"two kinds":                  {callback.PermissionRequested, shell, `{"result":{"kind":"reject","kind":"approve-once"}}`, false},
+		"two kinds, the other way":   {callback.PermissionRequested, shell, `{"result":{"kind":"approve-once","kind":"reject"}}`, true}, // the last counts
+		"two results":                {callback.PermissionRequested, shell, `{"result":{"kind":"reject"},"result":{"kind":"approve-once"}}`, false},
+		"no kind":                    {callback.PermissionRequested, shell, `{"result":{}}`, false},
+		"no result":                  {callback.PermissionRequested, shell, `{}`, false},
+		"no object":                  {callback.PermissionRequested, shell, `{"result":"approve-once"}`, false},
+		"a request that is not read": {callback.PermissionRequested, `7`, `{"result":{"kind":"approve-once"}}`, false},
+		"a tool's result":            {callback.ToolRequested, `{}`, `{"result":"x"}`, true},
+		"a hook":                     {callback.HooksInvoke, `{}`, `{"output":{"permissionDecision":"allow"}}`, false},
+		"a model's response":         {callback.ModelRequestStart, `{}`, `{}`, false},
+		"a file":                     {callback.FSReadFile, `{}`, `{"content":"x"}`, false},
+		"a kind that is new":         {"some.day", `{}`, `{}`, false},
+	} {
+		p := &callback.Pending{ID: "c", Kind: kindOf(tc.kind), Params: json.RawMessage(tc.params)}
+		reply := callback.Reply{Members: json.RawMessage(tc.members)}
+		if err := checkGuestAnswer(guest, s, p, reply, "answer"); (err == nil) != tc.allowed || err != nil && fault.ReasonOf(err) != fault.Forbidden {
+			t.Errorf("%s: %v, want it allowed: %v", name, err, tc.allowed)
+		}
+		if err := checkGuestAnswer(owner, s, p, reply, "answer"); err != nil {
+			t.Errorf("%s, of the owner's tenant: %v", name, err)
+		}
+		if got, want := guestSees(s, "guest", p.Kind), guestCallbacks[tc.kind]; got != want || !guestSees(s, s.Tenant(), p.Kind) {
+			t.Errorf("%s: a guest is told of it: %v, want %v", name, got, want)
+		}
+		h := session.Handling{Methods: []string{tc.kind}}
+		if err := checkGuestHandlers(guest, s, h, "handlers"); (err == nil) != guestCallbacks[tc.kind] {
+			t.Errorf("%s: a guest handles it: %v", name, err)
+		}
+	}
+}
+
+// kindOf is the kind of a method, or one that nobody knows.
+func kindOf(method string) *callback.Kind {
+	if k := callback.ForEvent(method); k != nil {
+		return k
+	}
+	return &callback.Kind{Method: method, Type: bridgev1.CallbackKind_CALLBACK_KIND_RAW}
+}
+
+// A change that was queued for a tenant's watcher is not told any more once the session is not
+// shared with the tenant; that it is not is told.
+func TestQueuedChangesEndWithTheShare(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s")
+	s, err := r.find(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	updated := change{s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED, "s"}
+	w := r.watchers.add("guest")
+	defer r.watchers.remove(w)
+	r.Changed(s, updated.what)
+	if len(w.queue) != 0 {
+		t.Error("a watcher is told of a session that is not shared")
+	}
+	shares := &placeOf(s).shares
+	shares.Offer("guest", caller.Read)
+	if r.Changed(s, updated.what); len(w.queue) != 0 {
+		t.Error("a watcher is told of a session that is only offered")
+	}
+	shares.Accept("guest")
+	r.Changed(s, updated.what)
+	if c := <-w.queue; !r.concerns(c, "guest") || changed(c, "guest").GetSession().GetSessionId() != "host/s" {
+		t.Errorf("a watcher of a shared session is told %v", changed(c, "guest"))
+	}
+	r.Changed(s, updated.what)
+	shares.Withdraw("guest")
+	if c := <-w.queue; r.concerns(c, "guest") {
+		t.Error("a watcher is told of a change to a session that is not shared any more")
+	}
+	r.tellGuests(s, "guest", bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	c := <-w.queue
+	if got := changed(c, "guest"); !r.concerns(c, "guest") || got.GetSession().GetSessionId() != "host/s" || got.GetSession().GetState() != 0 {
+		t.Errorf("a watcher is told %v of the share's end", got)
+	}
+}
