@@ -69,7 +69,7 @@ func TestRequestIDsAreATenantsOwn(t *testing.T) {
 func TestReadsAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{RememberedRequests: 2}))
-	look := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Observer, Class: caller.Read})
+	look := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Participant, Class: caller.Read})
 	ping := func(text string) error {
 		wire, err := proto.Marshal(&cliv1.ServerServicePingRequest{Message: &text})
 		if err != nil {

@@ -227,9 +227,12 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 	var stored []*metadata
 	for _, p := range homes {
 		var r struct{ Sessions []*metadata }
-		if err := b.callRuntime(ctx, p, "session.list", params.Clone(), &r); err != nil {
+		err := b.callRuntime(ctx, p, "session.list", params.Clone(), &r)
+		if err != nil && fault.ReasonOf(err) != fault.RuntimeNotRunning {
 			return nil, err
 		}
+		// Without a process, a caller who may not start one is told of the sessions that the
+		// bridge itself knows.
 		stored = append(stored, r.Sessions...)
 	}
 	byID := map[string]*bridgev1.Session{}

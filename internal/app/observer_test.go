@@ -67,6 +67,9 @@ func TestObserverDoesNotLockItsTenantOut(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)
 	observer, owner := bridgev1.NewRuntimeServiceClient(ts.as("acme-observer")), ts.as("acme-owner")
+	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-observer")).ListSessions(t.Context(), &bridgev1.ListSessionsRequest{}); err != nil {
+		t.Errorf("a list of sessions while no process runs: %v", err)
+	}
 	if err := sessions(t, owner, 1); err != nil {
 		t.Fatal(err)
 	}

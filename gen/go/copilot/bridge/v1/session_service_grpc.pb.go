@@ -81,7 +81,9 @@ type SessionServiceClient interface {
 	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
 	// first. A session that was never sent anything is only listed while it is open. Open sessions
 	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
-	// are not.
+	// are not. While no CLI process of the tenant runs, a caller who may not start one (an
+	// observer) gets the sessions that the server itself knows, without those that are in the
+	// CLI's history only.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
 	// DeleteSession deletes a session and its history for good.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
@@ -513,7 +515,9 @@ type SessionServiceServer interface {
 	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
 	// first. A session that was never sent anything is only listed while it is open. Open sessions
 	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
-	// are not.
+	// are not. While no CLI process of the tenant runs, a caller who may not start one (an
+	// observer) gets the sessions that the server itself knows, without those that are in the
+	// CLI's history only.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
 	// DeleteSession deletes a session and its history for good.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
