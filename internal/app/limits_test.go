@@ -87,8 +87,12 @@ var exceeding = map[string]struct {
 	"prompt_bytes":              {"prompt_bytes: 1", twoTurns},
 }
 
-// unlike calls are what these limits are about, and nobody is refused one.
-var unlike = []string{"burst", "pending_callbacks", "runtime_memory_bytes"}
+// unlike calls are what these limits are about, and nobody is refused one; those of connections
+// and of their requests are tried in package server.
+var unlike = []string{
+	"burst", "pending_callbacks", "runtime_memory_bytes",
+	"connections", "caller_connections", "request_bytes", "caller_request_bytes", "connection_request_bytes",
+}
 
 // Every limit of a policy file is tried.
 func TestEveryLimitIsTried(t *testing.T) {

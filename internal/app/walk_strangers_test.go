@@ -72,7 +72,10 @@ func smuggling(d protoreflect.MessageDescriptor, extra string, level int) (out [
 // A foreign id takes the same time as a missing one.
 func TestForeignIDsTakeTheTimeOfMissingOnes(t *testing.T) { //nolint:paralleltest // it measures
 	const theirs, nobodys, rounds = "0000aaaa-time", "0000bbbb-time", 1500
-	ts := startTenants(t, nil)
+	ts := startTenants(t, func(c *Config) { // without a limit on how often
+		c.Policy = writePolicy(t, strings.ReplaceAll(tenantsPolicy, "role: owner}]", "role: owner}]\n    limits: {requests_per_second: 0}"),
+			"acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator")
+	})
 	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: theirs}); err != nil {
 		t.Fatal(err)
 	}

@@ -17,15 +17,16 @@ const retryAfter = time.Second
 // Exceeded is the error of a limit that is reached. name is that of the limit, which is told
 // unless it is 0.
 func Exceeded(name string, limit int64, everybody bool, retry time.Duration) error {
-	whose := "the tenant's"
+	whose, where := "the tenant's", "tenants.NAME.limits."+name
 	if everybody {
-		whose = "the server's"
+		whose, where = "the server's", "limits."+name
 	}
 	what := name
 	if limit > 0 {
 		what = fmt.Sprintf("%s of %d", name, limit)
 	}
-	return fault.New(fault.LimitExceeded, "%s limit %s is reached", whose, what).With("limit", name).WithRetry(retry)
+	return fault.New(fault.LimitExceeded, "%s limit %s is reached; the policy sets it as %s", whose, what, where).With("limit", name).
+		With("setting", where).WithRetry(retry)
 }
 
 // Limit is one limit, for a tenant and for everybody together; zero is none.

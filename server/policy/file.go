@@ -124,7 +124,34 @@ func parse(text []byte) (*file, error) {
 	if f.Version != fileVersion {
 		return nil, fmt.Errorf("version: it is %d, not %d", f.Version, fileVersion)
 	}
-	return f, errors.Join(f.Identity.check(), f.checkTenants(), f.Limits.Check("limits"))
+	if err := errors.Join(f.Identity.check(), f.checkTenants(), f.Limits.Check("limits")); err != nil {
+		return f, err
+	}
+	return f, f.completeLimits(text)
+}
+
+// completeLimits sets the limits that the file does not name to their defaults. The owner of the
+// host has none.
+func (f *file) completeLimits(text []byte) error {
+	var given struct {
+		Limits  map[string]any `yaml:"limits"`
+		Tenants map[string]struct {
+			Limits map[string]any `yaml:"limits"`
+		} `yaml:"tenants"`
+	}
+	if err := yaml.Unmarshal(text, &given); err != nil {
+		return err
+	}
+	in := func(limits map[string]any) func(string) bool {
+		return func(name string) bool { return limits[name] != nil }
+	}
+	f.Limits.Complete(quota.OverallDefaults, in(given.Limits))
+	for name, t := range f.Tenants {
+		if name != caller.HostName {
+			t.Limits.Complete(quota.TenantDefaults, in(given.Tenants[name].Limits))
+		}
+	}
+	return nil
 }
 
 func (s *identitySection) check() error {

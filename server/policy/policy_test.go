@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
@@ -355,6 +358,51 @@ func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
 			t.Errorf("fields.txt has %q, which is no field", name)
 		} else if _, ok := d.(protoreflect.FieldDescriptor); !ok {
 			t.Errorf("fields.txt has %q, which is a %T", name, d)
+		}
+	}
+}
+
+// A tenant has limits unless the file says otherwise, and 0 lifts one; the owner of the host has
+// none.
+func TestLimitsByDefault(t *testing.T) {
+	t.Parallel()
+	f, err := parse([]byte(`
+version: 1
+identity: {tokens: t}
+tenants:
+  a: {}
+  b: {limits: {sessions: 0, turns: 7}}
+  nothing:
+  host: {limits: {calls: 3}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "nothing"} {
+		if got := f.Tenants[name].Limits; got != quota.TenantDefaults {
+			t.Errorf("%s has %+v", name, got)
+		}
+	}
+	want := quota.TenantDefaults
+	want.Sessions, want.Turns = 0, 7
+	if got := f.Tenants["b"].Limits; got != want {
+		t.Errorf("b has %+v", got)
+	}
+	if got := f.Tenants["host"].Limits; got != (quota.Limits{Calls: 3}) {
+		t.Errorf("the host has %+v", got)
+	}
+	if f.Limits != quota.OverallDefaults {
+		t.Errorf("all together have %+v", f.Limits)
+	}
+	// All that a tenant can use up has one; the others follow from settings.
+	defaults := reflect.ValueOf(quota.TenantDefaults)
+	for i := range defaults.NumField() {
+		name := defaults.Type().Field(i).Tag.Get("yaml")
+		if elsewhere := slices.Contains([]string{
+			"burst", "message_bytes", "prompt_bytes", "runtimes", "runtime_memory_bytes", "runtime_starts_per_minute",
+			"remembered_requests", "remembered_bytes",
+		}, name); defaults.Field(i).IsZero() != elsewhere {
+			t.Errorf("the default of %s is %v", name, defaults.Field(i))
 		}
 	}
 }
