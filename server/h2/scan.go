@@ -1,0 +1,69 @@
+package h2
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/net/http2"
+)
+
+// headLen is the length of a frame's head.
+const headLen = 9
+
+// head is the head of a frame.
+type head struct {
+	length int
+	kind   http2.FrameType
+	flags  http2.Flags
+	stream uint32
+}
+
+// scanner follows the frames of one direction of a connection, in pieces of any size.
+type scanner struct {
+	// preface is what is left of the client's preface.
+	preface int
+	raw     [headLen]byte
+	have    int
+	// at is the frame whose payload comes, left how much of that is to come.
+	at   head
+	left int
+	// frames counts the frames that have begun.
+	frames int
+	// block says that a header block goes on in the next frame: no other frame may come
+	// between.
+	block bool
+}
+
+// boundary reports whether a frame may be put in here.
+func (s *scanner) boundary() bool { return s.have == 0 && s.left == 0 && s.frames > 0 && !s.block }
+
+// next reads up to one frame's end from p. It returns how many bytes it took, the part of
+// them that is payload of the frame at, and whether the head and the frame were completed.
+func (s *scanner) next(p []byte) (n int, payload []byte, begun, ended bool) {
+	if s.preface > 0 {
+		n = min(s.preface, len(p))
+		s.preface -= n
+		return n, nil, false, false
+	}
+	if s.left == 0 {
+		n = copy(s.raw[s.have:], p)
+		if s.have += n; s.have < headLen {
+			return n, nil, false, false
+		}
+		s.have, begun = 0, true
+		s.frames++
+		s.at = head{
+			length: int(s.raw[0])<<16 | int(s.raw[1])<<8 | int(s.raw[2]),
+			kind:   http2.FrameType(s.raw[3]), flags: http2.Flags(s.raw[4]),
+			stream: binary.BigEndian.Uint32(s.raw[5:]) & (1<<31 - 1),
+		}
+		s.left = s.at.length
+		switch s.at.kind {
+		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation:
+			s.block = !s.at.flags.Has(http2.FlagHeadersEndHeaders)
+		}
+	}
+	m := min(s.left, len(p)-n)
+	payload = p[n : n+m]
+	s.left -= m
+	return n + m, payload, begun, s.left == 0
+}

@@ -1,0 +1,63 @@
+package h2
+
+import "golang.org/x/net/http2"
+
+// Write implements net.Conn. It notes which streams the server answers and ends.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	written := 0
+	for at := 0; at < len(p); {
+		n, _, begun, ended := c.out.next(p[at:])
+		at += n
+		if begun {
+			c.answered(c.out.at)
+		}
+		if ended && len(c.late) > 0 && c.out.boundary() {
+			n, err := c.Conn.Write(p[written:at])
+			if written += n; err != nil {
+				return written, err
+			}
+			if err := c.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	n, err := c.Conn.Write(p[written:])
+	return written + n, err
+}
+
+// answered notes what a frame of the server says of its stream.
+func (c *Conn) answered(h head) {
+	ends := (h.kind == http2.FrameHeaders || h.kind == http2.FrameData) && h.flags.Has(http2.FlagHeadersEndStream)
+	if h.kind != http2.FrameHeaders && h.kind != http2.FrameRSTStream && !ends {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[h.stream]
+	switch {
+	case s == nil:
+	case ends || h.kind == http2.FrameRSTStream:
+		c.forget(s)
+	default:
+		s.answered = true
+	}
+}
+
+// Say writes whole frames: at once where no frame is half written, or else behind that one.
+func (c *Conn) Say(frames []byte) {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	c.late = append(c.late, frames...)
+	if c.out.boundary() {
+		_ = c.flush() // who reads will find the connection broken
+	}
+}
+
+// flush writes the frames that wait. The caller holds wmu.
+func (c *Conn) flush() error {
+	_, err := c.Conn.Write(c.late)
+	c.late = nil
+	return err
+}
