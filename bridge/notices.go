@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
 // noticeQueue bounds the notices that wait for one watcher; past it the oldest go, and are
@@ -113,6 +114,7 @@ func (b *Bridge) watchNotices(ctx context.Context, n *notices, sessionID string,
 	defer n.remove(w)
 	beat := time.NewTicker(every)
 	defer beat.Stop()
+	gone := leaving.From(ctx).Away
 	err = send(nil)
 	for err == nil {
 		select {
@@ -126,6 +128,8 @@ func (b *Bridge) watchNotices(ctx context.Context, n *notices, sessionID string,
 			err = send(nil)
 		case <-b.draining:
 			return nil
+		case <-gone:
+			return nil // as when the server drains: the caller watches again on another connection
 		case <-ctx.Done():
 			return session.Classify(ctx.Err(), "")
 		}

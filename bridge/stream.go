@@ -14,6 +14,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
 // maxSubscriptions bounds the sessions on one stream.
@@ -123,11 +124,13 @@ func (st *stream) run(ctx context.Context) error {
 	beat := time.NewTicker(st.options.heartbeat)
 	defer beat.Stop()
 	var ready []*follower
-	draining, done, leave := st.b.draining, st.done, false
+	conn := leaving.From(ctx)
+	draining, away, done := st.b.draining, conn.Away, st.done
+	var leave *bridgev1.GoAway // to be said
 	for st.open > 0 {
 		var err error
-		if leave && (st.stay == nil || !st.stay()) {
-			if leave, err = false, st.goAway(); err != nil {
+		if leave != nil && (st.stay == nil || !st.stay()) {
+			if leave, err = nil, st.goAway(leave); err != nil {
 				return err
 			}
 		}
@@ -147,7 +150,15 @@ func (st *stream) run(ctx context.Context) error {
 				return nil
 			}
 		case <-draining:
-			draining, leave = nil, true
+			draining, leave = nil, &bridgev1.GoAway{
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace),
+			}
+		case <-away:
+			away, leave = nil, &bridgev1.GoAway{
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, After: durationpb.New(conn.Grace()),
+			}
+		case <-conn.Ended:
+			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
 		case <-st.b.stopping:
 			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
 		case <-ctx.Done():
@@ -239,9 +250,8 @@ func (st *stream) beat() error {
 	return nil
 }
 
-// goAway says that the bridge drains.
-func (st *stream) goAway() error {
-	g := &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace)}
+// goAway asks the caller to resume elsewhere, from where each session is now.
+func (st *stream) goAway(g *bridgev1.GoAway) error {
 	for _, f := range st.followers {
 		if !f.closed {
 			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.name, Position: session.Proto(f.at)})

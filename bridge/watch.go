@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
 // watchQueue bounds the changes waiting for one watcher. A watcher that is slower is
@@ -102,6 +103,7 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	}
 	beat := time.NewTicker(every)
 	defer beat.Stop()
+	gone := leaving.From(ctx).Away
 	for {
 		var err error
 		select {
@@ -120,6 +122,8 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 			err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
 		case <-b.draining:
 			return nil
+		case <-gone:
+			return nil // as when the server drains: the caller watches again on another connection
 		case <-ctx.Done():
 			return session.Classify(ctx.Err(), "")
 		}

@@ -244,6 +244,9 @@ const (
 	GoAwayReason_GO_AWAY_REASON_UNSPECIFIED GoAwayReason = 0
 	// The server is draining: connect again, and the next one will serve.
 	GoAwayReason_GO_AWAY_REASON_DRAINING GoAwayReason = 1
+	// The connection has reached its maximum age: resume on a new one, to the same server. The
+	// client library makes the new connection by itself.
+	GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE GoAwayReason = 2
 )
 
 // Enum value maps for GoAwayReason.
@@ -251,10 +254,12 @@ var (
 	GoAwayReason_name = map[int32]string{
 		0: "GO_AWAY_REASON_UNSPECIFIED",
 		1: "GO_AWAY_REASON_DRAINING",
+		2: "GO_AWAY_REASON_CONNECTION_AGE",
 	}
 	GoAwayReason_value = map[string]int32{
-		"GO_AWAY_REASON_UNSPECIFIED": 0,
-		"GO_AWAY_REASON_DRAINING":    1,
+		"GO_AWAY_REASON_UNSPECIFIED":    0,
+		"GO_AWAY_REASON_DRAINING":       1,
+		"GO_AWAY_REASON_CONNECTION_AGE": 2,
 	}
 )
 
@@ -1896,10 +1901,11 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x16GAP_REASON_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19GAP_REASON_EPHEMERAL_LOST\x10\x01\x12\x16\n" +
 	"\x12GAP_REASON_TRIMMED\x10\x02\x12\x1a\n" +
-	"\x16GAP_REASON_EPOCH_ENDED\x10\x03*K\n" +
+	"\x16GAP_REASON_EPOCH_ENDED\x10\x03*n\n" +
 	"\fGoAwayReason\x12\x1e\n" +
 	"\x1aGO_AWAY_REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17GO_AWAY_REASON_DRAINING\x10\x01*\xcc\x01\n" +
+	"\x17GO_AWAY_REASON_DRAINING\x10\x01\x12!\n" +
+	"\x1dGO_AWAY_REASON_CONNECTION_AGE\x10\x02*\xcc\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CLOSE_REASON_DISCONNECTED\x10\x01\x12\x18\n" +

@@ -1,0 +1,32 @@
+// Package leaving tells a stream that the connection it is on is about to be closed: at its
+// maximum age, say. It is how the server tells the bridge, which knows no connections.
+package leaving
+
+import (
+	"context"
+	"time"
+)
+
+// Signal is what a stream is told of its connection.
+type Signal struct {
+	// Away is closed when streams are asked to go elsewhere, Ended when those that have not
+	// gone are to end.
+	Away, Ended <-chan struct{}
+	// Grace is the time between the two.
+	Grace func() time.Duration
+}
+
+type key struct{}
+
+// With returns a context whose streams get the signal.
+func With(ctx context.Context, s *Signal) context.Context {
+	return context.WithValue(ctx, key{}, s)
+}
+
+// From returns the signal of a context; one that never comes if it has none.
+func From(ctx context.Context) *Signal {
+	if s, ok := ctx.Value(key{}).(*Signal); ok {
+		return s
+	}
+	return &Signal{Grace: func() time.Duration { return 0 }}
+}
