@@ -72,6 +72,8 @@ type Config struct {
 	// MaxConcurrentStreams is how many calls a connection may have at once; more wait
 	// at the caller. Default: 1024.
 	MaxConcurrentStreams uint32
+	// Connections bounds connections over TCP.
+	Connections Connections
 	// MaxStrangers is how many connections over TCP there may be on which nobody has proven
 	// yet who he is, beyond which the oldest ends; StrangerTime how long one may be such.
 	// Default: 2048, 30 s.
@@ -82,6 +84,22 @@ type Config struct {
 	// StopTimeout is how long calls may take to end after that, before they are cut
 	// off, and then again how long their handlers may take to notice. Default: 5 s.
 	StopTimeout time.Duration
+}
+
+// Connections bounds connections over TCP. The zero value sets the bounds that follow from how
+// many files the process may have open.
+type Connections struct {
+	// Max is how many there may be. When there are more, one of the caller that has most of them
+	// is closed. Default, and at most: the limit of open files without ReservedFiles.
+	Max int
+	// ReservedFiles is how many files connections leave to the rest of the server. Default: a
+	// quarter of the limit, between 64 and 1024.
+	ReservedFiles int
+	// MaxAge is how long a connection may live, give or take a tenth: then its streams are asked
+	// to resume on another one. Zero sets no limit.
+	MaxAge time.Duration
+	// AgeGrace is how long its calls may go on after that before they are cut off.
+	AgeGrace time.Duration
 }
 
 // Defaults of Config.
@@ -121,7 +139,7 @@ func (c *Config) complete() error {
 	case c.Token != "" && len(c.Token) < minToken:
 		return fmt.Errorf("the token has %d characters, fewer than %d", len(c.Token), minToken)
 	}
-	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || c.DrainTimeout < 0 || c.StopTimeout < 0 {
+	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || !c.Connections.valid() || c.DrainTimeout < 0 || c.StopTimeout < 0 {
 		return errors.New("sizes and timeouts must not be negative")
 	}
 	c.MaxRecvBytes = cmp.Or(c.MaxRecvBytes, DefaultMaxRecvBytes)
@@ -132,6 +150,10 @@ func (c *Config) complete() error {
 	c.Telemetry = cmp.Or(c.Telemetry, &Telemetry{})
 	c.Telemetry.Observer = cmp.Or(c.Telemetry.Observer, observe.Silent())
 	return nil
+}
+
+func (c Connections) valid() bool {
+	return c.Max >= 0 && c.ReservedFiles >= 0 && c.MaxAge >= 0 && c.AgeGrace >= 0
 }
 
 // CheckAddress tells what is wrong with an address of Config.Listen, as far as that can be

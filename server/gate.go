@@ -57,6 +57,11 @@ func newGate(c *Config) *gate {
 // errExpired is the cause with which a call ends whose proof does.
 var errExpired = errors.New("the caller's credentials have expired")
 
+// errorExpired is what a caller is told whose proof has expired.
+func errorExpired() error {
+	return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+}
+
 // admit refuses calls that may not be made, and says who makes the others.
 func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, error) {
 	now := g.now()
@@ -86,13 +91,17 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 		ctx = g.visiting(ctx, c, who)
 	}
 	ctx = caller.With(ctx, who)
+	left, err := enterConnection(ctx, &introduction{proof, id, who})
+	if err != nil {
+		return ctx, nil, err
+	}
 	if now != nil && id.Source != identity.Socket {
 		under, ended := g.admissions.under(ctx, g.policy, now, &admission{proof: proof, id: id, who: who})
 		ctx, expired := g.within(under, id)
-		return ctx, func(err error) error { return ended(expired(err)) }, nil
+		return ctx, func(err error) error { return left(ended(expired(err))) }, nil
 	}
 	ctx, expired := g.within(ctx, id)
-	return ctx, expired, nil
+	return ctx, func(err error) error { return left(expired(err)) }, nil
 }
 
 // checks returns what looks through the requests of a call, nil if nothing has to. The requests of
@@ -134,7 +143,7 @@ func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Conte
 	return ctx, func(err error) error {
 		defer cancel()
 		if err != nil && errors.Is(context.Cause(ctx), errExpired) {
-			return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+			return errorExpired()
 		}
 		return err
 	}
@@ -201,10 +210,13 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	}
 	secured := false
 	if ok {
-		_, shown := arrivalOf(p)
+		_, shown := connectionOf(p)
 		var info credentials.TLSInfo
 		if info, secured = shown.(credentials.TLSInfo); secured {
-			proof.Certificate = verified(info)
+			proof.Chain = verified(info)
+		}
+		if len(proof.Chain) > 0 {
+			proof.Certificate = proof.Chain[0]
 		}
 	}
 	if err := checkOrigin(ctx, secured && now != nil); err != nil {
@@ -226,13 +238,13 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	return &identity.Identity{Source: identity.ServerToken}, proof, g.checkToken(proof.Bearer)
 }
 
-// verified returns the client certificate that a handshake has verified, nil if there is
-// none.
-func verified(info credentials.TLSInfo) *x509.Certificate {
+// verified returns the chain of the client certificate that a handshake has verified, nil if
+// there is none.
+func verified(info credentials.TLSInfo) []*x509.Certificate {
 	if len(info.State.VerifiedChains) == 0 {
 		return nil
 	}
-	return info.State.VerifiedChains[0][0]
+	return info.State.VerifiedChains[0]
 }
 
 // checkOrigin refuses what a web page may have sent. A browser lets a page talk to a

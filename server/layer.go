@@ -6,10 +6,13 @@ import (
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
+	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
 // layer is something that is done around every call, unary or not: before it, with the
@@ -35,6 +38,10 @@ type call struct {
 	// visit checks what the call says by the rules for guests, where it is about a session of
 	// another tenant; nil if there are no tenants.
 	visit *visit
+	// stream is what the call is on, where it comes over TCP; keeps says that the handler has all
+	// messages until it ends, and not only the one that came last.
+	stream *h2.Stream
+	keeps  bool
 	// incoming bounds what comes on a stream; nil if nothing does.
 	incoming *incoming
 	// reply is what a unary call is answered with, failure why it is not, before that
@@ -57,7 +64,8 @@ func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 			return c.reply, err
 		}),
 		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			c := &call{method: info.FullMethod}
+			// What comes in pieces without answers is put together.
+			c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
 			p := passage{call: c, layers: layers, panicked: panicked}
 			return p.through(stream.Context(), func(ctx context.Context) error {
 				w := middleware.WrapServerStream(stream)
@@ -141,6 +149,9 @@ type observed struct {
 // RecvMsg notes the first message. Only the handler's own goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
 	err := o.ServerStream.RecvMsg(m)
+	if err == nil {
+		err = o.call.stream.Taken(o.call.keeps)
+	}
 	if in := o.call.incoming; in != nil && err == nil {
 		err = in.take(o.Context(), m)
 	}
@@ -157,6 +168,33 @@ func (o *observed) RecvMsg(m any) error {
 		o.call.request = m
 	}
 	return err
+}
+
+// meter counts what the handler has of the call's requests, and tells streams when their
+// connection is to be closed.
+func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, error) {
+	stream := streamOf(ctx)
+	if stream == nil {
+		return ctx, nil, nil
+	}
+	c.stream = stream
+	done := func(err error) error {
+		stream.Done()
+		return err
+	}
+	if c.request != nil {
+		if err := stream.Taken(false); err != nil {
+			return ctx, done, err
+		}
+	}
+	if s.limiter.streaming[c.method] {
+		if p, ok := peer.FromContext(ctx); ok {
+			if on, _ := connectionOf(p); on != nil {
+				ctx = leaving.With(ctx, &on.signal)
+			}
+		}
+	}
+	return ctx, done, nil
 }
 
 // sessionID returns the session that the call is about, "" if there is none or several.

@@ -23,6 +23,8 @@ type admission struct {
 // not with all its rights.
 type admissions struct {
 	confining func(tenant string) error
+	// trusted tells why a proof's certificate is not trusted any more; nil where there are none.
+	trusted func(identity.Proof) error
 
 	mu    sync.Mutex
 	calls map[*admission]struct{}
@@ -40,7 +42,7 @@ func (s *admissions) under(ctx context.Context, store *policy.Store, before *pol
 	s.calls[a] = struct{}{}
 	s.mu.Unlock()
 	if now := store.Current(); now != before {
-		a.check(now, s.confining)
+		a.check(now, s)
 	}
 	return ctx, func(err error) error {
 		s.mu.Lock()
@@ -63,7 +65,7 @@ func (s *admissions) check(p *policy.Policy) {
 	}
 	s.mu.Unlock()
 	for _, a := range calls {
-		a.check(p, s.confining)
+		a.check(p, s)
 	}
 }
 
@@ -77,11 +79,14 @@ func (w *withdrawal) Unwrap() error { return w.error }
 func (w *withdrawal) Is(target error) bool { return target == caller.ErrWithdrawn }
 
 // check ends the call unless the policy gives it all the rights that it began with, in the
-// confinement that it began with.
-func (a *admission) check(p *policy.Policy, confining func(tenant string) error) {
+// confinement that it began with, and its certificate is trusted still.
+func (a *admission) check(p *policy.Policy, of *admissions) {
 	err := a.holds(p)
+	if err == nil && of.trusted != nil {
+		err = of.trusted(a.proof)
+	}
 	if err == nil && a.who.Class == caller.Host && a.who.Tenant != caller.HostTenant {
-		err = confining(a.who.Tenant)
+		err = of.confining(a.who.Tenant)
 	}
 	if err != nil {
 		a.end(&withdrawal{err})

@@ -50,6 +50,8 @@ type Server struct {
 	gate      *gate
 	limiter   *limiter
 	reporter  *reporter
+	// connections are those over TCP.
+	connections *connections
 	// certificates are those of TCP ports; nil without TLS.
 	certificates *certificates
 
@@ -72,13 +74,20 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fmt.Errorf("server: TLS: %w", err)
 		}
 	}
-	strangers := newStrangers(&c)
+	s.connections = newConnections(&c)
+	if s.certificates != nil && c.Policy != nil {
+		s.gate.admissions.trusted, s.connections.trusted = s.certificates.trusted, s.certificates.trusted
+		s.certificates.changed = func() {
+			s.gate.admissions.check(c.Policy.Current())
+			s.connections.check(c.Policy.Current())
+		}
+	}
 	for _, address := range c.Listen {
 		l, err := Listen(ctx, address)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("server: listen on %q: %w", address, err), s.closeListeners())
 		}
-		s.listeners = append(s.listeners, doorway{l, strangers})
+		s.listeners = append(s.listeners, listener{l, s.connections})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
 	s.grpc = grpc.NewServer(s.options()...)
@@ -96,8 +105,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) options() []grpc.ServerOption {
 	r := s.reporter
 	return append(
-		layered(r.rescue, s.observe, r.report, s.audit, s.gate.admit, s.limiter.limit, s.release, trail),
-		grpc.Creds(newPerNetwork(s.certificates)),
+		layered(r.rescue, s.meter, s.observe, r.report, s.audit, s.gate.admit, s.limiter.limit, s.release, trail),
+		grpc.Creds(newPerNetwork(s.certificates, s.config.MaxRecvBytes)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
 		grpc.MaxConcurrentStreams(s.config.MaxConcurrentStreams),
@@ -154,6 +163,7 @@ func (s *Server) Run(ctx context.Context) error {
 			failures <- err
 		}()
 	}
+	defer s.connections.close()
 	defer s.watch(ctx).Wait()
 	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
@@ -243,6 +253,7 @@ func closedWithin(c <-chan struct{}, limit time.Duration) bool {
 func (s *Server) Close() error {
 	s.leave()
 	s.grpc.Stop()
+	s.connections.close()
 	return s.closeListeners()
 }
 

@@ -196,6 +196,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Policy:       a.policy,
 		Confining:    b.Confining,
 		Services:     services(b, a.config.Internal),
+		Connections:  a.config.connections(),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,
 		Telemetry:    a.observing.instruments(&a.config),

@@ -27,6 +27,12 @@ const OfflineDefault = "default"
 // DefaultDrainGrace is how long streams may go on once the server drains.
 const DefaultDrainGrace = 5 * time.Second
 
+// Defaults of the age of connections over TCP, and of the time that their calls have then.
+const (
+	DefaultMaxConnectionAge   = 2 * time.Hour
+	DefaultConnectionAgeGrace = 10 * time.Minute
+)
+
 // Config says what to run. The zero value listens on the default socket, finds the CLI
 // and lets it use the home directory and the login of the user.
 type Config struct {
@@ -46,6 +52,8 @@ type Config struct {
 	TLSCert     string
 	TLSKey      string
 	TLSClientCA string
+	// TLSClientCRL are the revocation lists of client certificates.
+	TLSClientCRL string
 	// Policy is the file that says who may do what (docs/security.md). It is read anew when
 	// it changes. Default: whoever can connect to a socket or has Token is the host's owner.
 	Policy string
@@ -153,6 +161,16 @@ type Config struct {
 	// confines it. Default: that of package bridge.
 	ConfinementGrace time.Duration
 
+	// MaxConnections bounds connections over TCP, which leave ReservedFiles of the files that the
+	// process may have open to the rest. 0 is what follows from the limit of open files.
+	MaxConnections int
+	ReservedFiles  int
+	// MaxConnectionAge is how long a connection over TCP may live, and ConnectionAgeGrace how long
+	// its calls may go on then. An age of 0 sets no limit; DefaultConfig has
+	// DefaultMaxConnectionAge.
+	MaxConnectionAge   time.Duration
+	ConnectionAgeGrace time.Duration
+
 	// MaxRuntimeAge, MaxRuntimeRSS (bytes) and MaxRuntimeLatency say when a CLI process is
 	// replaced, as soon as nothing goes on in it; KillRSS when it is ended at once. 0
 	// sets no limit.
@@ -195,7 +213,7 @@ type Config struct {
 // DefaultConfig returns the zero value with its defaults filled in, as far as they are
 // numbers and names.
 func DefaultConfig() Config {
-	var c Config
+	c := Config{MaxConnectionAge: DefaultMaxConnectionAge}
 	c.complete()
 	return c
 }
@@ -270,6 +288,7 @@ func (c *Config) checkProfile() error {
 func (c *Config) complete() {
 	c.Version = cmp.Or(c.Version, "dev")
 	c.DrainGrace = cmp.Or(c.DrainGrace, DefaultDrainGrace)
+	c.ConnectionAgeGrace = cmp.Or(c.ConnectionAgeGrace, DefaultConnectionAgeGrace)
 	c.MaxPromptBytes = cmp.Or(c.MaxPromptBytes, bridge.DefaultMaxPromptBytes)
 	c.MaxAttachmentBytes = cmp.Or(c.MaxAttachmentBytes, bridge.DefaultMaxAttachmentBytes)
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, server.DefaultMaxRecvBytes)

@@ -27,6 +27,7 @@ func (c *Config) trustedPaths() (paths []trustedPath) {
 	add("tls_cert", c.TLSCert, fileperm.Trusted)
 	add("tls_key", c.TLSKey, fileperm.Secret)
 	add("tls_client_ca", c.TLSClientCA, fileperm.Trusted)
+	add("tls_client_crl", c.TLSClientCRL, fileperm.Trusted)
 	add("data_dir", c.DataDir, fileperm.Private)
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		add("provider", c.Providers[name], fileperm.Secret)

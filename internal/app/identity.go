@@ -23,6 +23,8 @@ func (c *Config) checkSecurity() error {
 		return wrongf("tls_cert", "TLS takes a key too (tls_key)")
 	case c.TLSClientCA != "" && c.TLSCert == "":
 		return wrongf("tls_client_ca", "a CA of client certificates takes TLS (tls_cert, tls_key)")
+	case c.TLSClientCRL != "" && c.TLSClientCA == "":
+		return wrongf("tls_client_crl", "revocation lists take a CA of client certificates (tls_client_ca)")
 	case c.Policy != "" && c.Token != "":
 		return wrongf("token", "with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
 	case c.Policy != "" && c.Dial != "":
@@ -53,7 +55,7 @@ func (c *Config) tls() *server.TLS {
 	if c.TLSCert == "" {
 		return nil
 	}
-	return &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA}
+	return &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA, ClientCRLFile: c.TLSClientCRL}
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.

@@ -46,7 +46,10 @@ func (a *App) tune(c Config) error {
 	if err := a.bridge.Tune(next.tuning(files.providers)); err != nil {
 		return wrong("provider", err)
 	}
-	if err := a.server.Tune(server.Tuning{TLS: files.certificates, Policy: files.policy, LogRequests: next.LogRequests}); err != nil {
+	tuning := server.Tuning{
+		TLS: files.certificates, Policy: files.policy, LogRequests: next.LogRequests, Connections: next.connections(),
+	}
+	if err := a.server.Tune(tuning); err != nil {
 		return err
 	}
 	if a.level != nil {
@@ -112,6 +115,13 @@ func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	return bridge.Tuning{
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
 		Turns: c.turns(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(), Placement: c.placement(), Providers: providers,
+	}
+}
+
+// connections bounds connections over TCP.
+func (c *Config) connections() server.Connections {
+	return server.Connections{
+		Max: c.MaxConnections, ReservedFiles: c.ReservedFiles, MaxAge: c.MaxConnectionAge, AgeGrace: c.ConnectionAgeGrace,
 	}
 }
 

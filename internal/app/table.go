@@ -46,11 +46,16 @@ func (c *Config) callerRows() []setting.Row {
 		live("tls_cert", &c.TLSCert, "`file` with the certificate of TCP addresses, in PEM; read anew when it changes"),
 		live("tls_key", &c.TLSKey, "`file` with its key, in PEM"),
 		live("tls_client_ca", &c.TLSClientCA, "`file` with the CAs of client certificates, in PEM"),
+		live("tls_client_crl", &c.TLSClientCRL, "`file` with the revocation lists (CRLs) of client certificates, in PEM or one in DER; read anew when it changes. Every CA that signs client certificates needs one, and a list that is out of date refuses all of its CA"),
 		live("policy", &c.Policy, "`file` that says who may do what (docs/security.md); read anew when it changes"),
 		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)"),
 		live("lax_permissions", &c.LaxPermissions, "start although every user of the machine can change a file that the server trusts (policy, tokens, keys, data directory), with a warning in place of an error"),
 		fixed("raw", &c.Raw, "switch RawService on, which passes any call on to the CLI"),
 		fixed("internal", &c.Internal, "serve the methods of copilot.cli.v1 too that the CLI marks as internal"),
+		live("max_connections", &c.MaxConnections, "most connections over TCP; beyond it one of the caller that has most of them is closed (default, and at most: the process's limit of open files without reserved_files)"),
+		live("reserved_files", &c.ReservedFiles, "open `files` that connections leave to sessions, CLI processes, reloading and the admin listener (default: a quarter of the limit of open files, between 64 and 1024)"),
+		live("max_connection_age", &c.MaxConnectionAge, "how long a connection over TCP may live, give or take a tenth, before its streams are asked to resume on another; 0 is for good; of connections that come later"),
+		live("connection_age_grace", &c.ConnectionAgeGrace, "how long calls on such a connection may go on before they are cut off"),
 		fixed("drain_grace", &c.DrainGrace, "how long streams and turns may go on once the server is asked to end"),
 	}
 }

@@ -65,8 +65,10 @@ func (i Identity) Key() string {
 type Proof struct {
 	// Bearer is the token of "authorization: Bearer TOKEN"; empty without one.
 	Bearer string
-	// Certificate is the client's, verified; nil without one.
+	// Certificate is the client's, verified; nil without one. Chain is it and those that it was
+	// verified by, up to the root.
 	Certificate *x509.Certificate
+	Chain       []*x509.Certificate
 }
 
 // Authenticator knows one kind of proof.

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"container/list"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/server/h2"
+)
+
+// errUnknown closes a connection on which too much comes before a proof does.
+var errUnknown = errors.New("too much has come before a proof of who calls")
+
+// connection is a connection over TCP.
+type connection struct {
+	*net.TCPConn
+	table *connections
+	// known says that somebody on it has proven who calls.
+	known atomic.Bool
+	bytes atomic.Int64
+	// calls are those under way that were let in.
+	calls atomic.Int64
+	// frames follows what is said on it, once the handshake is over.
+	frames atomic.Pointer[h2.Conn]
+	// latest is the introduction that came last.
+	latest atomic.Pointer[introduction]
+	// away and ended are closed when its streams are asked to leave, and are to end.
+	away, ended chan struct{}
+	retired     sync.Once
+	// closed is closed with the connection.
+	closed    chan struct{}
+	closeOnce sync.Once
+	signal    leaving.Signal
+
+	// held is what its requests cost, charged the caller that pays for them; hmu guards both.
+	hmu     sync.Mutex
+	held    int
+	charged *callerUse
+
+	// The table's mu guards the rest. place is its own among those without a known caller, since
+	// is when it came.
+	place             *list.Element
+	since             time.Time
+	late, old, expiry *time.Timer
+	use               *callerUse
+	introduced        []*introduction
+	gone              bool
+}
+
+func newConnection(t *connections, tcp *net.TCPConn) *connection {
+	c := &connection{
+		TCPConn: tcp, table: t, since: time.Now(), away: make(chan struct{}), ended: make(chan struct{}), closed: make(chan struct{}),
+	}
+	c.signal = leaving.Signal{Away: c.away, Ended: c.ended, Grace: func() time.Duration { return time.Duration(t.grace.Load()) }}
+	return c
+}
+
+// Read implements net.Conn.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	if !c.known.Load() && c.bytes.Add(int64(n)) > unknownBytes {
+		_ = c.Close()
+		return 0, errUnknown
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.table.mu.Lock()
+	c.table.remove(c)
+	c.table.mu.Unlock()
+	c.closeOnce.Do(func() { close(c.closed) })
+	return c.TCPConn.Close()
+}
+
+// key is the caller that the connection counts for. The caller holds the table's mu.
+func (c *connection) key() callerKey {
+	if c.use == nil {
+		return callerKey{}
+	}
+	return c.use.key
+}
+
+// follow returns the connection that the handshake made, its frames followed.
+func (c *connection) follow(safe net.Conn, maxMessage int) net.Conn {
+	f := h2.Wrap(safe, h2.Config{Budget: (*budget)(c), Refusal: trailersOf, MaxMessage: maxMessage})
+	c.frames.Store(f)
+	return f
+}
+
+// stream returns the stream whose headers came last, nil if none did.
+func (c *connection) stream() *h2.Stream {
+	if f := c.frames.Load(); f != nil {
+		return f.Latest()
+	}
+	return nil
+}
+
+// goAway asks for no more calls. Calm says that there was too much of something.
+func (c *connection) goAway(calm bool, why string) {
+	code := http2.ErrCodeNo
+	if calm {
+		code = http2.ErrCodeEnhanceYourCalm
+	}
+	if f := c.frames.Load(); f != nil {
+		_ = c.SetWriteDeadline(time.Now().Add(revokeFlush)) // it is about to be closed
+		f.GoAway(code, why)
+	}
+}
+
+// jittered is an age, by up to a tenth more or less, so that what came at once does not come
+// again at once.
+func jittered(age time.Duration) time.Duration {
+	return age - age/10 + time.Duration(rand.Int64N(int64(age/5)+1)) //nolint:gosec // no secret
+}
+
+// retire ends a connection that has reached its age: streams are asked to leave, and what goes
+// on after the grace is cut off.
+func (c *connection) retire() {
+	c.retired.Do(func() {
+		c.table.task(func() { // which a caller who does not read may hold up
+			if f := c.frames.Load(); f != nil {
+				f.GoAway(http2.ErrCodeNo, "the connection has reached its age (max_connection_age)")
+			}
+		})
+		c.table.task(func() {
+			close(c.away)
+			if !c.pause(time.Duration(c.table.grace.Load())) {
+				return
+			}
+			close(c.ended)
+			if c.pause(revokeFlush) {
+				_ = c.Close()
+			}
+		})
+	})
+}
+
+// pause waits, and reports false where the connection is closed or the server stops meanwhile.
+func (c *connection) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.closed:
+	case <-c.table.stop:
+	}
+	return false
+}
+
+// budget is where a connection's requests are counted: for its caller, its tenant and all.
+type budget connection
+
+// Take implements h2.Budget.
+func (b *budget) Take(n, held int) error {
+	b.Change(n)
+	b.hmu.Lock()
+	use := b.charged
+	b.hmu.Unlock()
+	if use == nil {
+		return nil // unknownBytes is little
+	}
+	own, all := b.table.limits(use.key.tenant)
+	switch {
+	case own.ConnectionRequestBytes > 0 && int64(held+n) > own.ConnectionRequestBytes:
+		return quota.Exceeded("connection_request_bytes", own.ConnectionRequestBytes, false, retryConnect)
+	case own.CallerRequestBytes > 0 && use.bytes.Load() > own.CallerRequestBytes:
+		return quota.Exceeded("caller_request_bytes", own.CallerRequestBytes, false, retryConnect)
+	case own.RequestBytes > 0 && use.tenant.bytes.Load() > own.RequestBytes:
+		return quota.Exceeded("request_bytes", own.RequestBytes, false, retryConnect)
+	case all.RequestBytes > 0 && b.table.bytes.Load() > all.RequestBytes:
+		return quota.Exceeded("request_bytes", all.RequestBytes, true, retryConnect)
+	}
+	return nil
+}
+
+// Change implements h2.Budget.
+func (b *budget) Change(n int) {
+	b.hmu.Lock()
+	defer b.hmu.Unlock()
+	b.held += n
+	(*connection)(b).add(n)
+}
+
+// add counts bytes for the caller that is charged. The caller holds hmu.
+func (c *connection) add(n int) {
+	if c.charged != nil {
+		c.charged.bytes.Add(int64(n))
+		c.charged.tenant.bytes.Add(int64(n))
+		c.table.bytes.Add(int64(n))
+	}
+}
+
+// charge makes another caller pay for the connection's requests.
+func (c *connection) charge(use *callerUse) {
+	c.hmu.Lock()
+	defer c.hmu.Unlock()
+	c.add(-c.held)
+	c.charged = use
+	c.add(c.held)
+}
+
+// handshaken is what a handshake has shown, with the connection that it was made on.
+type handshaken struct {
+	credentials.AuthInfo
+	on *connection
+}
+
+// GetSecurityValue implements credentials.ChannelzSecurityInfo.
+func (h handshaken) GetSecurityValue() credentials.ChannelzSecurityValue {
+	if c, ok := h.AuthInfo.(credentials.ChannelzSecurityInfo); ok {
+		return c.GetSecurityValue()
+	}
+	return nil
+}
+
+// connectionOf returns the connection of a call, nil where it is none of TCP's, and what its
+// handshake has shown.
+func connectionOf(p *peer.Peer) (*connection, credentials.AuthInfo) {
+	if h, ok := p.AuthInfo.(handshaken); ok {
+		return h.on, h.AuthInfo
+	}
+	return nil, p.AuthInfo
+}

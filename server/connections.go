@@ -1,0 +1,390 @@
+package server
+
+import (
+	"cmp"
+	"container/list"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
+)
+
+// Bounds of connections over TCP.
+const (
+	// maxUnknown is how many connections there may be on which no caller is known yet. Beyond
+	// it the oldest is closed: a caller brings a proof with the first call.
+	maxUnknown = 2048
+	// unknownBytes may come on such a connection, unknownTime it may last.
+	unknownBytes = 256 << 10
+	unknownTime  = 30 * time.Second
+
+	// introduceTime is how long a connection may take to bring a proof before it is closed in
+	// place of others.
+	introduceTime = 2 * time.Second
+
+	// minReserve and maxReserve bound how many open files connections leave to the rest of the
+	// server, by default a quarter of those that the process may have.
+	minReserve, maxReserve = 64, 1024
+	// maxConnections bounds connections where the system sets no limit.
+	maxConnections = 10_000
+
+	// shedFlush is how long a caller may take to read why its connection is closed; the
+	// statuses of calls that end with their rights have revokeFlush.
+	shedFlush, revokeFlush = 100 * time.Millisecond, time.Second
+)
+
+// connections are the connections over TCP: those on which no caller is known yet, and the
+// others by caller and tenant. It bounds all of them.
+type connections struct {
+	policy  *policy.Store // nil: callers have no limits
+	log     *slog.Logger
+	unknown int
+	time    time.Duration
+	// most is how many there may be in all, ceiling the descriptor from which on one is closed
+	// for each that comes; 0 is no limit.
+	most, ceiling atomic.Int64
+	// age is how long a connection may live, grace what its calls have then; in nanoseconds.
+	age, grace atomic.Int64
+	// bytes are what requests of known callers cost.
+	bytes atomic.Int64
+	// trusted tells why a proof's certificate is not trusted any more; nil where there are none.
+	trusted func(identity.Proof) error
+
+	// tasks are the connections that are being closed; stop hastens them.
+	tasks sync.WaitGroup
+	stop  chan struct{}
+
+	mu      sync.Mutex
+	stopped bool
+	open    int
+	queue   list.List // of *connection: those without a known caller, the oldest first
+	callers map[callerKey]*callerUse
+	tenants map[string]*tenantUse
+}
+
+// callerKey is a caller of a tenant.
+type callerKey struct{ tenant, source, name string }
+
+// callerUse is what a caller has; mu of connections guards conns.
+type callerUse struct {
+	key    callerKey  // never changes
+	tenant *tenantUse // never changes
+	// conns are its connections, the oldest first.
+	conns []*connection
+	bytes atomic.Int64
+}
+
+// tenantUse is what a tenant has.
+type tenantUse struct {
+	conns int
+	bytes atomic.Int64
+}
+
+func newConnections(c *Config) *connections {
+	t := &connections{
+		policy: c.Policy, log: c.Logger, unknown: cmp.Or(c.MaxStrangers, maxUnknown), time: cmp.Or(c.StrangerTime, unknownTime),
+		callers: map[callerKey]*callerUse{}, tenants: map[string]*tenantUse{}, stop: make(chan struct{}),
+	}
+	t.tune(c.Connections)
+	if t.policy != nil {
+		t.policy.OnChange(func(p *policy.Policy) { t.check(p) })
+	}
+	return t
+}
+
+// tune puts other bounds into force. An age holds for connections that come later.
+func (t *connections) tune(c Connections) {
+	most, ceiling := c.Max, 0
+	if files := openFiles(); files > 0 {
+		reserve := c.ReservedFiles
+		if reserve == 0 {
+			reserve = min(max(files/4, minReserve), maxReserve)
+		}
+		ceiling = max(files-reserve, 1)
+		most = min(cmp.Or(most, ceiling), ceiling)
+	}
+	t.most.Store(int64(cmp.Or(most, maxConnections)))
+	t.ceiling.Store(int64(ceiling))
+	t.age.Store(int64(c.MaxAge))
+	t.grace.Store(int64(c.AgeGrace))
+}
+
+// limits returns what a tenant, and what all together, may have.
+func (t *connections) limits(tenant string) (own, all quota.Limits) {
+	if t.policy == nil {
+		return own, all
+	}
+	p := t.policy.Current()
+	of, _ := p.Tenant(tenant)
+	return of.Limits, p.Limits()
+}
+
+// listener is a listener whose connections over TCP are counted.
+type listener struct {
+	net.Listener
+	connections *connections
+}
+
+// Accept implements net.Listener. Only the own user connects to a unix socket.
+func (l listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	fd := descriptorOf(conn)
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return l.connections.enter(tcp, fd), nil
+	}
+	if ceiling := l.connections.ceiling.Load(); ceiling > 0 && int64(fd) >= ceiling {
+		l.connections.shed()
+	}
+	return conn, nil
+}
+
+// enter takes up a connection. Where there are too many, another one is closed.
+func (t *connections) enter(tcp *net.TCPConn, fd int) *connection {
+	c := newConnection(t, tcp)
+	t.mu.Lock()
+	t.open++
+	c.place = t.queue.PushBack(c)
+	c.late = time.AfterFunc(t.time, func() { _ = c.Close() })
+	if age := time.Duration(t.age.Load()); age > 0 {
+		c.old = time.AfterFunc(jittered(age), c.retire)
+	}
+	unknown, open := t.queue.Len() > t.unknown, int64(t.open) > t.most.Load()
+	var oldest *connection
+	if unknown {
+		oldest, _ = t.queue.Front().Value.(*connection)
+	}
+	t.mu.Unlock()
+	ceiling := t.ceiling.Load()
+	switch {
+	case oldest != nil:
+		_ = oldest.Close()
+	case open, ceiling > 0 && int64(fd) >= ceiling:
+		t.shed()
+	}
+	return c
+}
+
+// shed closes a connection of the caller that has most of them, for one that has come. Those
+// on which no caller is known count as one caller's; one that has had the time to say who calls
+// goes first.
+func (t *connections) shed() {
+	t.mu.Lock()
+	var top *callerUse
+	for _, use := range t.callers {
+		if top == nil || len(use.conns) > len(top.conns) {
+			top = use
+		}
+	}
+	var victim, oldest *connection
+	if front := t.queue.Front(); front != nil {
+		oldest, _ = front.Value.(*connection)
+	}
+	switch {
+	case oldest != nil && time.Since(oldest.since) > introduceTime:
+		victim = oldest
+	case top != nil && len(top.conns) > 1 && len(top.conns) >= t.queue.Len():
+		victim = top.idlest()
+	case oldest != nil:
+		victim = oldest
+	case top != nil:
+		victim = top.idlest()
+	}
+	if victim == nil {
+		t.mu.Unlock()
+		return
+	}
+	known, who := victim.use != nil, victim.key()
+	t.remove(victim)
+	open := t.open
+	t.mu.Unlock()
+	if !known {
+		_ = victim.TCPConn.Close()
+		return
+	}
+	t.log.Warn("connection shed: too many are open", slog.String("tenant", who.tenant), slog.String("caller", who.name),
+		slog.Int("open", open))
+	t.dismiss(victim, true, shedFlush, "the server has too many connections (max_connections), and this caller most of them")
+}
+
+// dismiss closes a connection and tells its caller why, which may take it as long as flush to
+// read. It waits for nobody.
+func (t *connections) dismiss(c *connection, calm bool, flush time.Duration, why string) {
+	t.task(func() {
+		c.goAway(calm, why)
+		c.pause(flush)
+		_ = c.TCPConn.Close() // gRPC finds it closed, and closes the rest
+	})
+}
+
+// task runs f on a goroutine that close waits for; after close it does not run.
+func (t *connections) task(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.stopped {
+		t.tasks.Go(f)
+	}
+}
+
+// close waits for what goes on. It is called when the connections are closed.
+func (t *connections) close() {
+	t.mu.Lock()
+	if !t.stopped {
+		t.stopped = true
+		close(t.stop)
+	}
+	t.mu.Unlock()
+	t.tasks.Wait()
+}
+
+// idlest returns the caller's newest connection without calls, or else its newest.
+func (u *callerUse) idlest() *connection {
+	for i := len(u.conns) - 1; i >= 0; i-- {
+		if u.conns[i].calls.Load() == 0 {
+			return u.conns[i]
+		}
+	}
+	return u.conns[len(u.conns)-1]
+}
+
+// remove takes a connection out of what is counted. The caller holds mu.
+func (t *connections) remove(c *connection) {
+	if c.gone {
+		return
+	}
+	c.gone = true
+	t.open--
+	t.known(c)
+	if c.old != nil {
+		c.old.Stop()
+	}
+	if c.expiry != nil {
+		c.expiry.Stop()
+	}
+	t.disown(c)
+}
+
+// known takes a connection off the queue of those without a known caller. The caller holds mu.
+func (t *connections) known(c *connection) {
+	if c.place != nil {
+		t.queue.Remove(c.place)
+		c.place = nil
+		c.late.Stop()
+	}
+}
+
+// own counts a connection as a caller's, unless that has too many; with force, then too. The
+// caller holds mu.
+func (t *connections) own(c *connection, key callerKey, force bool) error {
+	own, all := t.limits(key.tenant)
+	tenant := t.tenants[key.tenant]
+	if tenant == nil {
+		tenant = &tenantUse{}
+	}
+	use := t.callers[key]
+	if use == nil {
+		use = &callerUse{key: key, tenant: tenant}
+	}
+	switch n := len(use.conns); {
+	case force:
+	case own.CallerConnections > 0 && n >= own.CallerConnections:
+		return quota.Exceeded("caller_connections", int64(own.CallerConnections), false, retryConnect)
+	case own.Connections > 0 && tenant.conns >= own.Connections:
+		return quota.Exceeded("connections", int64(own.Connections), false, retryConnect)
+	case all.Connections > 0 && t.owned() >= all.Connections:
+		return quota.Exceeded("connections", int64(all.Connections), true, retryConnect)
+	}
+	t.callers[key], t.tenants[key.tenant] = use, tenant
+	tenant.conns++
+	use.conns = append(use.conns, c)
+	c.use = use
+	c.charge(use)
+	return nil
+}
+
+// retryConnect is when callers with too many connections are told to try again.
+const retryConnect = time.Second
+
+// owned is how many connections have a known caller. The caller holds mu.
+func (t *connections) owned() int { return t.open - t.queue.Len() }
+
+// disown takes a connection from its caller. The caller holds mu.
+func (t *connections) disown(c *connection) {
+	use := c.use
+	if use == nil {
+		return
+	}
+	c.use = nil
+	for i, other := range use.conns {
+		if other == c {
+			use.conns = append(use.conns[:i:i], use.conns[i+1:]...)
+			break
+		}
+	}
+	use.tenant.conns--
+	if len(use.conns) > 0 || len(t.callers) < 2*t.open+sweepCallers {
+		return
+	}
+	used := map[*tenantUse]bool{}
+	for key, u := range t.callers {
+		// Handlers of connections that are closed may have requests still, which count.
+		if len(u.conns) == 0 && u.bytes.Load() <= 0 {
+			delete(t.callers, key)
+		} else {
+			used[u.tenant] = true
+		}
+	}
+	for name, u := range t.tenants {
+		if !used[u] {
+			delete(t.tenants, name)
+		}
+	}
+}
+
+// sweepCallers is how many callers without connections are remembered before they are looked
+// through.
+const sweepCallers = 256
+
+// all returns the connections with a known caller.
+func (t *connections) all() (out []*connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, use := range t.callers {
+		out = append(out, use.conns...)
+	}
+	return out
+}
+
+// check closes the connections whose callers have no role in a policy, and those that are more
+// than it allows.
+func (t *connections) check(p *policy.Policy) {
+	for _, c := range t.all() {
+		c.recheck(p)
+	}
+	for _, victim := range t.excess(p) {
+		t.dismiss(victim, true, shedFlush, "the policy allows fewer connections")
+	}
+}
+
+// excess takes out the connections that are more than a policy allows.
+func (t *connections) excess(p *policy.Policy) (out []*connection) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, use := range t.callers {
+		of, _ := p.Tenant(use.key.tenant)
+		own, tenants := of.Limits.CallerConnections, of.Limits.Connections
+		for own > 0 && len(use.conns) > own || tenants > 0 && use.tenant.conns > tenants && len(use.conns) > 0 {
+			victim := use.idlest()
+			t.remove(victim)
+			out = append(out, victim)
+		}
+	}
+	return out
+}

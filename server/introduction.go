@@ -1,0 +1,279 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/server/h2"
+	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
+)
+
+// maxIntroduced is how many callers of one connection are remembered: a proxy may bring many.
+// The connection is trusted as long as one of those that came last is.
+const maxIntroduced = 16
+
+// introduction is a proof that came on a connection, and what it was good for.
+type introduction struct {
+	proof identity.Proof
+	id    *identity.Identity
+	who   caller.Caller
+}
+
+func (i *introduction) key() callerKey {
+	return callerKey{i.who.Tenant, string(i.id.Source), i.who.Name}
+}
+
+// same reports whether a proof says what the introduction did.
+func (i *introduction) same(other *introduction) bool {
+	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate && i.who.Tenant == other.who.Tenant
+}
+
+// introduce notes that a call on the connection was proven to be somebody's, who pays for the
+// connection from then on. An error says that a new connection is one too many.
+func (c *connection) introduce(i *introduction) error {
+	if last := c.latest.Load(); last != nil && last.same(i) {
+		return nil
+	}
+	if err := c.remember(i); err != nil {
+		return err
+	}
+	c.recheck(nil) // the policy may have changed since it proved anything
+	return nil
+}
+
+// remember notes an introduction.
+func (c *connection) remember(i *introduction) error {
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if c.gone {
+		return nil // the call ends with it
+	}
+	if c.use == nil {
+		if err := c.table.own(c, i.key(), false); err != nil {
+			return err
+		}
+	} else {
+		c.moveTo(i, false) // a proxy brings many, and the one that came last pays
+	}
+	c.introduced = slices.DeleteFunc(c.introduced, func(other *introduction) bool {
+		return other.same(i) || other.key() == i.key() && other.proof.Bearer != "" // a newer token
+	})
+	if len(c.introduced) >= maxIntroduced {
+		c.introduced = slices.Delete(c.introduced, 0, 1)
+	}
+	c.introduced = append(c.introduced, i)
+	c.latest.Store(i)
+	c.known.Store(true)
+	c.table.known(c)
+	c.expireLater()
+	return nil
+}
+
+// expireLater has the connection looked at when the next proof on it expires. The caller holds
+// the table's mu.
+func (c *connection) expireLater() {
+	if c.expiry != nil {
+		c.expiry.Stop()
+		c.expiry = nil
+	}
+	var next time.Time
+	for _, i := range c.introduced {
+		if at := i.id.Expires; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		c.expiry = time.AfterFunc(max(time.Until(next), 0)+time.Millisecond, func() {
+			c.recheck(nil)
+		})
+	}
+}
+
+// recheck forgets the introductions that are none any more: by a policy that has come into
+// force, unless it is nil, by the list of revoked certificates, or by time. When none is left
+// the connection is closed.
+func (c *connection) recheck(p *policy.Policy) {
+	if p == nil && c.table.policy != nil {
+		p = c.table.policy.Current()
+	}
+	c.table.mu.Lock()
+	before := slices.Clone(c.introduced)
+	c.table.mu.Unlock()
+	lost := map[*introduction]error{}
+	for _, i := range before {
+		if err := i.holds(p, c.table.trusted); err != nil {
+			lost[i] = err
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	c.table.mu.Lock()
+	if c.gone || len(c.introduced) == 0 {
+		c.table.mu.Unlock()
+		return
+	}
+	var why error
+	c.introduced = slices.DeleteFunc(c.introduced, func(i *introduction) bool {
+		if lost[i] != nil {
+			why = lost[i]
+		}
+		return lost[i] != nil
+	})
+	c.latest.Store(nil)
+	if len(c.introduced) > 0 {
+		c.moveTo(c.introduced[0], true)
+		c.expireLater()
+		c.table.mu.Unlock()
+		return
+	}
+	who := c.key()
+	c.table.remove(c)
+	c.table.mu.Unlock()
+	c.table.log.Info("connection closed: nobody on it is trusted any more", slog.String("tenant", who.tenant), slog.String("caller", who.name))
+	flush := revokeFlush
+	if c.calls.Load() == 0 {
+		flush = shedFlush // there is no call whose end would be told
+	}
+	st, _ := status.Of(why)
+	c.table.dismiss(c, false, flush, st.Message())
+}
+
+// moveTo makes another caller pay for the connection, unless that has too many; with force, then
+// too. The caller holds the table's mu.
+func (c *connection) moveTo(i *introduction, force bool) {
+	before := c.use
+	if before != nil && before.key == i.key() {
+		return
+	}
+	c.table.disown(c)
+	if err := c.table.own(c, i.key(), force); err != nil && before != nil {
+		_ = c.table.own(c, before.key, true)
+	}
+}
+
+// holds tells why an introduction is none any more.
+func (i *introduction) holds(p *policy.Policy, trusted func(identity.Proof) error) error {
+	if at := i.id.Expires; !at.IsZero() && !time.Now().Before(at) {
+		return errorExpired()
+	}
+	if trusted != nil {
+		if err := trusted(i.proof); err != nil {
+			return err
+		}
+	}
+	if p == nil {
+		return nil
+	}
+	id, err := p.Believe(i.proof, i.id)
+	if err != nil {
+		return err
+	}
+	tenant := i.who.Tenant
+	if tenant == caller.HostTenant {
+		tenant = caller.HostName
+	}
+	_, err = p.Resolve(id, tenant)
+	return err
+}
+
+// streamKey is the context key of the stream that a call is on.
+type streamKey struct{}
+
+// streamOf returns the stream that a call is on; nil where it is not over TCP.
+func streamOf(ctx context.Context) *h2.Stream {
+	s, _ := ctx.Value(streamKey{}).(*h2.Stream)
+	return s
+}
+
+// greet looks at the headers of calls: it finds the stream that each is on and counts it, and
+// has a proof count before the request is there, which may be long. It refuses only what is too
+// much: for want of a proof the call itself is refused, with a status that says more. Only the
+// connection's own caller waits for it.
+func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	on, _ := connectionOf(p)
+	if on == nil {
+		return ctx, nil
+	}
+	if !on.known.Load() {
+		now := g.now()
+		id, proof, err := g.identify(ctx, now)
+		if err == nil {
+			var who caller.Caller
+			if who, err = g.resolve(ctx, id, now); err == nil {
+				_ = on.introduce(&introduction{proof, id, who}) // said when the call is let in
+			}
+		}
+	}
+	stream := on.stream()
+	if err := stream.Open(sizeOf(info.Header)); err != nil {
+		st, _ := status.Of(err)
+		return ctx, st.Err()
+	}
+	return context.WithValue(ctx, streamKey{}, stream), nil
+}
+
+// fieldOverhead is what a header costs beside its name and value, as HTTP/2 counts it.
+const fieldOverhead = 32
+
+// sizeOf is what headers take in memory.
+func sizeOf(headers metadata.MD) (bytes int) {
+	for name, values := range headers {
+		for _, value := range values {
+			bytes += len(name) + len(value) + fieldOverhead
+		}
+	}
+	return bytes
+}
+
+// enterConnection counts a call on its connection, which has to be one that its caller may have.
+func enterConnection(ctx context.Context, i *introduction) (ending, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return func(err error) error { return err }, nil
+	}
+	on, _ := connectionOf(p)
+	if on == nil {
+		return func(err error) error { return err }, nil
+	}
+	if err := on.introduce(i); err != nil {
+		return nil, err
+	}
+	on.calls.Add(1)
+	return func(err error) error {
+		on.calls.Add(-1)
+		return err
+	}, nil
+}
+
+// trailersOf are the headers of a call that is refused before gRPC has its request.
+func trailersOf(err error) []hpack.HeaderField {
+	st, _ := status.Of(err)
+	fields := []hpack.HeaderField{
+		{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
+		{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))}, {Name: "grpc-message", Value: url.PathEscape(st.Message())},
+		{Name: trailerReason, Value: status.Reason(st)},
+	}
+	if details, err := proto.Marshal(st.Proto()); err == nil {
+		fields = append(fields, hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})
+	}
+	return fields
+}
