@@ -117,7 +117,7 @@ bench: ## measure the bridge beside a CLI spoken to directly, into docs/performa
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		go run ./internal/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 
-schema-history: ## the API grew with the CLI without breaking old clients (downloads 4 CLIs once)
+schema-history: ## the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
 chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)

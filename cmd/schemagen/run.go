@@ -86,18 +86,17 @@ func (o *output) write(models []*schemagen.Model, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	steps, err := schemagen.Roll(models, ledger)
+	made, err := schemagen.Roll(models, ledger)
 	if err != nil {
 		return err
 	}
-	last := steps[len(steps)-1]
-	if err := last.Write(o.root); err != nil {
+	if err := made.Write(o.root); err != nil {
 		return err
 	}
 	if err := ledger.Write(o.ledger); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "wrote %d files for %d versions\n", len(last.Files), len(models))
+	fmt.Fprintf(out, "wrote %d files for %d versions\n", len(made.Files), len(models))
 	return nil
 }
 

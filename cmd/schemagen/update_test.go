@@ -40,7 +40,7 @@ func TestSchemaHistoryUpdate(t *testing.T) {
 		"pins.txt":                             "\n1.0.9999 ",
 		"ledger.json":                          "HourglassServiceTurnRequest",
 		"proto/copilot/cli/v1/hourglass.proto": `method: "hourglass.turn"`,
-		"proto/copilot/cli/v1/status.proto":    "1.0.9999 api.schema.json",
+		"proto/copilot/cli/v1/status.proto":    " 1.0.9999\n",
 	} {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if err != nil || !strings.Contains(string(data), want) {

@@ -26,18 +26,6 @@ func renamed(name string) string {
 	return name
 }
 
-// typeChange is an element whose type changed between two supported versions in
-// a way that no common type covers. The newer type is taken; what an older CLI
-// sends instead ends up in json_extra.
-type typeChange struct {
-	Path, Reason string
-}
-
-var typeChanges = []typeChange{
-	{"CatalogNegotiationRefusedError.supportedCapabilities[]", "a closed list of names became free text in 1.0.92"},
-	{"EnqueueCommandResult", "one object became two alternatives in 1.0.92"},
-}
-
 // presence marks a list of strings whose emptiness differs from its absence when
 // it is sent to the CLI: it gets a message around it, such as StringList.
 type presence struct {

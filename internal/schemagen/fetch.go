@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
+var versionForm = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9]+)?$`)
 
 // Fetch puts the schemas of a CLI version into dir/version, unless they are there
 // already. Newer packages hold them only inside the executable, which writes them

@@ -31,7 +31,7 @@ func modelOf(t *testing.T, version, defs, methods string) *Model {
 // planOf plans the union of models without overlay, numbered by the ledger.
 func planOf(t *testing.T, l *Ledger, models ...*Model) *Plan {
 	t.Helper()
-	m, _, err := Merge(models)
+	m, err := Merge(models)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,24 +16,43 @@ type Config struct {
 	Schemas []*Model
 	// Ledger gives the numbers. It is brought up to date.
 	Ledger *Ledger
-	// Strict fails on rows of exception tables that match nothing. It is off for
-	// older sets of schemas than the newest.
+	// Strict fails on rows of exception tables that match nothing. It is off for sets
+	// of schemas that lack a pinned version: a row may be there for that one.
 	Strict bool
 }
 
-// Roll brings a ledger up to date with a history of schemas, one version at a
-// time, as it would have grown had each been generated from when it came out.
-// It returns the output of every step.
-func Roll(schemas []*Model, l *Ledger) ([]*Output, error) {
-	var out []*Output
-	for i := range schemas {
-		o, err := Generate(Config{Schemas: schemas[:i+1], Ledger: l, Strict: i == len(schemas)-1})
-		if err != nil {
+// Roll brings a ledger up to date with a history of schemas, one version at a time, as
+// it would have grown had each been generated from when it came out. It returns what
+// all of them make.
+func Roll(schemas []*Model, l *Ledger) (*Output, error) {
+	if len(schemas) == 0 {
+		return nil, errors.New("no schemas")
+	}
+	for i := range schemas[:len(schemas)-1] {
+		if _, err := number(Config{Schemas: schemas[:i+1], Ledger: l}); err != nil {
 			return nil, fmt.Errorf("up to %s: %w", schemas[i].Versions[0], err)
 		}
-		out = append(out, o)
+	}
+	strict, err := complete(schemas)
+	if err != nil {
+		return nil, err
+	}
+	out, err := Generate(Config{Schemas: schemas, Ledger: l, Strict: strict})
+	if err != nil {
+		return nil, fmt.Errorf("up to %s: %w", schemas[len(schemas)-1].Versions[0], err)
 	}
 	return out, nil
+}
+
+// complete reports whether schemas has every pinned version.
+func complete(schemas []*Model) (bool, error) {
+	pins, err := Pinned()
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(pins, func(p Pin) bool {
+		return !slices.ContainsFunc(schemas, func(m *Model) bool { return m.Versions[0] == p.Version })
+	}), nil
 }
 
 // Output is what was generated.
@@ -46,21 +65,10 @@ type Output struct {
 
 // Generate makes .proto files from schemas and the overlay.
 func Generate(cfg Config) (*Output, error) {
-	m, used, err := merged(cfg.Schemas)
+	pl, err := number(cfg)
 	if err != nil {
 		return nil, err
 	}
-	pl, hits, err := newPlan(m)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Strict {
-		if err := deadRows(m, hits, used); err != nil {
-			return nil, err
-		}
-	}
-	pl.assignFiles()
-	cfg.Ledger.number(pl)
 	if cfg.Ledger.Tables, err = TablesSum(); err != nil {
 		return nil, err
 	}
@@ -76,32 +84,44 @@ func Generate(cfg Config) (*Output, error) {
 	return out, nil
 }
 
-func merged(schemas []*Model) (*Model, map[string]bool, error) {
-	m, used, err := Merge(schemas)
+// number plans what schemas and the overlay make, and gives it its numbers.
+func number(cfg Config) (*Plan, error) {
+	m, err := merged(cfg.Schemas)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	pl, hits, err := newPlan(m)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Strict {
+		if err := deadRows(m, hits); err != nil {
+			return nil, err
+		}
+	}
+	pl.assignFiles()
+	cfg.Ledger.number(pl)
+	return pl, nil
+}
+
+func merged(schemas []*Model) (*Model, error) {
+	m, err := Merge(schemas)
+	if err != nil {
+		return nil, err
 	}
 	o, err := loadOverlay(overlayFiles)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if err := m.applyOverlay(o); err != nil {
-		return nil, nil, err
-	}
-	return m, used, nil
+	return m, m.applyOverlay(o)
 }
 
 // deadRows fails for rows of exception tables that nothing needed.
-func deadRows(m *Model, hits, used map[string]bool) error {
+func deadRows(m *Model, hits map[string]bool) error {
 	var dead []string
 	for _, r := range renames {
 		if m.defs[r.To] == nil {
 			dead = append(dead, "rename "+r.From)
-		}
-	}
-	for _, r := range typeChanges {
-		if !used[r.Path] {
-			dead = append(dead, "type change "+r.Path)
 		}
 	}
 	for _, r := range presences {

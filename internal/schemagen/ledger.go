@@ -26,6 +26,9 @@ type Ledger struct {
 	// Shapes has, by message, the shapes it ever had, where they are not just that
 	// of an object: the fields numbered 1000 and 1001 come and go with them.
 	Shapes map[string][]Shape `json:"shapes"`
+	// Differences has, by place, what the versions declare so differently that a rule
+	// had to decide, and which one did.
+	Differences map[string]string `json:"differences"`
 }
 
 // NewLedger returns an empty ledger.
@@ -79,6 +82,8 @@ func (l *Ledger) number(pl *Plan) {
 			l.Versions = append(l.Versions, v)
 		}
 	}
+	slices.SortFunc(l.Versions, CompareVersions)
+	l.Differences = pl.Model.Differences
 }
 
 func (l *Ledger) numberMessage(m *Message) {

@@ -48,6 +48,9 @@ type Type struct {
 	Extensible  bool // an enum that is documented to grow
 	Internal    bool
 	Deprecated  bool
+
+	Life   Life
+	Origin string // the definition that stands for it in the newest version
 }
 
 // Case is one alternative of an envelope.
@@ -125,6 +128,9 @@ type Model struct {
 	order    []string
 	methods  map[string]*Method
 	morder   []string
+	// Differences has, by place, the types that differ between versions so much that a
+	// rule had to decide, and which one did: see join.
+	Differences map[string]string
 }
 
 // Source is one schema file that went into a Model.
@@ -133,7 +139,7 @@ type Source struct {
 }
 
 func newModel() *Model {
-	return &Model{defs: map[string]*Def{}, methods: map[string]*Method{}}
+	return &Model{defs: map[string]*Def{}, methods: map[string]*Method{}, Differences: map[string]string{}}
 }
 
 func (m *Model) addDef(d *Def) {

@@ -338,22 +338,23 @@ func (m *Model) extend(ext *Def) error {
 		if findProp(t.Props, p.Name) != nil {
 			return fmt.Errorf("overlay: %q declares %q itself", ext.Name, p.Name)
 		}
-		t.Props = append(t.Props, p)
 	}
+	m.walk(func(_ string, u *Type) {
+		if u == t || u.Origin == ext.Name && u.Kind == KindObject {
+			u.Props = append(u.Props, ext.Type.Props...)
+		}
+	})
 	return nil
 }
 
-// checkRefs makes sure that every reference has a definition.
-func (m *Model) checkRefs() error {
-	var missing []string
+// walk calls a function for every type of the model, with its place.
+func (m *Model) walk(each func(where string, t *Type)) {
 	var walk func(where string, t *Type)
 	walk = func(where string, t *Type) {
 		if t == nil {
 			return
 		}
-		if t.Kind == KindRef && m.defs[t.Ref] == nil {
-			missing = append(missing, where+" -> "+t.Ref)
-		}
+		each(where, t)
 		walk(where, t.Elem)
 		for _, p := range t.Props {
 			walk(where+"."+p.Name, p.Type)
@@ -372,6 +373,16 @@ func (m *Model) checkRefs() error {
 		walk(name+"?", m.methods[name].Params)
 		walk(name+"!", m.methods[name].Result)
 	}
+}
+
+// checkRefs makes sure that every reference has a definition.
+func (m *Model) checkRefs() error {
+	var missing []string
+	m.walk(func(where string, t *Type) {
+		if t.Kind == KindRef && m.defs[t.Ref] == nil {
+			missing = append(missing, where+" -> "+t.Ref)
+		}
+	})
 	if len(missing) > 0 {
 		return fmt.Errorf("references to nothing: %q", missing)
 	}

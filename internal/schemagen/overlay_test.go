@@ -109,7 +109,7 @@ func TestOverlayMustFitTheSchemas(t *testing.T) {
 		"event of the schemas":      "object X\nevent note: X\n",
 		"reference to nothing":      "object X\n  a: Nowhere\n",
 	} {
-		m, _, err := Merge([]*Model{modelOf(t, "1", base, method("go", "", `{"type":"null"}`))})
+		m, err := Merge([]*Model{modelOf(t, "1", base, method("go", "", `{"type":"null"}`))})
 		if err != nil {
 			t.Fatal(err)
 		}

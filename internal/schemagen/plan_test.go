@@ -163,7 +163,7 @@ func TestPlanRefusesClashes(t *testing.T) {
 		"two messages": `"XA":{"type":"object","properties":{"p":{"type":"string"}}},"X":{"type":"object","properties":{"a":{"type":"object","properties":{"q":{"type":"string"}}},"b":{"$ref":"#/definitions/XA"}}}`,
 		"enum values":  `"X":{"type":"object","properties":{"a":{"$ref":"#/definitions/Foo"},"b":{"$ref":"#/definitions/FooBar"}}},"Foo":{"enum":["bar-x","y"]},"FooBar":{"enum":["x","z"]}`,
 	} {
-		m, _, err := Merge([]*Model{modelOf(t, "1", defs, method("go", `"x":{"$ref":"#/definitions/X"}`, `{"type":"null"}`))})
+		m, err := Merge([]*Model{modelOf(t, "1", defs, method("go", `"x":{"$ref":"#/definitions/X"}`, `{"type":"null"}`))})
 		if err != nil {
 			t.Fatal(err)
 		}

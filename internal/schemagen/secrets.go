@@ -15,6 +15,7 @@ var secretRows = []secretRow{
 	{"*.bearerToken", "credential of a model endpoint"},
 	{"*.token", "credential"},
 	{"*.accessToken", "credential"},
+	{"*.accessTokenToRenew", "credential"},
 	{"*.executionToken", "the right to act for a workflow"},
 	{"*.sessionToken", "credential of a model endpoint"},
 	{"*.clientSecret", "credential of an OAuth client"},

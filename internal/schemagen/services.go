@@ -93,8 +93,11 @@ func (p *planner) response(name string, x *Method) *Message {
 // said about its members is said here too.
 func (p *planner) top(name, path string, t *Type, def string) *Message {
 	from := path
-	if def != "" {
+	switch {
+	case def != "":
 		from = def
+	case t.Origin != "":
+		from = t.Origin
 	}
 	_, scalarUnion := "", false
 	if t.Kind == KindUnion {

@@ -10,12 +10,12 @@ import (
 func TestDeadRows(t *testing.T) {
 	t.Parallel()
 	m := modelOf(t, "1.0.1", "", "")
-	err := deadRows(m, map[string]bool{}, map[string]bool{})
+	err := deadRows(m, map[string]bool{})
 	if err == nil {
 		t.Fatal("rows that match nothing pass")
 	}
 	for _, want := range []string{
-		"rename " + renames[0].From, "type change " + typeChanges[0].Path, "presence " + presences[0].Path,
+		"rename " + renames[0].From, "presence " + presences[0].Path,
 		"null " + nullings[0].Path,
 		"secret " + secretRows[0].Path, "params " + paramsOverrides[0].Method,
 	} {

@@ -142,6 +142,9 @@ func (p *planner) single(inline, path string, t *Type, def string) string {
 	if def != "" {
 		return p.named(def).Name
 	}
+	if t.Origin != "" {
+		path = t.Origin
+	}
 	return p.message(inline, path, t).Name
 }
 

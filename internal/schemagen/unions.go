@@ -1,6 +1,7 @@
 package schemagen
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -63,7 +64,7 @@ func (p *planner) addCase(msg *Message, f *Field) {
 // variant plans the case of one alternative.
 func (p *planner) variant(msg *Message, variants []*Type, v *Type) *Field {
 	t, def := p.m.resolve(v)
-	f := &Field{Source: t, Life: msg.Life}
+	f := &Field{Source: t, Life: v.Life}
 	switch t.Kind {
 	case KindObject, KindUnion:
 		p.objectVariant(f, msg, variants, t, def)
@@ -108,14 +109,22 @@ func (p *planner) objectVariant(f *Field, msg *Message, variants []*Type, t *Typ
 		if len(tags) != 1 {
 			hint = p.variantSuffix(msg, variants, def)
 		}
-		f.Life = p.m.defs[def].Life
 	default:
 		if hint == "" {
 			hint = "object"
 		}
-		f.Type = p.message(msg.Name+pascal(hint), msg.Path+"|"+hint, t).Name
+		f.Type = p.message(p.freeMessage(msg.Name+pascal(hint)), msg.Path+"|"+hint, t).Name
 	}
 	f.Name = fieldName(hint)
+}
+
+// freeMessage avoids a name that another alternative has already.
+func (p *planner) freeMessage(name string) string {
+	try := name
+	for i := 2; p.plan.Messages[try] != nil; i++ {
+		try = fmt.Sprintf("%s%d", name, i)
+	}
+	return try
 }
 
 // variantSuffix names a case by what its type's name adds to the words that the
