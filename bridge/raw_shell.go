@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -218,18 +218,13 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 // maxShellTime bounds the time that a command may be given.
 const maxShellTime = 24 * time.Hour
 
-// silentShells is the first CLI that was seen to run commands and to tell neither what they
-// write nor that they have ended; 1.0.82 still does. No capability says so.
-var silentShells = clibin.Version{Major: 1, Patch: 92}
-
 // silent reports whether the session's CLI is one that does not tell of such commands.
 func (b *Bridge) silent(ctx context.Context, s *session.Session) (bool, error) {
 	rt, err := s.Loaded(ctx)
 	if err != nil {
 		return false, err
 	}
-	v, ok := clibin.ParseVersion(rt.Version())
-	return ok && v.Compare(silentShells) >= 0, nil
+	return quirks.SilentShells.In(rt.Version()), nil
 }
 
 // startShell has the CLI start a command.

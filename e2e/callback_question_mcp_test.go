@@ -62,7 +62,7 @@ var mcpQuestions = map[string]question{
 		accept: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_Headers{
 			Headers: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestHeaders{Headers: map[string]string{"X-Key": "fresh"}},
 		}},
-		accepted: `{}, came with "fresh"`,
+		accepted: `{}, came with "fresh"`, again: true,
 		decline: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest{Variant: &cliv1.McpHeadersHandlePendingHeadersRefreshRequest_None{
 			None: &cliv1.McpHeadersHandlePendingHeadersRefreshRequestNone{},
 		}},

@@ -53,6 +53,8 @@ type question struct {
 	bound bool
 	// insists says that the CLI asks again when it is refused.
 	insists bool
+	// again says that the CLI may ask more than once, however it is answered.
+	again bool
 	// stays says that the question outlives those who were asked: anybody may answer it yet.
 	stays bool
 	// patience is how long the bridge waits for the answer that never comes; default: 300 ms.
@@ -147,8 +149,8 @@ func (a *asker) asked(p *attached) (cb *bridgev1.Callback) {
 	return cb
 }
 
-// keepDeclining declines whatever else is asked until the test is over.
-func (a *asker) keepDeclining(s *copilot.Session) {
+// keepAnswering answers whatever else is asked until the test is over.
+func (a *asker) keepAnswering(s *copilot.Session, answer *bridgev1.Answer) {
 	a.t.Helper()
 	h := joinOf(s.ID(), a.handlers())
 	stream, err := a.client.Callbacks().Attach(a.ctx)
@@ -158,7 +160,6 @@ func (a *asker) keepDeclining(s *copilot.Session) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	answer := a.with(a.decline)
 	go func() {
 		for {
 			frame, err := stream.Recv()

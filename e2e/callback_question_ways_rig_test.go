@@ -22,6 +22,16 @@ func (a *asker) answered() {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
 	a.outcome(p, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, p.id)
+	a.accepts(s, cb, got)
+}
+
+// accepts checks what came of the answer that accepts. A CLI may ask more than once: each
+// connection to an MCP server wants headers of its own.
+func (a *asker) accepts(s *copilot.Session, cb *bridgev1.Callback, got func() string) {
+	a.t.Helper()
+	if a.again {
+		a.keepAnswering(s, a.yes(cb))
+	}
 	a.became(got, a.accepted)
 }
 
@@ -34,7 +44,7 @@ func (a *asker) refused() {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
 	if a.insists {
-		a.keepDeclining(s)
+		a.keepAnswering(s, a.with(a.decline))
 	}
 	a.became(got, a.declined)
 }
@@ -82,7 +92,7 @@ func (a *asker) two() {
 	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
 		a.t.Errorf("the late answer came to %v", r)
 	}
-	a.became(got, a.accepted)
+	a.accepts(s, cb, got)
 }
 
 // inTurn has two participants asked one after the other: the first has no opinion.
@@ -101,7 +111,7 @@ func (a *asker) inTurn() {
 		a.t.Fatalf("the answer was refused: %v", r.failed)
 	}
 	a.outcome(one, second, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.id)
-	a.became(got, a.accepted)
+	a.accepts(s, second, got)
 }
 
 // next waits for the callback after another.
@@ -129,7 +139,7 @@ func (a *asker) twoApart(s *copilot.Session) {
 	if r := one.answer(cb.GetCallbackId(), a.yes(cb)); r.failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
 		a.t.Errorf("the late answer came to %v", r)
 	}
-	a.became(got, a.accepted)
+	a.accepts(s, cb, got)
 }
 
 // gone has the one who would answer leave.
@@ -147,7 +157,7 @@ func (a *asker) gone() {
 		if err := s.Resolve(a.ctx, cb.GetCallbackId(), a.yes(cb)); err != nil {
 			a.t.Fatalf("the answer of one who came later: %v", err)
 		}
-		a.became(got, a.accepted)
+		a.accepts(s, cb, got)
 		return
 	}
 	if over := frames.resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED {
@@ -177,7 +187,7 @@ func (a *asker) wronged() {
 	}
 	a.outcome(p, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
 	wantReason(a.t, s.Resolve(a.ctx, cb.GetCallbackId(), a.with(a.decline)), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
-	a.became(got, a.accepted)
+	a.accepts(s, cb, got)
 }
 
 // bad are answers that do not fit.

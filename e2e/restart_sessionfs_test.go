@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -124,7 +125,7 @@ func (f *filed) begin(s *copilot.Session) (ids []string, at []*bridgev1.Position
 
 // leavesWork reports whether the CLI takes the answer to a call of an earlier process, but does
 // not go on where the session's files are a client's.
-func (f *filed) leavesWork() bool { return f.before("1.0.92") }
+func (f *filed) leavesWork() bool { return f.has(quirks.LeavesWork) }
 
 // beginsAgain checks that the turn is lost, and that another one can be had once the client
 // is back.

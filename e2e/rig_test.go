@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -125,17 +126,18 @@ func (r *rig) dial(opts ...copilot.Option) *copilot.Client {
 	return c
 }
 
+// has tells whether the CLI has a quirk.
+func (r *rig) has(q quirks.Quirk) bool { return q.In(r.host.cli) }
+
 // before tells whether the CLI is older than a version ("1.0.102"), for what differs.
 func (r *rig) before(version string) bool {
 	r.t.Helper()
-	var a, b [3]int
-	if _, err := fmt.Sscanf(r.host.cli, "%d.%d.%d", &a[0], &a[1], &a[2]); err != nil {
-		r.t.Fatalf("version %q of the CLI: %v", r.host.cli, err)
+	cli, ok := quirks.ParseVersion(r.host.cli)
+	other, okOther := quirks.ParseVersion(version)
+	if !ok || !okOther {
+		r.t.Fatalf("compare the versions %q and %q", r.host.cli, version)
 	}
-	if _, err := fmt.Sscanf(version, "%d.%d.%d", &b[0], &b[1], &b[2]); err != nil {
-		r.t.Fatalf("version %q: %v", version, err)
-	}
-	return a[0] < b[0] || a[0] == b[0] && (a[1] < b[1] || a[1] == b[1] && a[2] < b[2])
+	return cli.Compare(other) < 0
 }
 
 // provider is the offline model by chat completions.

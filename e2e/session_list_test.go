@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -83,8 +84,8 @@ func TestSessionListFiltered(t *testing.T) {
 	plain := r.session(r.options())
 	plain.ask("hello")
 	git := inRepo.ID()
-	if r.before("1.0.102") {
-		git = "" // an older CLI does not look at the repository when it is headless
+	if r.has(quirks.IgnoresRepository) {
+		git = ""
 	}
 	tests := []struct {
 		name   string

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -185,7 +186,7 @@ default: {reply: [{text: "You said: {{user}}"}]}`)
 		t.Errorf("the CLI took the messages as %q, want %q", contents, want)
 	}
 	steering := cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_QUEUED
-	if r.before("1.0.102") {
+	if r.has(quirks.ReportsSteering) {
 		steering = cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_STEERING
 	}
 	if deliveries["first"] != cliv1.UserMessageDelivery_USER_MESSAGE_DELIVERY_IDLE ||

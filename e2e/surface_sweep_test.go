@@ -261,6 +261,8 @@ func (r *rig) judge(rules *jsonv1.MethodRules, err error) (outcome, problem stri
 		return outcome, ""
 	case reason == bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN:
 		return outcome, "the CLI does not have it"
+	case r.lacks(rules.GetMethod(), rpc.GetMessage()):
+		return "field unknown to this CLI", ""
 	case complaint.MatchString(rpc.GetMessage()):
 		return outcome, "complaint: " + rpc.GetMessage()
 	case reason == bridgev1.ErrorReason_ERROR_REASON_INTERNAL || reason == bridgev1.ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ||
@@ -268,6 +270,45 @@ func (r *rig) judge(rules *jsonv1.MethodRules, err error) (outcome, problem stri
 		return outcome, err.Error()
 	}
 	return outcome, ""
+}
+
+var unknownField = regexp.MustCompile("unknown field `([^`]+)`")
+
+// lacks reports a complaint about a parameter that the schemas of the CLI that runs do not
+// have: another supported version has it.
+func (r *rig) lacks(method, complaint string) bool {
+	r.t.Helper()
+	field := unknownField.FindStringSubmatch(complaint)
+	if field == nil {
+		return false
+	}
+	cli := readSurface(r.t, schemaDir(r.t, r.host.cli))
+	i := slices.IndexFunc(cli.methods, func(m rawMethod) bool { return m.name == method })
+	return i >= 0 && !cli.declares(cli.methods[i].params, field[1], maxFill)
+}
+
+// declares reports whether a schema has a member of that name, at whatever depth.
+func (s *surface) declares(schema any, member string, depth int) bool {
+	if node, ok := schema.([]any); ok {
+		return slices.ContainsFunc(node, func(n any) bool { return s.declares(n, member, depth) })
+	}
+	node := object(schema)
+	if node == nil || depth < 0 {
+		return false
+	}
+	if node["$ref"] != nil {
+		return s.declares(map[string]any(s.resolve(node)), member, depth-1)
+	}
+	if _, ok := object(node["properties"])[member]; ok {
+		return true
+	}
+	for _, child := range object(node["properties"]) {
+		if s.declares(child, member, depth-1) {
+			return true
+		}
+	}
+	return s.declares(node["items"], member, depth-1) || s.declares(node["anyOf"], member, depth-1) ||
+		s.declares(node["additionalProperties"], member, depth-1)
 }
 
 // newer tells whether the CLI is newer than a version.

@@ -16,7 +16,7 @@ func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	if err != nil {
 		return append(s.missing(err), s.cacheFinding())
 	}
-	found := []Finding{versionFinding(bin), trustFinding(bin)}
+	found := []Finding{versionFinding(bin, s.AnyVersion), trustFinding(bin)}
 	if bin.Script {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "platform package",
@@ -54,7 +54,7 @@ func (s *Spawner) missing(err error) []Finding {
 	}}
 }
 
-func versionFinding(bin clibin.Binary) Finding {
+func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
 	f := Finding{Level: LevelOK, Subject: "copilot CLI", Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
 	switch {
 	case bin.Version == "":
@@ -64,11 +64,14 @@ func versionFinding(bin clibin.Binary) Finding {
 	case clibin.SupportOf(bin.Version) == clibin.Unsupported:
 		f.Level = LevelError
 		f.Text += ", which is older than the oldest supported, " + clibin.OldestVersion
-		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\""
+		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\", or allow it with --any-cli"
 	case clibin.SupportOf(bin.Version) == clibin.Newer:
-		f.Level = LevelWarning
+		f.Level = LevelError
 		f.Text += ", newer than " + clibin.PinnedVersion + ", the newest that was tested"
-		f.Remedy = "nothing, unless something behaves oddly"
+		f.Remedy = "install that one with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\", or allow this one with --any-cli"
+	}
+	if f.Level == LevelError && anyVersion {
+		f.Level, f.Remedy = LevelWarning, "nothing, unless something behaves oddly: --any-cli allows it"
 	}
 	return f
 }

@@ -57,7 +57,7 @@ func TestDiagnoseSpawner(t *testing.T) {
 		},
 		"newer": {
 			clibin.Locator{Explicit: copilotOf(t, "GitHub Copilot CLI 1.2.0."), CacheDir: cache},
-			map[string]Level{"copilot CLI": LevelWarning, "cache directory": LevelOK},
+			map[string]Level{"copilot CLI": LevelError, "cache directory": LevelOK},
 		},
 		"too old": {
 			clibin.Locator{Explicit: copilotOf(t, "GitHub Copilot CLI 1.0.3."), CacheDir: cache},
@@ -92,6 +92,10 @@ func TestDiagnoseSpawner(t *testing.T) {
 				if got[subject] != level {
 					t.Errorf("%s is %q, want %q: %+v", subject, got[subject], level, found)
 				}
+			}
+			allowed := levels((&Spawner{Locator: tc.locator, AnyVersion: true}).Diagnose(t.Context()))
+			if (name == "newer" || name == "too old") && allowed["copilot CLI"] != LevelWarning {
+				t.Errorf("a version that is allowed: %v", allowed)
 			}
 			for _, f := range found {
 				if f.Text == "" || (f.Level != LevelOK) != (f.Remedy != "") {

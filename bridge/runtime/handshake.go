@@ -65,9 +65,6 @@ func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeti
 		return g, fault.New(fault.CLIUnsupported, "the copilot CLI %q speaks protocol %d, this bridge speaks %d",
 			g.Version, g.ProtocolVersion, ProtocolVersion).With("cli_version", g.Version)
 	}
-	if clibin.SupportOf(g.Version) == clibin.Unsupported {
-		return g, unsupported(g.Version)
-	}
 	return g, nil
 }
 
@@ -99,11 +96,20 @@ func ask(ctx context.Context, conn *rpcconn.Conn, method string, params []byte) 
 	return g, nil
 }
 
-func unsupported(version string) *fault.Error {
-	said := fmt.Sprintf("version %q of the copilot CLI", version)
-	if version == "" {
-		said = "a copilot CLI that does not tell its version"
+// checkVersion refuses a version of the CLI that was not tested, unless any is allowed.
+func checkVersion(version string, allowAny bool) *fault.Error {
+	support := clibin.SupportOf(version)
+	if support == clibin.Supported || allowAny {
+		return nil
 	}
-	return fault.New(fault.CLIUnsupported, "%s is not supported; %s or newer is needed: npm install -g @github/copilot@%s",
-		said, clibin.OldestVersion, clibin.PinnedVersion).With("cli_version", version)
+	said := fmt.Sprintf("version %q of the copilot CLI", version)
+	switch {
+	case version == "":
+		said = "a copilot CLI that does not tell its version"
+	case support == clibin.Newer:
+		said += ", which is newer than any that was tested,"
+	}
+	return fault.New(fault.CLIUnsupported, "%s is not supported; install one from %s to %s "+
+		"(npm install -g @github/copilot@%s), or allow this one with --any-cli",
+		said, clibin.OldestVersion, clibin.PinnedVersion, clibin.PinnedVersion).With("cli_version", version)
 }

@@ -27,10 +27,14 @@ func TestHandshake(t *testing.T) {
 		script fakecli.Script
 		reason fault.Reason // "" when accepted
 		newer  bool
+		any    bool // whether any version is allowed
 	}{
 		"pinned":         {script: fakecli.Script{}},
 		"oldest":         {script: fakecli.Script{Version: "1.0.81"}},
-		"newer":          {script: fakecli.Script{Version: "1.0.103"}, newer: true},
+		"newer":          {script: fakecli.Script{Version: "1.0.103"}, reason: fault.CLIUnsupported},
+		"newer, allowed": {script: fakecli.Script{Version: "1.0.103"}, newer: true, any: true},
+		"older, allowed": {script: fakecli.Script{Version: "1.0.80"}, any: true},
+		"between":        {script: fakecli.Script{Version: "1.0.83-2"}},
 		"older":          {script: fakecli.Script{Version: "1.0.80"}, reason: fault.CLIUnsupported},
 		"no version":     {script: fakecli.Script{Version: "dev"}, reason: fault.CLIUnsupported},
 		"other protocol": {script: fakecli.Script{Protocol: 4}, reason: fault.CLIUnsupported},
@@ -57,7 +61,9 @@ func TestHandshake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Start(t.Context(), inProcess(t, tc.script, nil))
+			cfg := inProcess(t, tc.script, nil)
+			cfg.AnyVersion = tc.any
+			r, err := Start(t.Context(), cfg)
 			if tc.reason != "" {
 				if fault.ReasonOf(err) != tc.reason {
 					t.Fatalf("Start = %v (%s), want %s", err, fault.ReasonOf(err), tc.reason)

@@ -51,7 +51,9 @@ type Config struct {
 	Logger *slog.Logger
 
 	// Replacements of the defaults when not zero.
-	StartTimeout    time.Duration
+	StartTimeout time.Duration
+	// AnyVersion allows a CLI outside the range of versions that were tested.
+	AnyVersion      bool
 	PingInterval    time.Duration
 	PingTimeout     time.Duration
 	ShutdownTimeout time.Duration
@@ -153,6 +155,9 @@ func (r *Runtime) ready(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if refused := checkVersion(g.Version, r.cfg.AnyVersion); refused != nil {
+		return refused
 	}
 	peer.Token = "" // it has served; keep it out of what gets shown
 	r.info = Info{

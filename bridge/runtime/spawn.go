@@ -24,6 +24,8 @@ type Spawner struct {
 	// InputGrace and TermGrace replace those of package process when not zero.
 	InputGrace time.Duration
 	TermGrace  time.Duration
+	// AnyVersion allows a CLI outside the range of versions that were tested.
+	AnyVersion bool
 
 	mu    sync.Mutex
 	found *launch
@@ -116,8 +118,10 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 	if err != nil {
 		return nil, err
 	}
-	if bin.Version != "" && clibin.SupportOf(bin.Version) == clibin.Unsupported {
-		return nil, unsupported(bin.Version).With("path", bin.Path)
+	if bin.Version != "" {
+		if err := checkVersion(bin.Version, s.AnyVersion); err != nil {
+			return nil, err.With("path", bin.Path)
+		}
 	}
 	l := &launch{bin: bin}
 	if err := s.unpack(ctx, l, logger); err != nil {

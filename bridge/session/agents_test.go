@@ -4,13 +4,6 @@ import "testing"
 
 func TestAgentNames(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]bool{
-		"1.0.81": true, "1.0.82": true, "1.0.91-2": true, "1.0.92": false, "1.0.92-0": false, "1.0.102": false, "1.1.0": false, "2.0.1": false, "": false, "1.0.": false,
-	} {
-		if got := needsAgentNames(version); got != want {
-			t.Errorf("%q: %v", version, got)
-		}
-	}
 	for config, want := range map[string]string{
 		`{"model":"m"}`:         `{"model":"m"}`,
 		`{"customAgents":null}`: `{"customAgents":null}`,

@@ -34,6 +34,7 @@ var texts = []struct {
 	{"Not authenticated", fault.NotSignedIn},
 	{"already in use by another", fault.SessionInUse},
 	{"unknown variant", fault.InvalidField},
+	{"unknown field", fault.InvalidField},
 	{"missing field", fault.InvalidField},
 	{"invalid type", fault.InvalidField},
 	{"Expected string parameter", fault.InvalidField},
@@ -55,6 +56,9 @@ func turnReason(message string) (fault.Reason, string) {
 	}
 	return "", message
 }
+
+// unknownField finds the member that a CLI does not have: another version does.
+var unknownField = regexp.MustCompile("unknown field `([^`]+)`")
 
 // switchedOff is what the CLI says of a method that it has and does not offer.
 var switchedOff = regexp.MustCompile("not (enabled|available)")
@@ -119,6 +123,11 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 	}
 	if reason == fault.SessionNotFound {
 		f = f.WithField("session_id")
+	}
+	if field := unknownField.FindStringSubmatch(rpc.Message); field != nil && reason == fault.InvalidField {
+		f = f.WithField(field[1])
+		f.Message = fmt.Sprintf("the CLI that runs has no field %q in %s: leave it out, or run a version that has it (%s)",
+			field[1], method, rpc.Message)
 	}
 	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
 }

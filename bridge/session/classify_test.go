@@ -72,3 +72,14 @@ func TestClassify(t *testing.T) {
 		t.Errorf("no error became %v", err)
 	}
 }
+
+// A version of the CLI may refuse a member that another one has: the caller learns which.
+func TestClassifyUnknownField(t *testing.T) {
+	t.Parallel()
+	const said = "Request hooks.discover failed with message: unknown field `hookDirectories`, expected `projectPaths`"
+	f, ok := errors.AsType[*fault.Error](Classify(&rpcconn.Error{Code: -32603, Message: said}, "hooks.discover"))
+	if !ok || f.Reason != fault.InvalidField || f.Field != "hookDirectories" || f.Metadata["rpc_message"] != said ||
+		!strings.Contains(f.Message, `no field "hookDirectories" in hooks.discover: leave it out`) {
+		t.Errorf("got %+v", f)
+	}
+}

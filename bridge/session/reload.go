@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -96,12 +97,11 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, cont
 }
 
 // leavesWork reports whether the CLI takes the answers to what an earlier process asked, and
-// does not go on with the turn: before 1.0.92, where the session's files are its callers'. (1.0.81
-// and 1.0.82 do not, 1.0.92 and 1.0.102 do; those between have not been tried.)
+// does not go on with the turn.
 func (s *Session) leavesWork(rt Runtime) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.needs, callback.FSReadFile) && earlier(rt.Version(), 92)
+	return slices.Contains(s.needs, callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
 }
 
 // readHistory puts what the CLI kept into the journal, where it is missing, and with

@@ -19,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
@@ -250,7 +251,7 @@ func unlock(gate chan struct{}) { <-gate }
 // call makes a JSON-RPC call about the session, and returns the journal's position when
 // the reply was read.
 func (s *Session) call(ctx context.Context, rt Runtime, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
-	if (method == "session.create" || method == "session.resume") && needsAgentNames(rt.Version()) {
+	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = withAgentNames(params)
 	}
 	params.SetString("sessionId", s.id)

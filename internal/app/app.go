@@ -142,7 +142,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 					return a.observing.started(func() (*runtime.Runtime, error) {
 						return start(ctx, runtime.Config{
 							Runner: way, Profile: p, Logger: a.logger, MaxRSS: c.KillRSS,
-							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout,
+							PingInterval: c.PingInterval, PingTimeout: c.PingTimeout, AnyVersion: c.AnyCLI,
 						})
 					})
 				},

@@ -61,6 +61,8 @@ type Config struct {
 	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
 	// is not found.
 	CLIPath string
+	// AnyCLI allows a CLI of a version that was not tested with this server.
+	AnyCLI bool
 	// NoInstall makes it an error that the CLI is not found.
 	NoInstall bool
 	// VerifyCLI says which executables must be in the table of known ones: found, those that the

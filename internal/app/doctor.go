@@ -171,7 +171,7 @@ func startFindings(ctx context.Context, c *Config, r runtime.Runner, logger *slo
 		return []runtime.Finding{failed(subject, err, "")}
 	}
 	// The handshake is a call and its answer, which is what a ping would be.
-	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger})
+	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger, AnyVersion: c.AnyCLI})
 	if err != nil {
 		return []runtime.Finding{failed(subject, err, "--log-level debug shows what the CLI says")}
 	}

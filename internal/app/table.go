@@ -64,6 +64,7 @@ func (c *Config) cliRows() []setting.Row {
 	return []setting.Row{
 		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: looked for on PATH, else installed)"),
 		fixed("verify_cli", &c.VerifyCLI, "which CLI `executables` must be in the table of published ones: found (what is installed or found on PATH), all (a given path too), none"),
+		fixed("any_cli", &c.AnyCLI, "run a CLI of any version, also of one that was not tested with this server"),
 		fixed("no_install", &c.NoInstall, "fail when the CLI is not found, in place of installing a private copy"),
 		fixed("dial", &c.Dial, "`host:port` of a CLI server that runs already, to use in place of starting one"),
 		secret("dial_token", &c.DialToken, "connection `token` of that server"),

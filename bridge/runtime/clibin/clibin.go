@@ -80,6 +80,9 @@ type Locator struct {
 	NoInstall bool
 	// Verify says which executables must be in the table of known ones. Default: VerifyFound.
 	Verify Verify
+	// AnyVersion accepts a CLI on PATH of a version that the table does not have. A file that
+	// differs from the table's of its version is refused all the same.
+	AnyVersion bool
 	// Logger, if set, gets what the operator should know.
 	Logger *slog.Logger
 	// Progress, if set, is told what takes long. It must not block.

@@ -148,8 +148,11 @@ func (l *Locator) admit(bin Binary) error {
 	if bin.Trust == TrustUnknown && pinned && !private && !table.measured(platformsOf(bin.Path)) && l.Verify != VerifyAll {
 		return nil // nothing on this platform could be verified
 	}
+	if bin.Trust == TrustUnknown && !pinned && !private && l.AnyVersion && l.Verify != VerifyAll {
+		return nil
+	}
 	text := fmt.Sprintf("the copilot CLI %q (%s), version %q, is not in the table of known executables", bin.Path, bin.Source, bin.Version)
-	remedy := "give its path with --cli or " + PathEnv + " to use it as it is"
+	remedy := "allow other versions with --any-cli, or give its path with --cli or " + PathEnv
 	if bin.Trust == TrustChanged {
 		text = fmt.Sprintf("the copilot CLI %q (%s) is not the published version %s: its file was changed", bin.Path, bin.Source, pin.Version)
 	}

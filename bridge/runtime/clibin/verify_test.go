@@ -153,6 +153,7 @@ func TestUnknownExecutable(t *testing.T) {
 	for name, change := range map[string]func(*Locator){
 		"path given":         func(l *Locator) { l.Explicit = path },
 		"verifying nothing":  func(l *Locator) { l.Verify = VerifyNone },
+		"any version":        func(l *Locator) { l.AnyVersion = true },
 		"nothing measurable": func(l *Locator) { l.pins = pinTable{{Version: "1.0.104", Platform: platforms()[0]}} },
 	} {
 		l := w.locator()

@@ -1,0 +1,40 @@
+package quirks
+
+// The quirks that the bridge works around.
+var (
+	AgentsNeedNames = Quirk{
+		Name: "agents-need-names", Until: "1.0.83",
+		Why: "The CLI records what a chosen custom agent says of itself, and cannot read the record of an " +
+			"agent without display name or tools. The bridge adds both.",
+		Test: "TestAgentWithoutDisplayName",
+	}
+	LeavesWork = Quirk{
+		Name: "leaves-work", Until: "1.0.92",
+		Why: "Where callers provide a session's files, a new CLI process takes answers to what an earlier one " +
+			"asked, but does not continue the turn. The bridge ends the turn.",
+		Test: "TestBridgeOfASessionFileSystemIsKilled",
+	}
+	SilentShells = Quirk{
+		Name: "silent-shells", From: "1.0.92",
+		Why: "The CLI runs session.shell.exec and tells neither the output nor the end. The bridge refuses " +
+			"RunShell.",
+		Test: "TestRunShell",
+	}
+)
+
+// The quirks that only tests have to know: callers get what the CLI does.
+var (
+	ReportsSteering = Quirk{
+		Name: "reports-steering", Until: "1.0.83",
+		Why:  "user.message reports an immediate prompt as delivered by steering; newer versions report it as queued.",
+		Test: "TestSessionSendEnqueueAndImmediate",
+	}
+	IgnoresRepository = Quirk{
+		Name: "ignores-repository", Until: "1.0.89",
+		Why:  "A headless CLI does not record the repository of a session, so that no session matches a filter by it.",
+		Test: "TestSessionListFiltered",
+	}
+)
+
+// All is the whole table.
+var All = []Quirk{AgentsNeedNames, LeavesWork, SilentShells, ReportsSteering, IgnoresRepository}
