@@ -29,7 +29,7 @@ LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
-	proto-breaking e2e e2e-81 e2e-81-all fuzz-smoke demo demo-smoke \
+	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
 	chaos chaos-smoke soak deploy-lint vulncheck
 
@@ -51,9 +51,10 @@ lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
 test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
-test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, all e2e on the oldest CLI, e2e with -race
+test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
+	@$(MAKE) --no-print-directory e2e-versions
 	@$(MAKE) --no-print-directory e2e-81-all
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
 
@@ -83,6 +84,9 @@ e2e: ## end-to-end tests with the pinned real CLI
 
 e2e-81: ## a sample of them with the oldest supported CLI
 	@.ci/step "e2e sample on CLI $(CLI_OLDEST)" go,npm .ci/e2e $(CLI_OLDEST) e2e/sample-$(CLI_OLDEST).txt
+
+e2e-versions: ## a sample of them with each supported version, and the README's statement of what was tested
+	@.ci/step "e2e sample on each CLI version" go,npm .ci/e2e-versions
 
 e2e-81-all: ## all of them with the oldest supported CLI
 	@.ci/step "e2e on CLI $(CLI_OLDEST)" go,npm env E2E_TIMEOUT=15m .ci/e2e $(CLI_OLDEST)
