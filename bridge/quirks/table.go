@@ -9,7 +9,7 @@ var (
 		Test: "TestAgentWithoutDisplayName",
 	}
 	LeavesWork = Quirk{
-		Name: "leaves-work", Until: "1.0.92",
+		Name: "leaves-work", Until: "1.0.89",
 		Why: "Where callers provide a session's files, a new CLI process takes answers to what an earlier one " +
 			"asked, but does not continue the turn. The bridge ends the turn.",
 		Test: "TestBridgeOfASessionFileSystemIsKilled",
