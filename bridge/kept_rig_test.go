@@ -47,6 +47,7 @@ func (k *keptLife) reborn(change ...func(*Config)) *keptLife {
 	k.t.Helper()
 	data := filepath.Join(k.t.TempDir(), "data")
 	k.copyTo(data)
+	k.Drain(0) // what was killed loads nothing again
 	if k.count() > 0 {
 		k.life().Kill()
 	}

@@ -12,11 +12,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // doubtful says how a send is settled that the bridge's end interrupted: if the history
 // has the message, it was sent.
-func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messageID string, at journal.Position) proto.Message) idempotency.Doubt {
+func doubtful(ctx context.Context, b *Bridge, id, key string, texts []string, answer func(messageID string, at journal.Position) proto.Message) idempotency.Doubt {
 	return idempotency.Doubt{
 		Since: func() []byte {
 			var at journal.Position
@@ -35,7 +36,10 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 			}
 			epoch, n := binary.Uvarint(since)
 			seq, _ := binary.Uvarint(since[max(n, 0):])
-			message, at, ok := s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, text)
+			message, at, ok := s.AnswerTo(key)
+			if !ok {
+				message, at, ok = s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, texts...)
+			}
 			if !ok {
 				return nil, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
 			}
@@ -49,15 +53,35 @@ func doubtful(ctx context.Context, b *Bridge, id, text string, answer func(messa
 	}
 }
 
-// sendOnce is idempotent for sends.
-func sendOnce[T proto.Message](ctx context.Context, b *Bridge, call string, request interface {
+// sendRequest is a request with a prompt.
+type sendRequest interface {
 	proto.Message
 	GetSessionId() string
 	GetRequestId() string
 	GetPrompt() *bridgev1.Prompt
-}, found func(messageID string, at journal.Position) T, f func(context.Context) (T, error)) (T, error) {
+}
+
+// promptKey names a request with a prompt in the session's outbox; empty without an id.
+func promptKey(ctx context.Context, call, id string) string {
+	if id == "" {
+		return ""
+	}
+	return caller.From(ctx).Tenant + "\x00" + call + "\x00" + id
+}
+
+// textsOf are those by which the history may show a prompt.
+func textsOf(p *bridgev1.Prompt) []string {
+	if p.GetDisplayText() == "" {
+		return []string{p.GetText()}
+	}
+	return []string{p.GetText(), p.GetDisplayText()}
+}
+
+// sendOnce is idempotent for sends.
+func sendOnce[T proto.Message](ctx context.Context, b *Bridge, call string, request sendRequest, found func(messageID string, at journal.Position) T, f func(context.Context) (T, error)) (T, error) {
 	return whole(ctx, b, request.GetRequestId(), func(ctx context.Context) (T, error) {
-		d := doubtful(ctx, b, request.GetSessionId(), request.GetPrompt().GetText(), func(id string, at journal.Position) proto.Message { return found(id, at) })
+		asked := promptKey(ctx, call, request.GetRequestId())
+		d := doubtful(ctx, b, request.GetSessionId(), asked, textsOf(request.GetPrompt()), func(id string, at journal.Position) proto.Message { return found(id, at) })
 		key := requestKey(ctx, operationOn(call, request.GetSessionId()), request.GetRequestId())
 		m, err := b.once.DoOrSettle(ctx, key, withoutTrace(request), d, func() (proto.Message, error) { return f(ctx) })
 		if err != nil {

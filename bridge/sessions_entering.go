@@ -129,6 +129,7 @@ func (b *Bridge) park(s *session.Session) {
 	if !parked {
 		return // somebody has just resumed it
 	}
+	s.ClosePrompts()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
 	if err := s.Journal().Close(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -34,6 +35,8 @@ type Directory interface {
 	TakeUp(id string) error
 	Damaged() []store.Damage
 	DamageOf(id string) (store.Damage, bool)
+	// Outbox is where a session's prompts are until their turns have ended.
+	Outbox(id string) *store.Folder
 	// Requests returns the log of requests that may come again, and what it holds.
 	Requests() (*store.Requests, []store.Request, error)
 }
@@ -90,10 +93,12 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 		}
 	}
 	tuned := b.tuned.Load()
+	box := b.outboxOf(key)
 	return session.New(session.Config{
 		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
+		Outbox: box,
 	})
 }
 
@@ -101,6 +106,19 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 func newPlace(b *Bridge, tenant, key string) *place {
 	own := b.profileOf(tenant)
 	return &place{Bridge: b, key: key, profile: own, base: own}
+}
+
+// outboxOf opens a session's outbox.
+func (b *Bridge) outboxOf(key string) *outbox.Box {
+	var disk outbox.Disk
+	if d := b.cfg.Directory; d != nil {
+		disk = d.Outbox(key)
+	}
+	box, err := outbox.Open(disk)
+	if err != nil {
+		b.log.Error("prompts of the session may be lost, whose turns had not ended", "session_id", key, "error", err)
+	}
+	return box
 }
 
 // nextEpoch moves lastEpoch on. The caller holds mu.
@@ -266,6 +284,7 @@ func (b *Bridge) keep(s *session.Session) {
 // drop forgets a session on disk: one that was deleted, or could not be opened. What such a
 // one found there of an earlier life stays, set aside.
 func (b *Bridge) drop(s *session.Session) {
+	s.ClosePrompts()
 	b.saveMu.Lock()
 	defer b.saveMu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
@@ -298,6 +317,7 @@ func (b *Bridge) closeStore() {
 		if err := s.Journal().Close(ctx); err != nil {
 			b.log.Error("journal not closed", "session_id", id, "error", err)
 		}
+		s.SavePrompts()
 	}
 	if err := b.once.Close(); err != nil {
 		b.log.Error("remembered requests not closed", "error", err)

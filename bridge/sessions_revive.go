@@ -40,8 +40,14 @@ func (b *Bridge) revive(sessions []*session.Session) {
 }
 
 func (b *Bridge) reviveOne(ctx context.Context, s *session.Session) {
-	defer s.GiveUp() // of what a load would have settled
 	var err error
+	defer func() {
+		// What a load would have settled. Where participants are to bring what the session
+		// needs, theirs settles it; and a bridge that stops leaves it to its next life.
+		if b.accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
+			s.GiveUp(ctx, err)
+		}
+	}()
 	for range reviveTries {
 		if b.accepting() != nil || s.Usable() != nil {
 			return

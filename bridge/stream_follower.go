@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // batchBytes is how much JSON at most goes into one frame of events.
@@ -261,12 +262,25 @@ func (f *follower) sendNote(r *journal.Record, sink frame.Sink) error {
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
 	case session.TurnOver:
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
-			TurnEnded: &bridgev1.TurnEnded{Outcome: n.Outcome.Proto()},
+			TurnEnded: turnEnded(n),
+		}})
+	case session.Resent:
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
+			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
 		}})
 	case session.Ended:
 		return f.close(n.Reason, sink)
 	}
 	return nil
+}
+
+// turnEnded is the frame of a turn's end.
+func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
+	out := &bridgev1.TurnEnded{Outcome: n.Outcome.Proto(), MessageIds: n.IDs}
+	if n.Err != nil {
+		out.Failure, _ = reason.Failure(n.Err)
+	}
+	return out
 }
 
 // concerns reports whether the stream tells of a callback. What is asked of programs comes

@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +28,13 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 	}
 	// The first answer to the same request may have become untrue.
 	if s, err := b.open(ctx, r.GetSessionId()); err == nil {
-		if err := s.Doubted(out.GetMessageId()); err != nil {
+		again, err := s.Repeat(ctx, out.GetMessageId())
+		if err != nil {
 			return nil, err
+		}
+		if again.ResentID != "" {
+			out = proto.Clone(out).(*bridgev1.SendResponse) // the first one is everybody's
+			out.ResentMessageId = again.ResentID
 		}
 	}
 	return out, nil
@@ -41,27 +45,29 @@ func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridge
 		return &bridgev1.SendResponse{MessageId: id, Position: session.Proto(at)}
 	}
 	return sendOnce(ctx, b, idempotency.Send, r, found, func(ctx context.Context) (*bridgev1.SendResponse, error) {
-		_, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
+		_, sent, err := b.send(ctx, idempotency.Send, r)
 		if err != nil {
 			return nil, err
 		}
 		record(ctx, sent.At)
-		return &bridgev1.SendResponse{MessageId: sent.MessageID, Position: session.Proto(sent.At)}, nil
+		return &bridgev1.SendResponse{MessageId: sent.MessageID, Position: session.Proto(sent.At), InMemoryOnly: sent.InMemory}, nil
 	})
 }
 
-func (b *Bridge) send(ctx context.Context, id string, p *bridgev1.Prompt) (*session.Session, session.Sent, error) {
+// send has the session of a request take its prompt. call is the rpc's name.
+func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session.Session, session.Sent, error) {
 	if err := b.accepting(); err != nil {
 		return nil, session.Sent{}, err
 	}
-	s, err := b.open(ctx, id)
+	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	m, err := b.prompt(ctx, p, "prompt")
+	m, err := b.prompt(ctx, r.GetPrompt(), "prompt")
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
+	m.Request = promptKey(ctx, call, r.GetRequestId())
 	sent, err := b.say(ctx, s, m)
 	return s, sent, err
 }
@@ -102,7 +108,10 @@ func (b *Bridge) SendStream(ctx context.Context, first *bridgev1.SendRequest, ne
 	if err != nil {
 		return nil, err
 	}
-	return &bridgev1.SendStreamResponse{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+	return &bridgev1.SendStreamResponse{
+		MessageId: sent.GetMessageId(), Position: sent.GetPosition(),
+		ResentMessageId: sent.GetResentMessageId(), InMemoryOnly: sent.GetInMemoryOnly(),
+	}, nil
 }
 
 // blobAt returns the blob that a chunk belongs to.
@@ -114,88 +123,6 @@ func blobAt(r *bridgev1.SendRequest, i int) (*cliv1.AttachmentBlob, error) {
 		}
 	}
 	return nil, fault.New(fault.InvalidField, "attachment %d is not a blob of the prompt", i).WithField("chunk.attachment")
-}
-
-// SendAndWait says something and waits for the turn's end.
-func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error) {
-	idle, err := duration(r.GetIdleTimeout(), "idle_timeout", 0, maxTimeout)
-	if err != nil {
-		return nil, err
-	}
-	timeout, err := duration(r.GetTimeout(), "timeout", 0, maxTimeout)
-	if err != nil {
-		return nil, err
-	}
-	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
-		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
-		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
-			out = s.OutcomeOf(ctx, at)
-		}
-		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
-	}
-	// What is said is said once, however often the waiting for its end is broken off.
-	var begun *turn
-	said, err := sendOnce(ctx, b, idempotency.SendAndWait, r, found, func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
-		s, sent, err := b.send(ctx, r.GetSessionId(), r.GetPrompt())
-		if err != nil {
-			return nil, err
-		}
-		begun = &turn{s: s, sent: sent}
-		if r.GetRequestId() != "" {
-			b.runs.put(begun)
-		}
-		record(ctx, sent.At)
-		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil
-	})
-	if err != nil || said.GetOutcome() != nil {
-		return said, err
-	}
-	return idempotent(ctx, b, operationOn(idempotency.TurnEnd, r.GetSessionId()), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
-		if begun == nil {
-			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
-		}
-		if begun == nil {
-			return b.awaitTurn(ctx, nil, r.GetSessionId(), said.GetMessageId(), idle, timeout)
-		}
-		ctx, done := b.visiting(ctx, begun.s)
-		out, err := b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
-		return out, done(err)
-	})
-}
-
-// awaitTurn waits for the end of the turn of a message that SendAndWait has sent. One that
-// is nil was begun in an earlier life of the bridge, with whose runtimes it ended.
-func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string, idle, timeout time.Duration) (*bridgev1.SendAndWaitResponse, error) {
-	if begun == nil {
-		s, err := b.open(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.Doubted(message); err != nil {
-			return nil, err
-		}
-		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
-		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil
-	}
-	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, maxTimeout))
-	defer cancel()
-	defer context.AfterFunc(b.stopped, cancel)()
-	out := begun.sent.Waiter.Wait(wait, idle)
-	if err := ctx.Err(); err != nil {
-		return nil, session.Classify(err, "")
-	}
-	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.stopped.Err() != nil {
-		return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", message)
-	}
-	if out.Err != nil {
-		return nil, out.Err
-	}
-	// What is told of is there in the next life too.
-	if err := begun.s.Journal().Await(ctx, out.End); err != nil {
-		return nil, session.Classify(err, "")
-	}
-	record(ctx, out.End)
-	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
 }
 
 // Abort stops the running turn.

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -155,7 +153,8 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 	}
 }
 
-// TestQueuedMessageOfAKilledRuntime: it was in the CLI's memory only.
+// TestQueuedMessageOfAKilledRuntime: it was in the CLI's memory only, and is given to the next
+// process, before what comes later.
 func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 	t.Parallel()
 	st := newOwnStage(t, hostConfig{}, rule{When: whenUser("slow"), WaitFor: "never", Reply: steps(say("never"))})
@@ -165,7 +164,8 @@ func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 	ended := st.goTurn(s, "slow")
 	st.gate("never")
 	queued := &bridgev1.SendRequest{SessionId: s.ID(), RequestId: "r1", Prompt: &bridgev1.Prompt{Text: "queued"}}
-	if _, err := st.client.Sessions().Send(st.ctx, queued); err != nil {
+	first, err := st.client.Sessions().Send(st.ctx, queued)
+	if err != nil {
 		t.Fatal(err)
 	}
 	st.kill(s.ID())
@@ -173,8 +173,17 @@ func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 		t.Errorf("the running turn ended as %v", out)
 	}
 	st.say(s, "and on")
-	_, err := st.client.Sessions().Send(st.ctx, queued)
-	wantError(t, err, codes.Aborted, bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT)
+	again, err := st.client.Sessions().Send(st.ctx, queued)
+	if err != nil || again.GetMessageId() != first.GetMessageId() || again.GetResentMessageId() == "" {
+		t.Errorf("the repeated request is answered %v, %v; it was %v", again, err, first)
+	}
+	var said []string
+	for _, ev := range st.all(s, "user.message") {
+		said = append(said, ev.GetEvent().GetUserMessage().GetContent())
+	}
+	if want := []string{"first", "slow", "queued", "and on"}; !slices.Equal(said, want) {
+		t.Errorf("the conversation has %q, want %q", said, want)
+	}
 }
 
 // TestWhatKeepsASessionLoaded: a shell in the background, a schedule, a question.

@@ -176,22 +176,25 @@ func (j *Journal) Note(v any) {
 }
 
 // Post adds a note that is for everybody whose position is before it, also for readers to
-// come: it takes a number of its own, as an event of which nothing is kept. One that was
-// posted in an earlier life of the journal goes where it was, at; else at is zero. There are
-// few of these: they stay in memory.
+// come: it takes a number of its own, as an event of which nothing is kept. Those that
+// were posted in an earlier life of the journal go where they were, at, before anything else
+// and in order; else at is zero. There are few of these: they stay in memory.
 func (j *Journal) Post(v any, at Position) Position {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	fresh := len(j.records) == 0
+	again := fresh || j.records[len(j.records)-1].Posted && j.records[len(j.records)-1].Pos.Seq <= at.Seq
 	switch {
-	case fresh && at.Epoch == j.cfg.Epoch && at.Seq < j.nextSeq:
+	case again && at.Epoch == j.cfg.Epoch && at.Seq < j.nextSeq:
 	case fresh && j.disk != nil && j.disk.passed && j.nextSeq == j.disk.start+1:
 		// A life that crashed had reserved this number, and given none that high.
 		at = Position{j.cfg.Epoch, j.disk.start}
 	default:
 		at = Position{j.cfg.Epoch, j.nextSeq}
 		j.nextSeq++
-		j.horizon = at.Seq
+		if fresh {
+			j.horizon = at.Seq
+		}
 	}
 	j.push(&Record{Pos: at, Note: v, Posted: true})
 	return at

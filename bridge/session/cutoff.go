@@ -8,7 +8,7 @@ import (
 )
 
 // turnOver tells the end of a turn. One that no event tells must not be missed by who comes
-// back, where nobody is there to be told. The caller holds mu.
+// back. The caller holds mu.
 func (s *Session) turnOver(out Outcome) {
 	s.measured(out)
 	s.ended = out.End
@@ -16,33 +16,35 @@ func (s *Session) turnOver(out Outcome) {
 		s.host.Keep(s)
 	}
 	silent := out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED
-	if silent && !s.journal.Watched() {
-		s.cut = s.journal.Post(TurnOver{out}, journal.Position{})
+	if silent {
+		s.cut = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 		return
 	}
-	s.journal.Note(TurnOver{out})
+	s.journal.Note(TurnOver{Outcome: out})
 }
 
 // cutOff looks whether a turn ran when an earlier life of the bridge ended, by what that
 // left in the journal. Nobody was there to be told of the turn's end: those who come back
-// are, once. The caller holds mu.
-func (s *Session) cutOff() {
+// are, once, by what it returns; nil if none ran. The caller holds mu.
+func (s *Session) cutOff() (tell func()) {
 	epoch := s.journal.Last().Epoch
 	if s.state != Unloaded || !s.leftRunning(epoch) {
-		return
+		return nil
 	}
 	begun := s.begunLast()
 	again := s.cut.Epoch == epoch && s.cut.Seq > begun
 	if !again && s.ended.Epoch == epoch && s.ended.Seq >= begun {
-		return // that life told its end itself
+		return nil // that life told its end itself
 	}
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cut}
 	if !again {
 		s.cut, out.End = journal.Position{}, s.journal.Last()
 	}
-	s.cut = s.journal.Post(TurnOver{out}, s.cut)
-	s.ended = s.cut
-	s.host.Keep(s)
+	return func() {
+		s.cut = s.journal.Post(TurnOver{Outcome: out}, s.cut)
+		s.ended = s.cut
+		s.host.Keep(s)
+	}
 }
 
 // begunLast is where the last turn in a recovered journal showed that it ran.

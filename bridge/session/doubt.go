@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ const maxDoubted = 1024
 // inDoubt puts a waiter in doubt if its message was accepted and not seen since. The
 // caller holds mu.
 func (w *Waiter) inDoubt() bool {
-	w.doubt = w.doubt || w.accepted && !w.begun && !w.all
+	w.doubt = w.doubt || (w.accepted || w.entry != 0) && !w.begun && !w.all
 	return w.doubt && !w.begun
 }
 
@@ -37,13 +38,13 @@ func (t *turn) notTaken(w *Waiter) {
 	t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, Err: errNotTaken(w.messageID)})
 }
 
-// settle ends the doubt about messages: what the history has been seen to have was taken
-// up, and its turn was lost; the rest is lost. The caller holds mu.
+// settle ends the doubt about messages that are not in the outbox: what the history has been
+// seen to have was taken up, and its turn was lost; the rest is lost. The caller holds mu.
 func (s *Session) settle() {
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
 	for _, w := range s.turn.snapshot() {
 		switch {
-		case !w.doubt:
+		case !w.doubt || w.entry != 0:
 		case w.begun:
 			s.turn.finish(w, out)
 		case !w.known:
@@ -79,13 +80,26 @@ func (s *Session) Doubted(messageID string) error {
 	return nil
 }
 
-// GiveUp notes that nobody goes on trying to load the session: what that would have
-// settled is settled without. It is still loaded when somebody needs it.
-func (s *Session) GiveUp() {
+// GiveUp notes that nobody goes on trying to load the session, because of an error: what that
+// would have settled is settled without. It is still loaded when somebody needs it.
+func (s *Session) GiveUp(ctx context.Context, err error) {
+	if lock(ctx, s.gate) != nil {
+		return
+	}
+	defer unlock(s.gate)
+	var found settlement
+	if s.State() == Unloaded {
+		found = s.lookUp(ctx, nil, cmp.Or(err, errNotLoaded))
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.settle()
+	s.settlePrompts(found)
+	s.mu.Unlock()
+	s.flushPrompts()
 }
+
+// errNotLoaded is why GiveUp knows nothing if its caller does not say.
+var errNotLoaded = errors.New("the session is not loaded")
 
 // ErrUnsettled is in what a send fails with of which it is not known whether the CLI took
 // it: the history may tell, once it can be read.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -8,7 +9,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 )
 
-// A message that waits behind a turn is in the CLI's memory only.
+// A message that waits behind a turn is in the CLI's memory only. One that is lost with that is
+// given to the next process, before those that come later.
 func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
@@ -23,17 +25,27 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	if queued.Waiter.over() {
 		t.Error("the queued message is settled before anybody has looked")
 	}
-	if _, err := r.s.Loaded(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	out := queued.Waiter.Wait(t.Context(), 0)
-	wantReason(t, out.Err, fault.SendInDoubt)
-	wantReason(t, r.s.Doubted(queued.MessageID), fault.SendInDoubt)
-	if err := r.s.Doubted(running.MessageID); err != nil {
-		t.Errorf("the running turn's message: %v", err)
-	}
 	if out := r.send(message("next")).Waiter.Wait(t.Context(), 0); out.Status != completed {
 		t.Errorf("the next turn ended as %v", out)
+	}
+	if out := queued.Waiter.Wait(t.Context(), 0); out.Status != completed || out.Err != nil {
+		t.Errorf("the queued message's turn ended as %v", out)
+	}
+	if again, err := r.s.Repeat(t.Context(), queued.MessageID); err != nil || again.ResentID == "" || again.ResentID == queued.MessageID {
+		t.Errorf("the queued message is now %q, %v", again.ResentID, err)
+	}
+	if again, err := r.s.Repeat(t.Context(), running.MessageID); err != nil || again.ResentID != "" {
+		t.Errorf("the running turn's message is now %q, %v", again.ResentID, err)
+	}
+	got := r.received("session.send")
+	if len(got) != 2 {
+		t.Fatalf("the second life was given %q", got)
+	}
+	has(t, got[0], "queued")
+	has(t, got[1], "next")
+	note := r.await("the note", func(rec *journal.Record) bool { _, ok := rec.Note.(Resent); return ok }).Note.(Resent)
+	if !slices.Equal(note.IDs, []string{queued.MessageID}) || len(note.As) != 1 {
+		t.Errorf("readers are told %v", note)
 	}
 }
 
@@ -46,7 +58,7 @@ func TestDoubtEndsWithTheTrying(t *testing.T) {
 	s.mu.Lock()
 	s.turn.lost(lost, s.journal.Last())
 	s.mu.Unlock()
-	s.GiveUp()
+	s.GiveUp(t.Context(), nil)
 	if w.over() {
 		t.Fatal("it is over before its id is known")
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
@@ -33,10 +34,10 @@ func (s *Session) each(ctx context.Context, after journal.Position, f func(*jour
 	}
 }
 
-// FindMessage looks for the first message with a text after a position.
-func (s *Session) FindMessage(ctx context.Context, after journal.Position, text string) (messageID string, at journal.Position, ok bool) {
+// FindMessage looks for the first message with one of some texts after a position.
+func (s *Session) FindMessage(ctx context.Context, after journal.Position, texts ...string) (messageID string, at journal.Position, ok bool) {
 	s.each(ctx, after, func(rec *journal.Record) bool {
-		if ok = rec.Type == "user.message" && rec.Agent == "" && contentOf(rec) == text; ok {
+		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, contentOf(rec)); ok {
 			var d struct{ MessageID string }
 			dataOf(rec, &d)
 			messageID, at = d.MessageID, rec.Pos
@@ -44,4 +45,21 @@ func (s *Session) FindMessage(ctx context.Context, after journal.Position, text 
 		return !ok
 	})
 	return messageID, at, ok
+}
+
+// PlaceOf is where a message was taken up, by its id or the one that it has since it was given
+// to the CLI again.
+func (s *Session) PlaceOf(ctx context.Context, id string) (at journal.Position, ok bool) {
+	now := s.prompts.box.MovedTo(id)
+	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
+		if rec.Type != "user.message" || rec.Agent != "" {
+			return true
+		}
+		var d struct{ MessageID string }
+		if dataOf(rec, &d) && d.MessageID != "" && (d.MessageID == id || d.MessageID == now) {
+			at, ok = rec.Pos, true
+		}
+		return true
+	})
+	return at, ok
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -357,7 +358,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
+	return outcome != nil || !s.prompts.box.Empty() || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -469,6 +470,7 @@ func Refused(result json.RawMessage, method string) error {
 
 // end ends the use of the session for everybody.
 func (s *Session) end(state State, reason bridgev1.CloseReason) {
+	defer s.flushPrompts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runtime != nil {
@@ -487,6 +489,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.participants = nil
 	s.host.Keep(s)
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_ABORTED, s.journal.Last())
+	s.prompts.box.Clear(func(*outbox.Entry) bool { return true }) // what is not taken up by now never is
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})
 }

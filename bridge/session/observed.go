@@ -36,6 +36,7 @@ func (t *turn) span() *observe.Span {
 // turnBegun notes when a turn began. One that no message of this life of the bridge has
 // begun gets a span of its own. The caller holds mu.
 func (s *Session) turnBegun() {
+	s.prompts.delivery.turnBegun()
 	s.turn.began = time.Now()
 	if s.turn.span() == nil {
 		s.turn.own = s.observer.Turn(context.Background(), s.id, s.tenant, observe.Remote{})

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
 
 // Whenever a session is loaded from the CLI's history, the journal is brought in step with
@@ -120,6 +121,7 @@ func (s *Session) restart(ctx context.Context, history []*journal.Record) {
 	merged, fresh := merge(history, all)
 	s.journal.Restart(epoch, merged)
 	s.ended, s.cut = journal.Position{}, journal.Position{}
+	s.prompts.box.Renumber(func(n outbox.Note) journal.Position { return s.journal.Post(s.noteOf(n), journal.Position{}) })
 	s.tied = s.journal.Last()
 	for _, rec := range fresh {
 		if rec.Agent == "" {

@@ -25,17 +25,22 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continue
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	found := s.lookUp(ctx, nil, nil)
 	s.begunAnew(ctx)
-	return s.recreate(ctx, rt)
+	return s.recreate(ctx, rt, found)
 }
 
 // recreate makes the session anew under its id: the CLI keeps nothing of one that it was
 // never sent anything, or had not come to write down.
-func (s *Session) recreate(ctx context.Context, rt Runtime) error {
+func (s *Session) recreate(ctx context.Context, rt Runtime, found settlement) error {
 	if err := s.create(ctx, rt, nil); err != nil {
 		return err
 	}
-	s.GiveUp()
+	s.mu.Lock()
+	s.settle()
+	s.settlePrompts(found)
+	s.mu.Unlock()
+	s.flushPrompts()
 	return nil
 }
 
@@ -116,7 +121,9 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
 	records := s.records(history.Events)
+	found := s.lookUp(ctx, records, nil)
 	s.reconcile(ctx, records)
+	defer s.flushPrompts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
@@ -149,6 +156,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.turn.told = true
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
 	s.settle()
+	s.settlePrompts(found)
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {

@@ -203,8 +203,8 @@ func (r *rig) await(what string, found func(*journal.Record) bool) *journal.Reco
 				return rec
 			}
 		}
-		records, _ := r.reader.Next(nil, 1<<20)
-		if r.seen = append(r.seen, records...); len(records) > 0 {
+		records, gap := r.reader.Next(nil, 1<<20)
+		if r.seen = append(r.seen, records...); len(records) > 0 || gap != nil {
 			continue
 		}
 		select {

@@ -282,7 +282,8 @@ func (s *Session) Restore(text []byte, defaults Object, providers Providers) err
 		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
 	}
 	s.ended, s.cut, s.tied = in.Ended, in.Cut, in.Tied
-	s.cutOff()
+	s.restorePrompts()
+	s.tellAgain()
 	for _, sp := range in.Participants {
 		p := &Participant{ID: sp.ID, hash: sp.Token, name: sp.Name, tools: toolsOf(sp.Tools), commands: sp.Commands, handling: sp.Handling, grace: sp.Grace}
 		if p.own, err = ParseObject(sp.Own); err != nil {
@@ -296,11 +297,12 @@ func (s *Session) Restore(text []byte, defaults Object, providers Providers) err
 }
 
 // Awaited reports whether callbacks of the session waited when the bridge ended, so that
-// it has to be loaded for them to come again.
+// it has to be loaded for them to come again, or prompts of which the history has to tell
+// whether the CLI took them up.
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.awaited && s.state == Unloaded && len(s.missing) == 0
+	return s.state == Unloaded && (s.awaited && len(s.missing) == 0 || !s.prompts.box.Empty())
 }
 
 // Lack notes that a secret of the session is gone.

@@ -32,6 +32,8 @@ type Message struct {
 	Override bool
 	// Immediate says that it steers the running turn.
 	Immediate bool
+	// Request is the request id under which it may come again, with its scope; may be empty.
+	Request string
 }
 
 // Sent is what became of a message.
@@ -40,6 +42,9 @@ type Sent struct {
 	// Result is what the CLI answered.
 	Result json.RawMessage
 	At     journal.Position
+	// InMemory says that a disk that fails does not have the message: it would be lost with
+	// the bridge's process until it is taken up.
+	InMemory bool
 	// Waiter waits for the turn's end. It ends with the turn, or when the session's use
 	// or its runtime does, so that it need not be closed.
 	Waiter *Waiter
@@ -53,6 +58,20 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 	if steering {
 		return Sent{}, fault.New(fault.SessionBusy, "a turn is running whose headers replace the provider's").WithField("prompt.mode")
 	}
+	for {
+		sent, err := s.sendInOrder(ctx, m)
+		if !errors.Is(err, errBehind) {
+			return sent, err
+		}
+		if err := s.awaitDelivery(ctx); err != nil {
+			return Sent{}, err
+		}
+	}
+}
+
+// sendInOrder sends a message, unless others that a runtime has lost come before it: then it
+// fails with errBehind.
+func (s *Session) sendInOrder(ctx context.Context, m Message) (sent Sent, err error) {
 	if err := lock(ctx, s.sending); err != nil {
 		return Sent{}, err
 	}
@@ -62,8 +81,10 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 			unlock(s.sending)
 		}
 	}()
-	var sent Sent
-	err := s.retried(ctx, func(rt Runtime) (err error) {
+	err = s.retried(ctx, func(rt Runtime) (err error) {
+		if s.prompts.box.Owes() {
+			return errBehind
+		}
 		if !m.Override || !s.hasHeaders() {
 			sent, err = s.send(ctx, rt, m)
 			return err
@@ -75,14 +96,52 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 	return sent, err
 }
 
-// send makes the call, with a waiter that was there before it.
+// send makes the call. The outbox has the message before the CLI, and the CLI's answer before
+// the caller.
 func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
 	params := m.Params.Clone()
 	w := s.newSpanWaiter(s.spanOf(ctx, &params))
-	sent := Sent{Waiter: w}
 	before := s.journal.Last()
-	params.SetString("sessionId", s.id)
+	n, stored, err := s.prompts.box.Add(m.outboxForm(params), promptWithoutSecrets, before)
+	if err != nil {
+		w.Close()
+		return Sent{}, err
+	}
+	s.expect(w, n)
 	method := cmp.Or(m.Method, "session.send")
+	sent, err := s.give(ctx, rt, method, params, w)
+	if err != nil {
+		if !errors.Is(err, errUnanswered) {
+			sent, err = s.unsure(ctx, rt, m, before, err)
+		}
+		s.forgetPrompt(w)
+		return sent, err
+	}
+	ids := idsOf(sent.Result)
+	durable, again := s.prompts.box.Accepted(n, ids)
+	sent.MessageID, sent.InMemory = first(ids), s.prompts.box.Problem() != nil && !(stored && durable)
+	w.identify(last(ids))
+	if again {
+		s.mu.Lock()
+		s.deliver()
+		s.mu.Unlock()
+	}
+	return sent, nil
+}
+
+// forgetPrompt ends the waiting for a message whose sender is told that it failed.
+func (s *Session) forgetPrompt(w *Waiter) {
+	w.Close()
+	s.mu.Lock()
+	delete(s.prompts.waiters, w.entry)
+	s.mu.Unlock()
+	s.prompts.box.Drop(w.entry)
+}
+
+// give makes the call, with a waiter that was there before it.
+func (s *Session) give(ctx context.Context, rt Runtime, method string, params Object, w *Waiter) (Sent, error) {
+	sent := Sent{Waiter: w}
+	params.SetString("sessionId", s.id)
 	// The next messages of the session wait behind this one.
 	limited, cancel := context.WithTimeoutCause(ctx, s.bounds.Send, errUnanswered)
 	defer cancel()
@@ -91,85 +150,14 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 		w.accept()
 	}))
 	if err != nil {
-		w.Close()
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
 			s.host.Logger().Error("message not answered by the CLI", "session_id", s.id, "method", method, "waited", s.bounds.Send)
 			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt, "no answer to %s within %v; it may have been taken up", method, s.bounds.Send)
 		}
-		return s.unsure(ctx, rt, m, before, Classify(err, method))
+		return Sent{}, Classify(err, method)
 	}
-	var r struct{ MessageID string }
-	_ = json.Unmarshal(result, &r) // an id that is missing stays empty
-	sent.MessageID, sent.Result = r.MessageID, result
-	w.identify(r.MessageID)
+	sent.Result = result
 	return sent, nil
-}
-
-// hasHeaders reports whether the session's provider has headers that could be replaced.
-func (s *Session) hasHeaders() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	provider, err := ParseObject(s.config.Get("provider"))
-	if err != nil {
-		return false
-	}
-	headers, err := ParseObject(provider.Get("headers"))
-	return err == nil && len(headers) > 0
-}
-
-// sendOverriding sends a message whose headers take the place of the provider's: the CLI
-// only knows how to merge, so the provider loses its headers for that one turn. It
-// returns with sending held until the turn has ended and the headers are back.
-func (s *Session) sendOverriding(ctx context.Context, rt Runtime, m Message) (Sent, error) {
-	if err := s.waitIdle(ctx); err != nil {
-		return Sent{}, err
-	}
-	if err := s.withoutHeaders(ctx, rt, true); err != nil {
-		return Sent{}, err
-	}
-	sent, err := s.send(ctx, rt, m)
-	if err != nil {
-		s.restoreHeaders(context.WithoutCancel(ctx), rt)
-		return Sent{}, err
-	}
-	s.host.Go(func(ctx context.Context) {
-		defer unlock(s.sending)
-		sent.Waiter.Wait(ctx, 0)
-		s.restoreHeaders(ctx, rt)
-	})
-	return sent, nil
-}
-
-// withoutHeaders takes the provider's headers away from the CLI, or gives them back.
-func (s *Session) withoutHeaders(ctx context.Context, rt Runtime, away bool) error {
-	if err := lock(ctx, s.gate); err != nil {
-		return err
-	}
-	defer unlock(s.gate)
-	s.mu.Lock()
-	s.override = away
-	s.mu.Unlock()
-	err := s.warmResume(ctx, rt, nil)
-	if err != nil && away {
-		s.mu.Lock()
-		s.override = false
-		s.mu.Unlock()
-	}
-	return err
-}
-
-func (s *Session) restoreHeaders(ctx context.Context, rt Runtime) {
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	s.mu.Lock()
-	current := s.runtime == rt && s.override
-	s.mu.Unlock()
-	if !current {
-		return // the runtime is gone; whichever comes next is told everything anyway
-	}
-	if err := s.withoutHeaders(ctx, rt, false); err != nil {
-		s.host.Logger().Error("provider headers not restored", "session_id", s.id, "error", err)
-	}
 }
 
 // waitIdle waits for the end of the running turn, if one runs.
@@ -214,13 +202,17 @@ func (s *Session) waitFailed(ctx context.Context) error {
 // Abort stops the running turn and what is queued, and reports whether one was running.
 func (s *Session) Abort(ctx context.Context) (bool, journal.Position, error) {
 	running := s.TurnRunning()
+	given := s.acknowledged()
 	if err := s.Usable(); err != nil {
 		return false, journal.Position{}, err
 	}
 	if s.State() != Loaded {
-		return false, s.journal.Last(), nil
+		return s.abortPrompts(given), s.journal.Last(), nil
 	}
 	_, at, err := s.Do(ctx, "session.abort", nil)
+	if err == nil {
+		s.abortPrompts(given)
+	}
 	return running, at, err
 }
 
@@ -232,7 +224,28 @@ func (s *Session) Do(ctx context.Context, method string, params Object, opts ...
 		result, at, err = s.call(ctx, rt, method, params, opts...)
 		return err
 	})
+	if err == nil && changesQueue(method) {
+		s.QueueChanged()
+	}
 	return result, at, err
+}
+
+// QueueChanged notes that somebody has changed what the CLI has queued: of the prompts that it
+// has, none is given to it again.
+func (s *Session) QueueChanged() {
+	s.prompts.box.Edit()
+	s.flushPrompts()
+}
+
+// changesQueue reports whether a method changes what the CLI has queued: messages may be gone
+// then, or have other words.
+func changesQueue(method string) bool {
+	switch method {
+	case "session.queue.clear", "session.queue.duplicateAt", "session.queue.insertAt", "session.queue.moveItem",
+		"session.queue.removeAt", "session.queue.removeMostRecent", "session.queue.updateText", "session.queue.withdrawMessage":
+		return true
+	}
+	return false
 }
 
 // SetModel switches the model and remembers it for the next load.

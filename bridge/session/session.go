@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -107,6 +108,8 @@ type Config struct {
 	Observer *observe.Observer
 	// Audit keeps who decided what; nil keeps nothing.
 	Audit *audit.Log
+	// Outbox has the prompts whose turns have not ended; nil keeps them in memory.
+	Outbox *outbox.Box
 }
 
 // Session is one conversation. Its methods may be called from any goroutine.
@@ -164,6 +167,7 @@ type Session struct {
 	settings     []setting         // in the order they were made
 	openings     []opening         // approvals of paths whose outcome is not known yet
 	registered   map[string]string // event types that callers want, by their handles
+	prompts      prompts
 	bounds       Bounds
 	shared       bool
 	uses         int       // what keeps it from being unloaded
@@ -193,6 +197,7 @@ func New(cfg Config) *Session {
 		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), shared: cfg.Shared, touched: now,
 		observer: cfg.Observer, audit: cfg.Audit,
 	}
+	s.prompts.init(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -91,7 +92,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 		TurnRunning: s.turn.busy(), Participants: s.participantList(), Position: Proto(at),
 		ClientName: s.config.String("clientName"),
 	}
-	if err := s.journal.Degraded(); err != nil {
+	if err := cmp.Or(s.journal.Degraded(), s.prompts.box.Problem()); err != nil {
 		out.JournalProblem = err.Error()
 	}
 	if s.state == Unloaded && len(s.missing) > 0 {

@@ -43,7 +43,12 @@ type turn struct {
 }
 
 // TurnOver is the note that a turn has ended.
-type TurnOver struct{ Outcome Outcome }
+type TurnOver struct {
+	Outcome Outcome
+	// IDs are of messages that are not part of the conversation, and Err why; none else.
+	IDs []string
+	Err error
+}
 
 // tell tells of the end of the turn that runs, unless that has been told.
 func (t *turn) tell(out Outcome) {
@@ -75,6 +80,8 @@ type Waiter struct {
 	out  Outcome
 	// span is that of the message; nil if it waits for others' turns.
 	span *observe.Span
+	// entry is its prompt's in the outbox; 0 if it waits for others' turns.
+	entry uint64
 }
 
 // Outcome is how a turn ended.
@@ -120,7 +127,7 @@ func (w *Waiter) identify(messageID string) {
 		w.s.turn.finish(w, *out)
 	}
 	w.seen = nil
-	if w.settled && !w.over() {
+	if w.settled && !w.over() && w.entry == 0 {
 		w.s.turn.notTaken(w)
 	}
 }
@@ -174,6 +181,9 @@ func (t *turn) finish(w *Waiter, out Outcome) {
 	w.out = out
 	w.span.EndTurn(out.Status.String())
 	t.drop(w)
+	if w.entry != 0 {
+		w.s.prompts.over(w, out)
+	}
 	close(w.done)
 }
 
@@ -305,11 +315,12 @@ func (t *turn) reset() {
 // lost ends the turn because its runtime, or the session's use, has ended.
 func (t *turn) lost(status bridgev1.TurnStatus, at journal.Position) *Outcome {
 	out := Outcome{Status: status, Message: t.message, End: at}
-	was := t.busy()
+	silent := status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
+	was := t.running || t.busy() && !silent
 	t.running = was
 	t.tell(out)
 	for _, w := range t.snapshot() {
-		if status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && w.inDoubt() {
+		if silent && w.inDoubt() {
 			w.note(out)
 			continue
 		}

@@ -194,7 +194,9 @@ func (s *Session) bringBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, bringBackTimeout)
 	defer cancel()
 	_, err := s.Loaded(ctx)
-	s.GiveUp()
+	if err == nil || ctx.Err() == nil {
+		s.GiveUp(ctx, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn.stalling = false

@@ -11,6 +11,7 @@
 //	sessions/ID/opening  there until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
 //	damaged/ID/          a session that could not be read, as it was found, with its reason
+//	sessions/ID/outbox/  prompts whose turns have not ended
 package store
 
 import (

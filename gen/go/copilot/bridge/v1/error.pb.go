@@ -76,7 +76,8 @@ const (
 	// NOT_FOUND: no event at that position.
 	ErrorReason_ERROR_REASON_EVENT_NOT_FOUND ErrorReason = 25
 	// ABORTED: a send was under way when the runtime died, and the history does not
-	// say whether it arrived.
+	// say whether it arrived; or the message of a repeated request had been accepted, was
+	// lost with its runtime, and could not be given to another.
 	ErrorReason_ERROR_REASON_SEND_IN_DOUBT ErrorReason = 26
 	// FAILED_PRECONDITION: the CLI refused the session's configuration; the message
 	// is the CLI's.

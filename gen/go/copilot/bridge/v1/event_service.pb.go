@@ -776,6 +776,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_GoAway
 	//	*SubscribeResponse_Closed
 	//	*SubscribeResponse_TurnEnded
+	//	*SubscribeResponse_MessageResent
 	Frame isSubscribeResponse_Frame `protobuf_oneof:"frame"`
 	// Resume after this position: how far the stream has come with this frame. Set on
 	// every frame about a session.
@@ -927,6 +928,15 @@ func (x *SubscribeResponse) GetTurnEnded() *TurnEnded {
 	return nil
 }
 
+func (x *SubscribeResponse) GetMessageResent() *MessageResent {
+	if x != nil {
+		if x, ok := x.Frame.(*SubscribeResponse_MessageResent); ok {
+			return x.MessageResent
+		}
+	}
+	return nil
+}
+
 func (x *SubscribeResponse) GetResumeAfter() *Position {
 	if x != nil {
 		return x.ResumeAfter
@@ -993,6 +1003,11 @@ type SubscribeResponse_TurnEnded struct {
 	TurnEnded *TurnEnded `protobuf:"bytes,13,opt,name=turn_ended,json=turnEnded,proto3,oneof"`
 }
 
+type SubscribeResponse_MessageResent struct {
+	// A message was given to the CLI again.
+	MessageResent *MessageResent `protobuf:"bytes,14,opt,name=message_resent,json=messageResent,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Attached) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_Events) isSubscribeResponse_Frame() {}
@@ -1014,6 +1029,8 @@ func (*SubscribeResponse_GoAway) isSubscribeResponse_Frame() {}
 func (*SubscribeResponse_Closed) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_TurnEnded) isSubscribeResponse_Frame() {}
+
+func (*SubscribeResponse_MessageResent) isSubscribeResponse_Frame() {}
 
 // Attached opens a session's frames.
 type Attached struct {
@@ -1451,7 +1468,14 @@ func (x *RuntimeRestarted) GetCause() string {
 type TurnEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How it ended.
-	Outcome       *TurnOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome *TurnOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The messages that the frame is about, by the ids that Send returned, when they are not
+	// part of the conversation: the CLI had accepted them and lost them with its process, and
+	// the server could not give them to the CLI again. Empty for any other turn. Callers that
+	// come back later are given such a frame too, for the last 64 of a session.
+	MessageIds []string `protobuf:"bytes,2,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
+	// Why they are lost; set with message_ids. Its reason is SEND_IN_DOUBT.
+	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1493,6 +1517,78 @@ func (x *TurnEnded) GetOutcome() *TurnOutcome {
 	return nil
 }
 
+func (x *TurnEnded) GetMessageIds() []string {
+	if x != nil {
+		return x.MessageIds
+	}
+	return nil
+}
+
+func (x *TurnEnded) GetFailure() *Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// MessageResent says that the CLI had accepted messages and lost them with its process before
+// it took them up, and that the server has given them to the CLI again. The turn of such a
+// message ends with its second delivery. Callers that come back later are given the frame too,
+// for the last 64 of a session.
+type MessageResent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The messages' ids before, oldest first: the first of them are those that Send returned.
+	MessageIds []string `protobuf:"bytes,1,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
+	// Their ids now, which user.message events have (CLI 1.0.81 does not tell it there).
+	NewMessageIds []string `protobuf:"bytes,2,rep,name=new_message_ids,json=newMessageIds,proto3" json:"new_message_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MessageResent) Reset() {
+	*x = MessageResent{}
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MessageResent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MessageResent) ProtoMessage() {}
+
+func (x *MessageResent) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MessageResent.ProtoReflect.Descriptor instead.
+func (*MessageResent) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *MessageResent) GetMessageIds() []string {
+	if x != nil {
+		return x.MessageIds
+	}
+	return nil
+}
+
+func (x *MessageResent) GetNewMessageIds() []string {
+	if x != nil {
+		return x.NewMessageIds
+	}
+	return nil
+}
+
 // GoAway asks the caller to leave: the server ends the stream soon. A participant's stream
 // gets it when no turn runs in its session, since the turn may need the participant.
 type GoAway struct {
@@ -1509,7 +1605,7 @@ type GoAway struct {
 
 func (x *GoAway) Reset() {
 	*x = GoAway{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1617,7 @@ func (x *GoAway) String() string {
 func (*GoAway) ProtoMessage() {}
 
 func (x *GoAway) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1630,7 @@ func (x *GoAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GoAway.ProtoReflect.Descriptor instead.
 func (*GoAway) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GoAway) GetReason() GoAwayReason {
@@ -1571,7 +1667,7 @@ type SessionPosition struct {
 
 func (x *SessionPosition) Reset() {
 	*x = SessionPosition{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1679,7 @@ func (x *SessionPosition) String() string {
 func (*SessionPosition) ProtoMessage() {}
 
 func (x *SessionPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1692,7 @@ func (x *SessionPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionPosition.ProtoReflect.Descriptor instead.
 func (*SessionPosition) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionPosition) GetSessionId() string {
@@ -1626,7 +1722,7 @@ type Closed struct {
 
 func (x *Closed) Reset() {
 	*x = Closed{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1734,7 @@ func (x *Closed) String() string {
 func (*Closed) ProtoMessage() {}
 
 func (x *Closed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1747,7 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Closed.ProtoReflect.Descriptor instead.
 func (*Closed) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Closed) GetReason() CloseReason {
@@ -1682,7 +1778,7 @@ type WatchSessionsRequest struct {
 
 func (x *WatchSessionsRequest) Reset() {
 	*x = WatchSessionsRequest{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1790,7 @@ func (x *WatchSessionsRequest) String() string {
 func (*WatchSessionsRequest) ProtoMessage() {}
 
 func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1803,7 @@ func (x *WatchSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchSessionsRequest) GetHeartbeatInterval() *durationpb.Duration {
@@ -1742,7 +1838,7 @@ type WatchSessionsResponse struct {
 
 func (x *WatchSessionsResponse) Reset() {
 	*x = WatchSessionsResponse{}
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1850,7 @@ func (x *WatchSessionsResponse) String() string {
 func (*WatchSessionsResponse) ProtoMessage() {}
 
 func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1863,7 @@ func (x *WatchSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionsResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchSessionsResponse) GetChange() SessionChange {
@@ -1795,7 +1891,7 @@ var File_copilot_bridge_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a%copilot/cli/v1/callback_session.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
+	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a%copilot/cli/v1/callback_session.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
 	"\x10SubscribeRequest\x12<\n" +
 	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorR\bsessions\x12:\n" +
 	"\aoptions\x18\x02 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12\x1c\n" +
@@ -1817,7 +1913,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\bfidelity\x18\x01 \x01(\x0e2\x1b.copilot.bridge.v1.FidelityR\bfidelity\x12#\n" +
 	"\roriginal_json\x18\x02 \x01(\bR\foriginalJson\x12H\n" +
 	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x121\n" +
-	"\x06linger\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06linger\"\xbe\x06\n" +
+	"\x06linger\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06linger\"\x89\a\n" +
 	"\x11SubscribeResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x129\n" +
@@ -1833,7 +1929,8 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	" \x01(\v2\x19.copilot.bridge.v1.GoAwayH\x00R\x06goAway\x123\n" +
 	"\x06closed\x18\v \x01(\v2\x19.copilot.bridge.v1.ClosedH\x00R\x06closed\x12=\n" +
 	"\n" +
-	"turn_ended\x18\r \x01(\v2\x1c.copilot.bridge.v1.TurnEndedH\x00R\tturnEnded\x12>\n" +
+	"turn_ended\x18\r \x01(\v2\x1c.copilot.bridge.v1.TurnEndedH\x00R\tturnEnded\x12I\n" +
+	"\x0emessage_resent\x18\x0e \x01(\v2 .copilot.bridge.v1.MessageResentH\x00R\rmessageResent\x12>\n" +
 	"\fresume_after\x18\f \x01(\v2\x1b.copilot.bridge.v1.PositionR\vresumeAfterB\a\n" +
 	"\x05frame\"\x89\x02\n" +
 	"\bAttached\x127\n" +
@@ -1863,9 +1960,16 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11pending_callbacks\x18\x05 \x03(\v2\x1b.copilot.bridge.v1.CallbackR\x10pendingCallbacks\"k\n" +
 	"\x10RuntimeRestarted\x12A\n" +
 	"\fturn_outcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\vturnOutcome\x12\x14\n" +
-	"\x05cause\x18\x02 \x01(\tR\x05cause\"E\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\"\x9c\x01\n" +
 	"\tTurnEnded\x128\n" +
-	"\aoutcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\aoutcome\"\xb4\x01\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.TurnOutcomeR\aoutcome\x12\x1f\n" +
+	"\vmessage_ids\x18\x02 \x03(\tR\n" +
+	"messageIds\x124\n" +
+	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailure\"X\n" +
+	"\rMessageResent\x12\x1f\n" +
+	"\vmessage_ids\x18\x01 \x03(\tR\n" +
+	"messageIds\x12&\n" +
+	"\x0fnew_message_ids\x18\x02 \x03(\tR\rnewMessageIds\"\xb4\x01\n" +
 	"\x06GoAway\x127\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1f.copilot.bridge.v1.GoAwayReasonR\x06reason\x12/\n" +
 	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12@\n" +
@@ -1945,7 +2049,7 @@ func file_copilot_bridge_v1_event_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(Start)(0),                    // 0: copilot.bridge.v1.Start
 	(Fidelity)(0),                 // 1: copilot.bridge.v1.Fidelity
@@ -1967,78 +2071,82 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*Gap)(nil),                   // 17: copilot.bridge.v1.Gap
 	(*RuntimeRestarted)(nil),      // 18: copilot.bridge.v1.RuntimeRestarted
 	(*TurnEnded)(nil),             // 19: copilot.bridge.v1.TurnEnded
-	(*GoAway)(nil),                // 20: copilot.bridge.v1.GoAway
-	(*SessionPosition)(nil),       // 21: copilot.bridge.v1.SessionPosition
-	(*Closed)(nil),                // 22: copilot.bridge.v1.Closed
-	(*WatchSessionsRequest)(nil),  // 23: copilot.bridge.v1.WatchSessionsRequest
-	(*WatchSessionsResponse)(nil), // 24: copilot.bridge.v1.WatchSessionsResponse
-	(*Position)(nil),              // 25: copilot.bridge.v1.Position
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*CallbackRequested)(nil),     // 27: copilot.bridge.v1.CallbackRequested
-	(*CallbackResolved)(nil),      // 28: copilot.bridge.v1.CallbackResolved
-	(*Session)(nil),               // 29: copilot.bridge.v1.Session
-	(*Callback)(nil),              // 30: copilot.bridge.v1.Callback
-	(*v1.SessionEvent)(nil),       // 31: copilot.cli.v1.SessionEvent
-	(*TurnOutcome)(nil),           // 32: copilot.bridge.v1.TurnOutcome
-	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 33: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	(*MessageResent)(nil),         // 20: copilot.bridge.v1.MessageResent
+	(*GoAway)(nil),                // 21: copilot.bridge.v1.GoAway
+	(*SessionPosition)(nil),       // 22: copilot.bridge.v1.SessionPosition
+	(*Closed)(nil),                // 23: copilot.bridge.v1.Closed
+	(*WatchSessionsRequest)(nil),  // 24: copilot.bridge.v1.WatchSessionsRequest
+	(*WatchSessionsResponse)(nil), // 25: copilot.bridge.v1.WatchSessionsResponse
+	(*Position)(nil),              // 26: copilot.bridge.v1.Position
+	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
+	(*CallbackRequested)(nil),     // 28: copilot.bridge.v1.CallbackRequested
+	(*CallbackResolved)(nil),      // 29: copilot.bridge.v1.CallbackResolved
+	(*Session)(nil),               // 30: copilot.bridge.v1.Session
+	(*Callback)(nil),              // 31: copilot.bridge.v1.Callback
+	(*v1.SessionEvent)(nil),       // 32: copilot.cli.v1.SessionEvent
+	(*TurnOutcome)(nil),           // 33: copilot.bridge.v1.TurnOutcome
+	(*Failure)(nil),               // 34: copilot.bridge.v1.Failure
+	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 35: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	8,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
 	10, // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	25, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
+	26, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
 	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.Start
 	9,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
 	1,  // 5: copilot.bridge.v1.StreamOptions.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	26, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	26, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
+	27, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
+	27, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
 	12, // 8: copilot.bridge.v1.SubscribeResponse.attached:type_name -> copilot.bridge.v1.Attached
 	13, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
 	15, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
 	16, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
 	17, // 12: copilot.bridge.v1.SubscribeResponse.gap:type_name -> copilot.bridge.v1.Gap
-	27, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
-	28, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	28, // 13: copilot.bridge.v1.SubscribeResponse.callback_requested:type_name -> copilot.bridge.v1.CallbackRequested
+	29, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
 	18, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
-	20, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
-	22, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
+	21, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
+	23, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
 	19, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
-	25, // 19: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
-	25, // 20: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
-	25, // 21: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
-	29, // 22: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
-	30, // 23: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	14, // 24: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
-	25, // 25: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
-	31, // 26: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
-	2,  // 27: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
-	25, // 28: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
-	25, // 29: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
-	25, // 30: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
-	25, // 31: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
-	3,  // 32: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
-	29, // 33: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
-	30, // 34: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
-	32, // 35: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	32, // 36: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	4,  // 37: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
-	26, // 38: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
-	21, // 39: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
-	25, // 40: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
-	5,  // 41: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
-	25, // 42: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
-	26, // 43: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	6,  // 44: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
-	29, // 45: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	33, // 46: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	7,  // 47: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	23, // 48: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	11, // 49: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	24, // 50: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	49, // [49:51] is the sub-list for method output_type
-	47, // [47:49] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	20, // 19: copilot.bridge.v1.SubscribeResponse.message_resent:type_name -> copilot.bridge.v1.MessageResent
+	26, // 20: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
+	26, // 21: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
+	26, // 22: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
+	30, // 23: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
+	31, // 24: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	14, // 25: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
+	26, // 26: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
+	32, // 27: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
+	2,  // 28: copilot.bridge.v1.Event.cause:type_name -> copilot.bridge.v1.EventCause
+	26, // 29: copilot.bridge.v1.CaughtUp.position:type_name -> copilot.bridge.v1.Position
+	26, // 30: copilot.bridge.v1.Heartbeat.position:type_name -> copilot.bridge.v1.Position
+	26, // 31: copilot.bridge.v1.Gap.after:type_name -> copilot.bridge.v1.Position
+	26, // 32: copilot.bridge.v1.Gap.through:type_name -> copilot.bridge.v1.Position
+	3,  // 33: copilot.bridge.v1.Gap.reason:type_name -> copilot.bridge.v1.GapReason
+	30, // 34: copilot.bridge.v1.Gap.session:type_name -> copilot.bridge.v1.Session
+	31, // 35: copilot.bridge.v1.Gap.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	33, // 36: copilot.bridge.v1.RuntimeRestarted.turn_outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	33, // 37: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	34, // 38: copilot.bridge.v1.TurnEnded.failure:type_name -> copilot.bridge.v1.Failure
+	4,  // 39: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
+	27, // 40: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
+	22, // 41: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
+	26, // 42: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
+	5,  // 43: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
+	26, // 44: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
+	27, // 45: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	6,  // 46: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
+	30, // 47: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
+	35, // 48: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	7,  // 49: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	24, // 50: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	11, // 51: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	25, // 52: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	51, // [51:53] is the sub-list for method output_type
+	49, // [49:51] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }
@@ -2047,6 +2155,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 		return
 	}
 	file_copilot_bridge_v1_callback_proto_init()
+	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_event_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*SubscribeResponse_Attached)(nil),
@@ -2060,6 +2169,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 		(*SubscribeResponse_GoAway)(nil),
 		(*SubscribeResponse_Closed)(nil),
 		(*SubscribeResponse_TurnEnded)(nil),
+		(*SubscribeResponse_MessageResent)(nil),
 	}
 	file_copilot_bridge_v1_event_service_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
@@ -2068,7 +2178,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_event_service_proto_rawDesc), len(file_copilot_bridge_v1_event_service_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1773,7 +1773,13 @@ type SendResponse struct {
 	// The message's id.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI accepted it: what the turn does comes after.
-	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	// Set in the answer to a repeated request: the id that the message has since it was given
+	// to the CLI again; see MessageResent. Empty if it was not.
+	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
+	// The prompt is not on disk, since the disk has failed: it outlives the CLI process, but not
+	// the server. Session.journal_problem says why.
+	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1820,6 +1826,20 @@ func (x *SendResponse) GetPosition() *Position {
 		return x.Position
 	}
 	return nil
+}
+
+func (x *SendResponse) GetResentMessageId() string {
+	if x != nil {
+		return x.ResentMessageId
+	}
+	return ""
+}
+
+func (x *SendResponse) GetInMemoryOnly() bool {
+	if x != nil {
+		return x.InMemoryOnly
+	}
+	return false
 }
 
 // SendStreamRequest is a piece of what SessionService.SendStream takes.
@@ -1971,7 +1991,13 @@ type SendStreamResponse struct {
 	// The message's id.
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI accepted it.
-	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	// Set in the answer to a repeated request: the id that the message has since it was given
+	// to the CLI again; see MessageResent. Empty if it was not.
+	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
+	// The prompt is not on disk, since the disk has failed: it outlives the CLI process, but not
+	// the server. Session.journal_problem says why.
+	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,6 +2044,20 @@ func (x *SendStreamResponse) GetPosition() *Position {
 		return x.Position
 	}
 	return nil
+}
+
+func (x *SendStreamResponse) GetResentMessageId() string {
+	if x != nil {
+		return x.ResentMessageId
+	}
+	return ""
+}
+
+func (x *SendStreamResponse) GetInMemoryOnly() bool {
+	if x != nil {
+		return x.InMemoryOnly
+	}
+	return false
 }
 
 // SendAndWaitRequest is what SessionService.SendAndWait takes.
@@ -3407,11 +3447,13 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x121\n" +
-	"\x06prompt\x18\x03 \x01(\v2\x19.copilot.bridge.v1.PromptR\x06prompt\"f\n" +
+	"\x06prompt\x18\x03 \x01(\v2\x19.copilot.bridge.v1.PromptR\x06prompt\"\xb8\x01\n" +
 	"\fSendResponse\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x127\n" +
-	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x94\x01\n" +
+	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12*\n" +
+	"\x11resent_message_id\x18\x03 \x01(\tR\x0fresentMessageId\x12$\n" +
+	"\x0ein_memory_only\x18\x04 \x01(\bR\finMemoryOnly\"\x94\x01\n" +
 	"\x11SendStreamRequest\x12:\n" +
 	"\arequest\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.SendRequestH\x00R\arequest\x12:\n" +
 	"\x05chunk\x18\x02 \x01(\v2\".copilot.bridge.v1.AttachmentChunkH\x00R\x05chunkB\a\n" +
@@ -3420,11 +3462,13 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"attachment\x18\x01 \x01(\x05R\n" +
 	"attachment\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"l\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\xbe\x01\n" +
 	"\x12SendStreamResponse\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x127\n" +
-	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\xf8\x01\n" +
+	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12*\n" +
+	"\x11resent_message_id\x18\x03 \x01(\tR\x0fresentMessageId\x12$\n" +
+	"\x0ein_memory_only\x18\x04 \x01(\bR\finMemoryOnly\"\xf8\x01\n" +
 	"\x12SendAndWaitRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +

@@ -102,7 +102,8 @@ type SessionServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD;
 	// FAILED_PRECONDITION SESSION_BUSY for mode IMMEDIATE into a turn whose headers
-	// override the provider's; ABORTED SEND_IN_DOUBT.
+	// override the provider's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED when 256 messages of the
+	// session, or 192 MiB of them, wait for the end of their turns; ABORTED SEND_IN_DOUBT.
 	Send(ctx context.Context, in *SendRequest, opts ...grpc.CallOption) (*SendResponse, error)
 	// SendStream is Send for prompts with large attachments: the first message holds the
 	// request, the following ones the bytes of its blobs.
@@ -536,7 +537,8 @@ type SessionServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD;
 	// FAILED_PRECONDITION SESSION_BUSY for mode IMMEDIATE into a turn whose headers
-	// override the provider's; ABORTED SEND_IN_DOUBT.
+	// override the provider's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED when 256 messages of the
+	// session, or 192 MiB of them, wait for the end of their turns; ABORTED SEND_IN_DOUBT.
 	Send(context.Context, *SendRequest) (*SendResponse, error)
 	// SendStream is Send for prompts with large attachments: the first message holds the
 	// request, the following ones the bytes of its blobs.

@@ -1,0 +1,210 @@
+package outbox
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// Message is one message of a prompt, as the history shows it.
+type Message struct {
+	// texts are the digests of what its content may be: its prompt, or what is displayed in
+	// its place.
+	texts [][sha256.Size]byte
+}
+
+// Said is a user's message that the CLI's history has, or the journal.
+type Said struct {
+	// MessageID is the CLI's id of it. CLI 1.0.81 tells none.
+	MessageID string
+	Content   string
+	// At is when it was taken up, by the CLI's clock, which is the bridge's.
+	At time.Time
+	// Pos is where it is in the journal; zero if that lacks it.
+	Pos journal.Position
+	// History says that the CLI's history has it, and not the journal alone.
+	History bool
+}
+
+// Verdict is what the history says of a prompt.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Untaken: neither the history nor the journal has it.
+	Untaken Verdict = iota
+	// Taken: the history has all of it.
+	Taken
+	// Forgotten: the journal has it and the history lacks it: the CLI took it up, and was
+	// killed before it wrote that down. The model may have been asked.
+	Forgotten
+	// Partly: the history has the first of its messages.
+	Partly
+)
+
+// Decision is the verdict on a prompt.
+type Decision struct {
+	Verdict Verdict
+	// Done is how many of its messages were taken up, for Partly.
+	Done int
+	// At is where the journal has the last of its messages; zero if it lacks that: nobody was
+	// told then that it was taken up.
+	At journal.Position
+}
+
+// clockSlack is by how much a message may seem older than the prompt that it is.
+const clockSlack = 2 * time.Second
+
+// Decide says what became of prompts, which are in the order in which the CLI was given them,
+// by what was said in the conversation, oldest first. No message counts for two prompts.
+func Decide(entries []Entry, said []Said) []Decision {
+	claimed := make([]bool, len(said))
+	out := make([]Decision, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		d := &out[i]
+		messages := e.messages[min(e.Done, len(e.messages)):]
+		found, history := 0, true
+		for k, m := range messages {
+			at := find(e, m, k, said, claimed)
+			if at < 0 {
+				break
+			}
+			claimed[at] = true
+			found++
+			history = history && said[at].History
+			d.At = said[at].Pos
+		}
+		switch {
+		case found == 0:
+		case !history:
+			d.Verdict = Forgotten
+		case found == len(messages):
+			d.Verdict = Taken
+		default:
+			d.Verdict, d.Done = Partly, e.Done+found
+		}
+	}
+	return out
+}
+
+// find looks for the k-th message of a prompt's latest delivery.
+func find(e *Entry, m Message, k int, said []Said, claimed []bool) int {
+	for i, one := range said {
+		if claimed[i] {
+			continue
+		}
+		if one.MessageID != "" && k < len(e.IDs) {
+			if one.MessageID == e.IDs[k] {
+				return i
+			}
+			continue
+		}
+		if e.after(one) && m.is(one.Content) {
+			return i
+		}
+	}
+	return -1
+}
+
+// after reports whether a message may have been taken up since the prompt was given.
+func (e *Entry) after(one Said) bool {
+	if one.Pos.Epoch == e.Before.Epoch && one.Pos.Seq > 0 {
+		return one.Pos.Seq > e.Before.Seq
+	}
+	return !one.At.Before(e.GivenAt.Add(-clockSlack))
+}
+
+func (m Message) is(content string) bool {
+	sum := sha256.Sum256([]byte(content))
+	for _, text := range m.texts {
+		if text == sum {
+			return true
+		}
+	}
+	return false
+}
+
+// The CLI's methods that begin turns.
+const (
+	methodSend     = "session.send"
+	methodMessages = "session.sendMessages"
+	methodFleet    = "session.fleet.start"
+)
+
+// fleetWords are what the CLI puts before the prompt of a fleet.
+const fleetWords = "Fleet deployed: "
+
+// words are the members of a message that the history may show.
+type words struct {
+	Prompt        string  `json:"prompt"`
+	DisplayPrompt *string `json:"displayPrompt"`
+}
+
+func (w words) message(before string) Message {
+	m := Message{texts: [][sha256.Size]byte{sha256.Sum256([]byte(before + w.Prompt))}}
+	if w.DisplayPrompt != nil {
+		m.texts = append(m.texts, sha256.Sum256([]byte(*w.DisplayPrompt)))
+	}
+	return m
+}
+
+// messagesOf are the messages of a prompt.
+func messagesOf(p Prompt) (out []Message) {
+	switch p.Method {
+	case "", methodSend, methodFleet:
+		var w words
+		_ = json.Unmarshal(p.Params, &w) // what is no prompt is found by its id alone
+		before := ""
+		if p.Method == methodFleet {
+			before = fleetWords
+		}
+		return []Message{w.message(before)}
+	case methodMessages:
+		var list struct{ Messages []words }
+		_ = json.Unmarshal(p.Params, &list) // as above
+		for _, w := range list.Messages {
+			out = append(out, w.message(""))
+		}
+	}
+	return out
+}
+
+// rest are the parameters of a prompt without the first of its messages.
+func rest(p Prompt, done int) json.RawMessage {
+	if done == 0 || p.Method != methodMessages {
+		return p.Params
+	}
+	var params map[string]json.RawMessage
+	var list []json.RawMessage
+	if json.Unmarshal(p.Params, &params) != nil || json.Unmarshal(params["messages"], &list) != nil || done > len(list) {
+		return p.Params
+	}
+	text, err := json.Marshal(list[done:])
+	if err != nil {
+		return p.Params
+	}
+	params["messages"] = text
+	if text, err = json.Marshal(params); err != nil {
+		return p.Params
+	}
+	return text
+}
+
+// Obstacle says why a prompt that was not taken up cannot be given to the CLI again; empty if
+// it can.
+func (e *Entry) Obstacle() string {
+	switch {
+	case e.Edited:
+		return "the queue was changed since, so that it may have been withdrawn"
+	case e.Deliveries >= MaxDeliveries:
+		return "the runtime ended each time that it was given the message"
+	case e.prompt.Params == nil && len(e.prompt.Lacks) > 0:
+		return "the bridge was restarted and does not keep its secrets"
+	case e.prompt.Method == methodFleet:
+		return "a fleet is not started twice"
+	}
+	return ""
+}

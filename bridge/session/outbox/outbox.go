@@ -1,0 +1,394 @@
+// Package outbox keeps the prompts of one session that the CLI has been given, until the
+// conversation has them for good.
+//
+// A prompt that the CLI has acknowledged is in the CLI's memory until it is taken up, and in
+// the CLI's history only some 100 ms after that. The outbox has it on disk meanwhile. When the
+// session is loaded again after the end of a CLI process or of the bridge, Decide compares the
+// outbox with the history: a prompt that is there was taken up, one that is not is given to the
+// CLI again.
+//
+// The files of an outbox are one for each prompt, written before the CLI is asked, and one
+// with the state of all of them, written before a caller gets its answer. Without a Disk, or
+// with one that fails, the outbox is in memory: it then outlives the CLI process, but not the
+// bridge.
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// The limits of an outbox. A prompt counts until its turn has ended.
+const (
+	// MaxEntries bounds the prompts of a session whose turns have not ended.
+	MaxEntries = 256
+	// MaxBytes bounds their size; one prompt always fits.
+	MaxBytes = 192 << 20
+	// MaxDeliveries bounds how often a prompt is given to the CLI: it may be what ends every
+	// process that takes it.
+	MaxDeliveries = 3
+	// maxRemembered bounds the message ids that are remembered because they were lost or
+	// replaced, maxNotes the notes about them that readers are given.
+	maxRemembered, maxNotes = 1024, 64
+	// maxInMemory bounds the prompts that are in memory although they are on disk.
+	maxInMemory = 64 << 10
+)
+
+// Disk keeps the files of an outbox. A name has no separators. Read and Remove of a missing
+// file fail with fs.ErrNotExist and nil.
+type Disk interface {
+	List() ([]string, error)
+	Read(name string) ([]byte, error)
+	// Write puts data in the place of a file, whole or not at all.
+	Write(name string, data []byte) error
+	Remove(name string) error
+}
+
+// Prompt is what the CLI is given.
+type Prompt struct {
+	// Method is the CLI's method; empty for session.send.
+	Method string `json:"method,omitempty"`
+	// Params are its parameters: on disk without their secrets.
+	Params json.RawMessage `json:"params"`
+	// Override says that the prompt's headers take the place of the provider's, Immediate
+	// that it steers the running turn.
+	Override  bool `json:"override,omitempty"`
+	Immediate bool `json:"immediate,omitempty"`
+	// Request is the request id under which the caller may repeat it, with its scope.
+	Request string `json:"request,omitempty"`
+	// AskedAt is when the caller asked.
+	AskedAt time.Time `json:"askedAt"`
+	// Lacks are the paths of secrets that are not on disk.
+	Lacks []string `json:"lacks,omitempty"`
+}
+
+// Entry is what is known of a prompt.
+type Entry struct {
+	// N orders the entries as the CLI was given them.
+	N uint64 `json:"n"`
+	// IDs are the CLI's ids of its messages; none while the CLI has not answered.
+	IDs []string `json:"ids,omitempty"`
+	// Was are the ids of earlier deliveries. An entry with IDs or Was was acknowledged.
+	Was []string `json:"was,omitempty"`
+	// Before is the journal's last position before the latest delivery, GivenAt its time.
+	Before  journal.Position `json:"before"`
+	GivenAt time.Time        `json:"givenAt"`
+	// Deliveries is how often the CLI was given it.
+	Deliveries int `json:"deliveries"`
+	// Done is how many of its messages were taken up before the latest delivery.
+	Done int `json:"done,omitempty"`
+	// Ended: its turn was lost with the runtime, and that was told. The history still has to
+	// say whether the prompt is part of the conversation.
+	Ended bool `json:"ended,omitempty"`
+	// Edited: somebody has changed the CLI's queue, so that the prompt may be withdrawn.
+	Edited bool `json:"edited,omitempty"`
+
+	// Owed: it is to be given to the CLI again.
+	Owed bool `json:"owed,omitempty"`
+
+	prompt   Prompt
+	messages []Message
+	size     int
+	stored   bool // the prompt is on disk
+	passed   bool // the history was compared while the CLI's answer was awaited
+	finished bool // nothing more is to be known of it; it goes with the next flush
+	unknown  bool // the state was damaged, so that it may have been acknowledged
+}
+
+// Acknowledged reports whether the CLI has answered it at least once.
+func (e *Entry) Acknowledged() bool { return len(e.IDs) > 0 || len(e.Was) > 0 || e.unknown }
+
+// Names are all ids that the CLI has given its messages, oldest first.
+func (e *Entry) Names() []string { return append(slices.Clone(e.Was), e.IDs...) }
+
+// Prompt returns the prompt.
+func (e *Entry) Prompt() Prompt { return e.prompt }
+
+// Note is what readers of the session are told about prompts, for as long as the journal's
+// epoch lasts.
+type Note struct {
+	At journal.Position `json:"at"`
+	// IDs are the messages' ids as the callers know them.
+	IDs []string `json:"ids"`
+	// As are their new ids, if they were given to the CLI again; else they are lost, for the
+	// reason.
+	As     []string `json:"as,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	Text   string   `json:"text,omitempty"`
+}
+
+// state is the file beside those of the prompts.
+type state struct {
+	Next    uint64            `json:"next"`
+	Entries []*Entry          `json:"entries,omitempty"`
+	Lost    []lost            `json:"lost,omitempty"`
+	Moved   map[string]string `json:"moved,omitempty"`
+	Notes   []Note            `json:"notes,omitempty"`
+}
+
+// lost is a message that is not part of the conversation.
+type lost struct {
+	ID     string `json:"id"`
+	Reason string `json:"reason,omitempty"`
+	Text   string `json:"text,omitempty"`
+}
+
+// Box is the outbox of a session. Its methods may be called from any goroutine. Those that
+// change it in memory alone leave it to Flush to write that down.
+type Box struct {
+	files *files
+
+	mu      sync.Mutex
+	st      state
+	order   []string // the keys of st.Moved, oldest first
+	bytes   int
+	changed bool
+	orphans []string // files of prompts that nothing is known of
+}
+
+// Open returns the outbox that a disk holds; nil keeps it in memory.
+func Open(disk Disk) (*Box, error) {
+	b := &Box{files: newFiles(disk)}
+	if disk == nil {
+		return b, nil
+	}
+	return b, b.load()
+}
+
+// Add takes a prompt up before the CLI is asked. before is the journal's last position. When
+// the outbox is full it refuses. durable is false if the prompt is in memory only.
+func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []string), before journal.Position) (n uint64, durable bool, err error) {
+	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, messages: messagesOf(p), size: len(p.Params)}
+	b.mu.Lock()
+	live := 0
+	for _, o := range b.st.Entries {
+		if !o.finished {
+			live++
+		}
+	}
+	if live >= MaxEntries || live > 0 && b.bytes+e.size > MaxBytes {
+		bytes := b.bytes
+		b.mu.Unlock()
+		return 0, false, fault.New(fault.LimitExceeded, "%d prompts of %d bytes wait for the end of their turns in this session; at most %d of %d bytes may",
+			live, bytes, MaxEntries, MaxBytes).With("limit", "session_prompts")
+	}
+	b.st.Next++
+	e.N = b.st.Next
+	b.st.Entries = append(b.st.Entries, e)
+	b.bytes += e.size
+	b.mu.Unlock()
+	stored := p
+	stored.Params, stored.Lacks = secrets(p.Params)
+	err = b.files.writePrompt(e.N, stored)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e.stored = err == nil
+	e.prompt.Lacks = stored.Lacks
+	if e.stored && len(e.prompt.Lacks) == 0 && e.size > maxInMemory && !b.files.memory() {
+		e.prompt.Params = nil // it is read again when it is needed
+	}
+	return e.N, err == nil && !b.files.memory(), nil
+}
+
+// Accepted notes the CLI's answer, before the caller has it. again reports that the session
+// was loaded anew meanwhile and the history lacks the prompt: it is owed then.
+func (b *Box) Accepted(n uint64, ids []string) (durable, again bool) {
+	b.mu.Lock()
+	e := b.find(n)
+	if e == nil {
+		b.mu.Unlock()
+		return true, false
+	}
+	e.IDs = ids
+	if e.passed {
+		e.passed, e.Owed = false, true
+	}
+	again, b.changed = e.Owed, true
+	stored := e.stored
+	b.mu.Unlock()
+	return b.Flush() == nil && stored && !b.files.memory(), again
+}
+
+// Drop forgets a prompt that the CLI has refused, or that its caller was told the failure of.
+func (b *Box) Drop(n uint64) {
+	if b.Finish(n) {
+		_ = b.Flush()
+	}
+}
+
+// Finish notes, in memory, that nothing more is to be known of a prompt. It reports whether
+// the outbox had it.
+func (b *Box) Finish(n uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.find(n)
+	if e == nil || e.finished {
+		return false
+	}
+	b.finish(e)
+	return true
+}
+
+func (b *Box) finish(e *Entry) {
+	e.finished, e.Owed, b.changed = true, false, true
+	b.bytes -= e.size
+	e.prompt.Params, e.size = nil, 0
+}
+
+// End notes, in memory, that the turn of a prompt was lost and that this was told.
+func (b *Box) End(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.find(n); e != nil && !e.finished {
+		e.Ended, b.changed = true, true
+	}
+}
+
+// Edit notes, in memory, that somebody has changed the CLI's queue.
+func (b *Box) Edit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.st.Entries {
+		e.Edited, b.changed = true, true
+	}
+}
+
+// Clear finishes, in memory, the prompts that which accepts, and returns their numbers.
+func (b *Box) Clear(which func(*Entry) bool) (cleared []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.st.Entries {
+		if !e.finished && which(e) {
+			cleared = append(cleared, e.N)
+			b.finish(e)
+		}
+	}
+	return cleared
+}
+
+// Entries are copies of the prompts of which something is still to be known, in order.
+func (b *Box) Entries() (out []Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.st.Entries {
+		if !e.finished {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+// Empty reports whether no prompt is left of which something is to be known.
+func (b *Box) Empty() bool { return len(b.Entries()) == 0 }
+
+// Pending reports whether the outbox has the message of an id, or of an acknowledged request.
+func (b *Box) Pending(id string) bool {
+	return slices.ContainsFunc(b.Entries(), func(e Entry) bool { return slices.Contains(e.IDs, id) || slices.Contains(e.Was, id) })
+}
+
+// AnswerTo returns the first message's id of an acknowledged prompt by its request.
+func (b *Box) AnswerTo(request string) (id string, before journal.Position, ok bool) {
+	for _, e := range b.Entries() {
+		if request != "" && e.prompt.Request == request && e.Acknowledged() {
+			if ids := e.Names(); len(ids) > 0 {
+				return ids[0], e.Before, true
+			}
+		}
+	}
+	return "", journal.Position{}, false
+}
+
+// Owes reports whether a prompt is to be given to the CLI again.
+func (b *Box) Owes() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.owed() != nil
+}
+
+func (b *Box) owed() *Entry {
+	for _, e := range b.st.Entries {
+		if e.Owed && !e.finished {
+			return e
+		}
+	}
+	return nil
+}
+
+// Again begins another delivery of the first prompt that is owed: from now on it is as one
+// that the CLI has not answered. The caller gives it to the CLI.
+func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, err error) {
+	b.mu.Lock()
+	next := b.owed()
+	if next == nil {
+		b.mu.Unlock()
+		return Entry{}, false, nil
+	}
+	e = *next
+	b.mu.Unlock()
+	params := e.prompt.Params
+	if params == nil {
+		p, err := b.files.readPrompt(e.N) // without the lock: a disk may hang
+		if err != nil {
+			return e, true, err
+		}
+		params = p.Params
+	}
+	b.mu.Lock()
+	if next = b.find(e.N); next == nil || !next.Owed {
+		b.mu.Unlock()
+		return Entry{}, false, nil
+	}
+	next.Owed, b.changed = false, true
+	next.Was, next.IDs = append(next.Was, next.IDs...), nil
+	next.Before, next.GivenAt = before, now
+	next.Deliveries++
+	e = *next
+	b.mu.Unlock()
+	_ = b.Flush() // one that fails costs a second delivery after a crash at worst
+	e.prompt.Params = params
+	e.prompt.Params = rest(e.prompt, e.Done)
+	return e, true, nil
+}
+
+// Owe notes, in memory, that a prompt is to be given to the CLI again, but for the first done
+// of its messages.
+func (b *Box) Owe(n uint64, done int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.find(n); e != nil && !e.finished {
+		e.Owed, e.Done, b.changed = true, done, true
+	}
+}
+
+// Pass notes, in memory, that the history lacks a prompt whose answer is still awaited.
+func (b *Box) Pass(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.find(n); e != nil {
+		e.passed = true
+	}
+}
+
+// Close ends the outbox: nothing of it is written any more.
+func (b *Box) Close() { b.files.close() }
+
+// Problem is why the outbox is not on disk; nil if it is.
+func (b *Box) Problem() error { return b.files.problem() }
+
+func (b *Box) find(n uint64) *Entry {
+	for _, e := range b.st.Entries {
+		if e.N == n {
+			return e
+		}
+	}
+	return nil
+}
+
+// errDamaged reports a file of the outbox that cannot be read.
+var errDamaged = errors.New("the outbox is damaged")

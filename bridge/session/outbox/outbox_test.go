@@ -1,0 +1,305 @@
+package outbox
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+)
+
+// memory is a disk in memory.
+type memory struct {
+	mu    sync.Mutex
+	files map[string][]byte
+	fail  error
+	hang  chan struct{} // writes wait for it
+}
+
+func (m *memory) List() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Sorted(maps.Keys(m.files)), nil
+}
+
+func (m *memory) Read(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if text, ok := m.files[name]; ok {
+		return text, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+func (m *memory) Write(name string, data []byte) error {
+	m.mu.Lock()
+	hang, fail := m.hang, m.fail
+	m.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	if fail != nil {
+		return fail
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files[name] = data
+	return nil
+}
+
+func (m *memory) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.files, name)
+	return nil
+}
+
+func (m *memory) set(fail error, hang chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail, m.hang = fail, hang
+}
+
+func opened(t *testing.T, disk *memory) *Box {
+	t.Helper()
+	b, err := Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func onDisk() *memory { return &memory{files: map[string][]byte{}} }
+
+// keepAll keeps everything on disk; hidden keeps the headers away from it.
+func keepAll(p json.RawMessage) (json.RawMessage, []string) { return p, nil }
+
+func hidden(json.RawMessage) (json.RawMessage, []string) {
+	return json.RawMessage(`{"prompt":"p"}`), []string{"requestHeaders"}
+}
+
+func put(t *testing.T, b *Box, text string) uint64 {
+	t.Helper()
+	params, _ := json.Marshal(map[string]string{"prompt": text})
+	n, durable, err := b.Add(Prompt{Params: params, Request: "r " + text, AskedAt: time.Now()}, keepAll, journal.Position{Epoch: 1, Seq: 3})
+	if err != nil || !durable {
+		t.Fatalf("%q is taken up: %v, %v", text, durable, err)
+	}
+	return n
+}
+
+// A crash at any moment leaves what was acknowledged, as it was.
+func TestLives(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	first, second := put(t, b, "one"), put(t, b, "two")
+	if durable, again := b.Accepted(first, []string{"m1"}); !durable || again {
+		t.Errorf("the answer is noted: %v, %v", durable, again)
+	}
+	b = opened(t, disk)
+	entries := b.Entries()
+	if len(entries) != 2 || !entries[0].Acknowledged() || entries[1].Acknowledged() || entries[0].Before.Seq != 3 {
+		t.Fatalf("the next life has %+v", entries)
+	}
+	if id, _, ok := b.AnswerTo("r one"); !ok || id != "m1" {
+		t.Errorf("the request was answered %q, %v", id, ok)
+	}
+	if _, _, ok := b.AnswerTo("r two"); ok {
+		t.Error("the other request was answered")
+	}
+	b.Owe(first, 0)
+	b.Drop(second)
+	b = opened(t, disk)
+	if !b.Owes() {
+		t.Fatal("the third life does not know what is owed")
+	}
+	e, ok, err := b.Again(journal.Position{Epoch: 2, Seq: 9}, time.Now())
+	if !ok || err != nil || e.Deliveries != 2 || !strings.Contains(string(e.Prompt().Params), "one") {
+		t.Fatalf("given again is %+v, %v", e, err)
+	}
+	b = opened(t, disk)
+	if e := b.Entries()[0]; e.Owed || !e.Acknowledged() || e.Before.Epoch != 2 {
+		t.Fatalf("the fourth life has %+v", e)
+	}
+	b.Accepted(first, []string{"m2"})
+	b.Moved(Note{IDs: []string{"m1"}, As: []string{"m2"}})
+	b.Finish(first)
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b = opened(t, disk)
+	if b.MovedTo("m1") != "m2" || !b.Empty() {
+		t.Errorf("m1 is %q now", b.MovedTo("m1"))
+	}
+	if names, _ := disk.List(); !slices.Equal(names, []string{stateFile}) {
+		t.Errorf("on disk are %q", names)
+	}
+}
+
+// What is lost stays lost, and readers of later lives are told.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	n := put(t, b, "one")
+	b.Accepted(n, []string{"m1"})
+	b.Lose(n, Note{At: journal.Position{Epoch: 1, Seq: 5}, IDs: []string{"m1"}, Text: "why"})
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	b = opened(t, disk)
+	if why, ok := b.LostBecause("m1"); !ok || why != "why" {
+		t.Errorf("m1 was lost because %q, %v", why, ok)
+	}
+	if _, ok := b.LostBecause(""); ok {
+		t.Error("a message without an id was lost")
+	}
+	told := 0
+	b.Renumber(func(n Note) journal.Position { told++; return journal.Position{Epoch: 2, Seq: n.At.Seq + 1} })
+	b.Renumber(func(n Note) journal.Position {
+		if told++; n.At != (journal.Position{Epoch: 2, Seq: 6}) {
+			t.Errorf("the note is at %v", n.At)
+		}
+		return n.At
+	})
+	if told != 2 {
+		t.Errorf("%d notes were told", told)
+	}
+}
+
+// Secrets are in memory only: another process cannot give the prompt to the CLI.
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	n, _, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p","requestHeaders":{"A":"s3cret"}}`)}, hidden, journal.Position{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Accepted(n, []string{"m1"})
+	for name, text := range disk.files {
+		if strings.Contains(string(text), "s3cret") {
+			t.Errorf("%s has the secret", name)
+		}
+	}
+	if e := b.Entries()[0]; e.Obstacle() != "" {
+		t.Errorf("this process cannot give it again: %s", e.Obstacle())
+	}
+	if e := opened(t, disk).Entries()[0]; e.Obstacle() == "" {
+		t.Error("the next process can give it again")
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	b, _ := Open(nil)
+	for range MaxEntries {
+		if _, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{})
+	if fault.ReasonOf(err) != fault.LimitExceeded {
+		t.Errorf("one too many: %v", err)
+	}
+	b.Drop(1)
+	if _, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{}); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+	b, _ = Open(nil)
+	large := Prompt{Params: make(json.RawMessage, MaxBytes+1)}
+	if _, _, err := b.Add(large, keepAll, journal.Position{}); err != nil {
+		t.Errorf("one always fits: %v", err)
+	}
+	if _, _, err := b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{}); fault.ReasonOf(err) != fault.LimitExceeded {
+		t.Errorf("another: %v", err)
+	}
+}
+
+// A disk that fails or hangs leaves prompts in memory, and says so, until it is well again.
+func TestDiskThatFails(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	full := errors.New("full")
+	disk.set(full, nil)
+	n, durable, err := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	if err != nil || durable || !errors.Is(b.Problem(), full) {
+		t.Errorf("a full disk: %v, %v, problem %v", durable, err, b.Problem())
+	}
+	if durable, _ := b.Accepted(n, []string{"m1"}); durable {
+		t.Error("the answer is on a full disk")
+	}
+	release := make(chan struct{})
+	disk.set(nil, release)
+	began := time.Now()
+	n, durable, err = b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	if err != nil || durable || !errors.Is(b.Problem(), errSlow) {
+		t.Errorf("a disk that hangs: %v, %v, problem %v", durable, err, b.Problem())
+	}
+	if durable, _ := b.Accepted(n, []string{"m2"}); durable || time.Since(began) > 3*diskTimeout {
+		t.Errorf("the answer is on a disk that hangs: %v", durable)
+	}
+	disk.set(nil, nil)
+	close(release)
+	for b.Flush() != nil {
+		time.Sleep(time.Millisecond) // until the write that hung has come back
+	}
+	if b.Problem() != nil {
+		t.Errorf("the problem stays: %v", b.Problem())
+	}
+	// What the disk lacks of an acknowledged prompt is not given again, but its loss is told.
+	for _, e := range opened(t, disk).Entries() {
+		if e.Acknowledged() && e.stored == (e.Obstacle() != "") {
+			t.Errorf("the next life has %+v", e)
+		}
+	}
+}
+
+// A state that cannot be read: every prompt may have been acknowledged, and none is given again.
+func TestDamagedState(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	b.Accepted(put(t, b, "one"), []string{"m1"})
+	disk.files[stateFile] = []byte("{")
+	b, err := Open(disk)
+	if !errors.Is(err, errDamaged) {
+		t.Errorf("it opens with %v", err)
+	}
+	entries := b.Entries()
+	if len(entries) != 1 || !entries[0].Acknowledged() || entries[0].Obstacle() == "" {
+		t.Errorf("it has %+v", entries)
+	}
+}
+
+// The history was compared while the answer was awaited: the prompt is owed as soon as that comes.
+func TestPassed(t *testing.T) {
+	t.Parallel()
+	b, _ := Open(nil)
+	n, _, _ := b.Add(Prompt{Params: json.RawMessage(`{"prompt":"p"}`)}, keepAll, journal.Position{})
+	b.Pass(n)
+	if _, again := b.Accepted(n, []string{"m1"}); !again || !b.Owes() {
+		t.Error("it is not owed")
+	}
+}
+
+// Nothing is written once the outbox is closed: its directory may be gone.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	disk := onDisk()
+	b := opened(t, disk)
+	b.Close()
+	_, _, _ = b.Add(Prompt{Params: json.RawMessage(`{}`)}, keepAll, journal.Position{})
+	if len(disk.files) != 0 {
+		t.Errorf("on disk are %v", disk.files)
+	}
+}

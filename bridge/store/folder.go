@@ -1,0 +1,54 @@
+package store
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+)
+
+// Folder is a directory of small files of a session, each of which is replaced as a whole. It
+// is made with the first file. Its methods may be called from any goroutine, but for one file
+// from one at a time.
+type Folder struct {
+	fs   segment.FS
+	dir  string
+	sync bool
+}
+
+// Outbox is the folder of a session's prompts whose turns have not ended. Its files outlast a
+// crash of the machine with FsyncAlways, and otherwise one of the process.
+func (s *Store) Outbox(id string) *Folder {
+	return &Folder{s.fs, filepath.Join(s.folder(id), "outbox"), s.cfg.Journals.Fsync == journal.FsyncAlways}
+}
+
+// List returns the names of the files.
+func (f *Folder) List() (names []string, err error) {
+	entries, err := f.fs.ReadDir(f.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() && !strings.ContainsRune(e.Name(), filepath.Separator) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// Read returns what a file holds.
+func (f *Folder) Read(name string) ([]byte, error) {
+	return segment.ReadFile(f.fs, filepath.Join(f.dir, name))
+}
+
+// Write puts data in the place of a file.
+func (f *Folder) Write(name string, data []byte) error {
+	if err := f.fs.MkdirAll(f.dir); err != nil {
+		return err
+	}
+	return segment.WriteFile(f.fs, filepath.Join(f.dir, name), data, f.sync)
+}
+
+// Remove removes a file; one that is missing is no error.
+func (f *Folder) Remove(name string) error { return f.fs.RemoveAll(filepath.Join(f.dir, name)) }
