@@ -33,7 +33,7 @@ func (r *rig) sent(q *bridgev1.SendRequest) *bridgev1.SendResponse {
 }
 
 // texts are the user's messages in the journal, in order.
-func (r *rig) texts(id string) (out []string) {
+func (r *rig) conversation(id string) (out []string) {
 	r.t.Helper()
 	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one(id)})
 	defer s.stop()
@@ -64,11 +64,11 @@ func TestPromptsOutliveTheBridge(t *testing.T) {
 		given = append(given, r.sent(asked[i]))
 	}
 	r = r.reborn()
-	eventually(t, "the prompts", func() bool { return slices.Contains(r.texts("s1"), "queued 2") })
+	eventually(t, "the prompts", func() bool { return slices.Contains(r.conversation("s1"), "queued 2") })
 	r.ask("s1", "later")
 	want := []string{"hi", "long", "queued 0", "queued 1", "queued 2", "later"}
 	for life := range 2 {
-		if got := r.texts("s1"); !slices.Equal(got, want) {
+		if got := r.conversation("s1"); !slices.Equal(got, want) {
 			t.Errorf("life %d: the conversation has %q, want %q", life, got, want)
 		}
 		moved := map[string]string{}
@@ -109,7 +109,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	if err != nil || out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the next life answers %v, %v", out, err)
 	}
-	if got := r.texts("s1"); !slices.Equal(got, []string{"hi", "long", "queued"}) {
+	if got := r.conversation("s1"); !slices.Equal(got, []string{"hi", "long", "queued"}) {
 		t.Errorf("the conversation has %q", got)
 	}
 }
@@ -158,7 +158,7 @@ func TestPromptsThatAreLost(t *testing.T) {
 				if _, err := r.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt {
 					t.Errorf("life %d: the repeated request is answered %v", life, err)
 				}
-				if slices.Contains(r.texts("s1"), "queued") {
+				if slices.Contains(r.conversation("s1"), "queued") {
 					t.Errorf("life %d: the prompt was given again", life)
 				}
 			}
@@ -199,7 +199,7 @@ func TestPromptsThatWereEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.ask("s1", "later")
-			if got := r.texts("s1"); slices.Contains(got, "queued") {
+			if got := r.conversation("s1"); slices.Contains(got, "queued") {
 				t.Errorf("the conversation has %q", got)
 			}
 		})
