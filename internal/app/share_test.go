@@ -201,7 +201,8 @@ func TestOffersOfSessions(t *testing.T) {
 	var config Config
 	ts := startTenants(t, func(c *Config) { config = *c })
 	ctx, owner := t.Context(), ts.as("acme-owner")
-	acme, rival := sessionOf(t, owner, "s"), bridgev1.NewSessionServiceClient(ts.as("rival"))
+	sessionOf(t, owner, "s")
+	rival := bridgev1.NewSessionServiceClient(ts.as("rival"))
 	offers := func() []string {
 		t.Helper()
 		out, err := rival.ListShareOffers(ctx, &bridgev1.ListShareOffersRequest{})
@@ -245,7 +246,8 @@ func TestOffersOfSessions(t *testing.T) {
 	ts.end(t)
 	again := startTenants(t, func(c *Config) { c.DataDir, c.Policy = config.DataDir, config.Policy })
 	owner = again.as("acme-owner")
-	acme, rival = bridgev1.NewSessionServiceClient(owner), bridgev1.NewSessionServiceClient(again.as("rival"))
+	acme := bridgev1.NewSessionServiceClient(owner)
+	rival = bridgev1.NewSessionServiceClient(again.as("rival"))
 	want("declined before a restart")
 	offer(t, owner, "s", "rival", toObserve)
 	accept(t, again.as("rival"), "acme/s")

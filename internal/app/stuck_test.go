@@ -103,8 +103,11 @@ func load(t *testing.T) (held int64) {
 		default:
 		}
 	}
-	if timeouts := <-watcher; timeouts != tools {
-		t.Errorf("%d of %d callbacks fell to their deadline", timeouts, tools)
+	if seen := <-watcher; seen.timeouts != tools && !seen.gap {
+		t.Errorf("%d of %d callbacks fell to their deadline, and no gap was told", seen.timeouts, tools)
+	}
+	if ended := toolsEnded(ctx, t, client); ended != tools {
+		t.Errorf("%d of %d tool calls have ended by the history", ended, tools)
 	}
 	// When it reads at last, it gets what is kept.
 	if f, err := participant.Recv(); err != nil || f.GetFrame() == nil {
@@ -134,9 +137,31 @@ func participates(ctx context.Context, t *testing.T, conn *grpc.ClientConn) grpc
 	return stream
 }
 
-// watched reads the session's events to the end of its turn, and tells how many callbacks fell
-// to their deadline.
-func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan int {
+// toolsEnded counts the ends of tool calls in the session's history.
+func toolsEnded(ctx context.Context, t *testing.T, client bridgev1.SessionServiceClient) (n int) {
+	t.Helper()
+	q := &bridgev1.ListEventsRequest{SessionId: "much", Filter: &bridgev1.EventFilter{Types: []string{"external_tool.completed"}}}
+	for {
+		page, err := client.ListEvents(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(page.GetEvents())
+		if q.PageToken = page.GetNextPageToken(); q.PageToken == "" {
+			return n
+		}
+	}
+}
+
+// watch is what a reader saw of the session until its turn ended: how many callbacks fell to
+// their deadline, and whether it was told that it missed something.
+type watch struct {
+	timeouts int
+	gap      bool
+}
+
+// watched reads the session's events to the end of its turn.
+func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan watch {
 	t.Helper()
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{
 		Callbacks: true, Sessions: []*bridgev1.SessionCursor{{SessionId: "much", Start: bridgev1.Start_START_TAIL}},
@@ -147,9 +172,9 @@ func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan in
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan int, 1)
+	told := make(chan watch, 1)
 	go func() {
-		timeouts := 0
+		var seen watch
 		for {
 			f, err := stream.Recv()
 			if err != nil {
@@ -157,13 +182,14 @@ func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan in
 				break
 			}
 			if r := f.GetCallbackResolved(); r != nil && r.GetOutcome() == bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT {
-				timeouts++
+				seen.timeouts++
 			}
+			seen.gap = seen.gap || f.GetGap() != nil
 			if f.GetTurnEnded() != nil {
 				break
 			}
 		}
-		told <- timeouts
+		told <- seen
 	}()
 	return told
 }

@@ -51,12 +51,19 @@ tenants:
 `
 
 // walkPolicy has strangers besides who may do more: those with a sandbox.
-const walkPolicy = tenantsPolicy + `  boxed:
+// The walk makes more calls in a second than a tenant may by default.
+var walkPolicy = strings.NewReplacer(
+	"  acme:\n", "  acme:\n    limits: {requests_per_second: 0}\n",
+	"  rival:\n", "  rival:\n    limits: {requests_per_second: 0}\n",
+	"  thief:\n", "  thief:\n    limits: {requests_per_second: 0}\n",
+).Replace(tenantsPolicy) + `  boxed:
     members: [{token: boxed, role: owner}]
     sandbox: [confine]
+    limits: {requests_per_second: 0}
   locked:
     members: [{token: locked, role: owner}]
     sandbox: [confine]
+    limits: {requests_per_second: 0}
 `
 
 // tenants is a server with a policy, whose every tenant has a fake CLI.
