@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,15 +133,17 @@ func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err e
 		return "", nil, fmt.Errorf("the log does not have the request %q", key.ID)
 	}
 	var q Request
+	bad := fmt.Errorf("the record of request %q: %w", key.ID, segment.ErrDamaged) // until it was read
 	err = r.log.Read(where.number-1, func(number uint64, body []byte) bool {
 		if number != where.number {
-			err = segment.ErrDamaged
-		} else if q, err = decodeRequest(body, nil); err == nil {
+			return false
+		}
+		if q, bad = decodeRequest(body, nil); bad == nil {
 			answer = slices.Clone(q.Answer)
 		}
 		return false
 	})
-	return q.Type, answer, err
+	return q.Type, answer, cmp.Or(err, bad)
 }
 
 // Forget drops the record of a request, unless it expires later than that.

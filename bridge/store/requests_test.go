@@ -88,6 +88,29 @@ func TestRequests(t *testing.T) {
 	must(t, s.Close())
 }
 
+// An answer whose record is damaged is an error, and no empty answer.
+func TestDamagedAnswer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	log, _ := requests(t, s)
+	key := sendKey("a", "large")
+	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
+	must(t, log.Add(store.Request{Key: key, Expires: time.Now().Add(time.Hour), Type: "T", Answer: large}))
+	files, err := filepath.Glob(filepath.Join(dir, "requests", "*.seg"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the log is in %q, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	must(t, err)
+	text[bytes.Index(text, large)+len(large)/2] ^= 1
+	must(t, os.WriteFile(files[0], text, 0o600))
+	if typ, answer, err := log.Answer(key); err == nil {
+		t.Errorf("Answer() = %q, %d bytes, and no error", typ, len(answer))
+	}
+	must(t, s.Close())
+}
+
 // A log that was written before there were quotas opens, with everything in it.
 func TestRequestsOfTheFirstForm(t *testing.T) {
 	t.Parallel()
