@@ -57,7 +57,7 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 		if ok, err := l.isReady(ctx, ready, bin); ok || err != nil {
 			return err
 		}
-		if err := l.setAside(ctx, dir, bin); err != nil {
+		if err := l.setAside(ctx, dir, ready, bin); err != nil {
 			return err
 		}
 		return l.unpack(ctx, bin, dir, ready)
@@ -122,7 +122,11 @@ const asidePrefix = ".changed-"
 
 // setAside renames what is there in the place of what the executable unpacks, unless it is just
 // that. Of those set aside the last is kept, for whoever wants to know what was changed.
-func (l *Locator) setAside(ctx context.Context, dir string, bin Binary) error {
+//
+// Executables of one version share the place: a wrapper script and the program that it starts,
+// say. What one that is not in the table finds there at its first start belongs to another, which
+// may be running from it, and stays.
+func (l *Locator) setAside(ctx context.Context, dir, marker string, bin Binary) error {
 	unpacked := unpackedDir(dir, bin.Version)
 	pkg := filepath.Join(dir, "pkg")
 	if _, err := os.Lstat(unpacked); err != nil || unpacked == pkg {
@@ -134,6 +138,8 @@ func (l *Locator) setAside(ctx context.Context, dir string, bin Binary) error {
 		if got, err := l.treeDigest(ctx, unpacked); err == nil && got == want {
 			return nil
 		}
+	} else if _, err := os.Lstat(marker); err != nil {
+		return nil
 	}
 	if l.Logger != nil {
 		l.Logger.Warn("what the copilot CLI had unpacked is not what it unpacks: set aside and unpacked again",

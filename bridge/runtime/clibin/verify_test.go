@@ -286,6 +286,28 @@ func TestChangedUnpackedFiles(t *testing.T) {
 	}
 }
 
+// TestWrapperSharesTheFiles has a script in no table start the program whose files are there: they
+// stay where they are, since the program may be running.
+func TestWrapperSharesTheFiles(t *testing.T) {
+	t.Parallel()
+	good := hash(hash("good\n") + " - sub/app.js\n")
+	w := newWorld(t)
+	path := write(t, w.path("x", "copilot"), unpacks, 0o755)
+	wrapper := write(t, w.path("y", "copilot"), "#!/bin/sh\nexec "+path+" \"$@\"\n", 0o755)
+	w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
+	for _, explicit := range []string{path, wrapper, path} {
+		l := w.locator()
+		l.Explicit = explicit
+		bin, err := l.Find(t.Context())
+		check(t, err)
+		_, err = l.Unpack(t.Context(), bin)
+		check(t, err)
+	}
+	if aside, _ := filepath.Glob(w.path("cache", "pkg", asidePrefix+"*")); len(aside) != 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
 // TestUnpacksSomethingElse has an executable of the table unpack what it never did.
 func TestUnpacksSomethingElse(t *testing.T) {
 	t.Parallel()
