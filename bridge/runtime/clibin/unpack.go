@@ -197,17 +197,44 @@ func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready strin
 	if err != nil {
 		return err
 	}
-	sum, err := l.treeDigest(ctx, unpacked)
+	want, err := l.pinnedTree(bin)
 	if err != nil {
 		return err
 	}
-	if want, err := l.pinnedTree(bin); err != nil {
+	sum, err := l.settledDigest(ctx, unpacked, want)
+	if err != nil {
 		return err
-	} else if want != "" && sum != want {
+	}
+	if want != "" && sum != want {
 		return fault.New(fault.CLIUnverified, "what %q unpacked to %q has the digest %s, but version %s unpacks files with %s",
 			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked)
 	}
 	return writeAtomic(ready, unpacked+"\n"+sum)
+}
+
+// How often files that are not as they should be are looked at again, and how long after.
+const (
+	settleLooks = 20
+	settleEvery = 500 * time.Millisecond
+)
+
+// settledDigest returns the digest of what was unpacked. A CLI that was started without the lock
+// may be unpacking itself there: while the files change, and are not as wanted, it waits.
+func (l *Locator) settledDigest(ctx context.Context, unpacked, want string) (sum string, err error) {
+	before := ""
+	for range settleLooks {
+		sum, err = l.treeDigest(ctx, unpacked)
+		if err == nil && (want == "" || sum == want || sum == before) {
+			return sum, nil
+		}
+		before = sum
+		select {
+		case <-time.After(settleEvery):
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	return sum, err
 }
 
 // unpackedDir returns where the version was unpacked: pkg/<platform>/<version>.
