@@ -31,7 +31,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 .PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
-	chaos chaos-smoke kills soak deploy-lint vulncheck
+	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,7 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema h
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@$(MAKE) --no-print-directory e2e-versions
+	@$(MAKE) --no-print-directory mutate-sample
 	@$(MAKE) --no-print-directory e2e-81-all
 	@$(MAKE) --no-print-directory kills COUNT=300
 	@.ci/step "e2e under the race detector" go,npm env GOFLAGS="$${GOFLAGS:-} -race" E2E_TIMEOUT=20m .ci/e2e $(CLI_VERSION)
@@ -137,6 +138,12 @@ chaos-smoke: ## the first of them: the same 24 seeds each time, at most a minute
 kills: ## the server and the real CLI killed after prompts were acknowledged (SEED, COUNT; a third of them on the oldest CLI)
 	@.ci/step "kills on CLI $(CLI_VERSION)" go,npm .ci/kills $(CLI_VERSION) $(COUNT) $(SEED)
 	@.ci/step "kills on CLI $(CLI_OLDEST)" go,npm .ci/kills $(CLI_OLDEST) $$(( ($(COUNT) + 2) / 3 )) $(SEED)
+
+mutate: ## small faults in the source, one at a time, each of which a named test has to notice; the result goes into docs/proof.md (MUTATEFLAGS)
+	@.ci/step "mutations" go go run ./internal/mutate/cmd/mutate $(or $(MUTATEFLAGS),-write docs/proof.md)
+
+mutate-sample: ## every seventh of them
+	@.ci/step "sample of mutations" go go run ./internal/mutate/cmd/mutate -sample 7
 
 soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time
 	@mkdir -p bin

@@ -1,0 +1,136 @@
+package mutate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// TestTimeout is the time that a test gets to fail; one that hangs has failed.
+const TestTimeout = 2 * time.Minute
+
+// buildTimeout is added to it for compiling.
+const buildTimeout = 5 * time.Minute
+
+// maxOutput is how much of the go command's output is kept.
+const maxOutput = 4 << 10
+
+// Runner runs mutations in a checkout.
+type Runner struct {
+	// Root is the repository's root, Dir a directory for the mutated files.
+	Root, Dir string
+	// passes holds the tests that were seen to pass without a mutation.
+	passes map[string]Verdict
+}
+
+// Run applies one mutation and returns its verdict. The named test is first run without it,
+// once for all mutations that name it.
+func (r *Runner) Run(ctx context.Context, m Mutation) (Result, error) {
+	began := time.Now()
+	result := Result{Mutation: m}
+	text, err := m.Apply(r.Root)
+	if err != nil {
+		return result, err
+	}
+	if r.passes == nil {
+		r.passes = map[string]Verdict{}
+	}
+	key := m.Package + " " + m.Test
+	if _, known := r.passes[key]; !known {
+		verdict, output, err := r.test(ctx, m, "")
+		if err != nil {
+			return result, err
+		}
+		if verdict == Killed {
+			verdict = Broken
+		}
+		r.passes[key] = verdict
+		result.Output = output
+	}
+	if verdict := r.passes[key]; verdict != Survived {
+		result.Verdict, result.Took = verdict, time.Since(began)
+		return result, nil
+	}
+	overlay, err := r.overlay(m, text)
+	if err != nil {
+		return result, err
+	}
+	result.Verdict, result.Output, err = r.test(ctx, m, overlay)
+	result.Took = time.Since(began)
+	return result, err
+}
+
+// overlay writes the mutated file, and the file that has the go command read it.
+func (r *Runner) overlay(m Mutation, text []byte) (string, error) {
+	mutated := filepath.Join(r.Dir, "mutated.go")
+	list, err := json.Marshal(map[string]map[string]string{
+		"Replace": {filepath.Join(r.Root, filepath.FromSlash(m.File)): mutated},
+	})
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(r.Dir, "overlay.json")
+	return path, errors.Join(os.WriteFile(mutated, text, 0o600), os.WriteFile(path, list, 0o600))
+}
+
+// test runs the mutation's test and says how it went.
+func (r *Runner) test(ctx context.Context, m Mutation, overlay string) (Verdict, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, TestTimeout+buildTimeout)
+	defer cancel()
+	args := []string{"test", "-count=1", "-json", "-timeout", TestTimeout.String(), "-run", m.Pattern()}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./"+m.Package)...)
+	cmd.Dir = r.Root
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return "", "", fmt.Errorf("mutation %q: %w", m.Name, ctx.Err())
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return "", "", err
+	}
+	verdict, text := judge(out, m.Test, err == nil)
+	return verdict, text, nil
+}
+
+// event is a line of go test -json.
+type event struct{ Action, Test, Output string }
+
+// judge reads what go test -json printed of a test.
+func judge(out []byte, test string, passed bool) (Verdict, string) {
+	var text strings.Builder
+	ran, failed, unbuilt := false, false, false
+	for line := range bytes.Lines(out) {
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			text.Write(line) // what the go command says of itself
+			continue
+		}
+		text.WriteString(e.Output)
+		ran = ran || e.Action == "run" && e.Test == test
+		failed = failed || e.Action == "fail" && (e.Test == test || e.Test == "")
+		unbuilt = unbuilt || e.Action == "build-fail"
+	}
+	output := text.String()
+	if len(output) > maxOutput {
+		output = output[len(output)-maxOutput:]
+	}
+	switch {
+	case unbuilt:
+		return Unbuilt, output
+	case !ran:
+		return Absent, output
+	case failed && !passed:
+		return Killed, output
+	}
+	return Survived, output
+}
