@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
 func noExpiry(string) {}
@@ -228,6 +229,61 @@ func TestOverWhileAnswered(t *testing.T) {
 		r.Release(p)
 		if _, err := r.Get("a"); fault.ReasonOf(err) != fault.CallbackResolved {
 			t.Errorf("after the release it is %v", err)
+		}
+	})
+}
+
+// An answer is repeated by the participant that gave it, with the same words; to anybody
+// else, and with other words, the callback is over.
+func TestRepeatedByItsGiver(t *testing.T) {
+	t.Parallel()
+	r := NewRegistry(nil)
+	r.Add(&Pending{ID: "a"}, noExpiry)
+	by := Giver{Participant: "p", Digest: [32]byte{1}}
+	if _, err := r.ClaimBy("a", by); err != nil {
+		t.Fatal(err)
+	}
+	at := journal.Position{Epoch: 1, Seq: 2}
+	r.Answered("a", at)
+	for name, tc := range map[string]struct {
+		by   Giver
+		want bool
+	}{
+		"the same answer":      {by, true},
+		"another participant":  {Giver{Participant: "q", Digest: by.Digest}, false},
+		"another answer":       {Giver{Participant: "p", Digest: [32]byte{2}}, false},
+		"nobody in particular": {Giver{}, false},
+	} {
+		if got, repeated := r.Repeated(t.Context(), "a", tc.by); repeated != tc.want || tc.want && got != at {
+			t.Errorf("%s: %v at %v, want %v", name, repeated, got, tc.want)
+		}
+	}
+}
+
+// The same answer, while its first giving is under way, waits for how that ends.
+func TestRepeatedWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := NewRegistry(nil)
+		r.Add(&Pending{ID: "a"}, noExpiry)
+		by := Giver{Participant: "p"}
+		if _, err := r.ClaimBy("a", by); err != nil {
+			t.Fatal(err)
+		}
+		repeated := make(chan bool, 1)
+		go func() {
+			_, again := r.Repeated(t.Context(), "a", by)
+			repeated <- again
+		}()
+		synctest.Wait()
+		select {
+		case <-repeated:
+			t.Error("it does not wait for the answer that is under way")
+		default:
+		}
+		r.Answered("a", journal.Position{Epoch: 1, Seq: 2})
+		if !<-repeated {
+			t.Error("the same answer is not recognized")
 		}
 	})
 }

@@ -7,17 +7,21 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]proto.Message{
-		"string":         &bridgev1.ProvideCredentialsRequest{SessionId: "keep", GithubToken: "hunter2"},
-		"map, nested":    &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{RequestHeaders: map[string]string{"a": "hunter2"}}},
-		"opaque JSON":    &bridgev1.InvokeRequest{SessionId: "keep", ParamsJson: `"hunter2"`},
-		"json_extra":     &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{JsonExtra: `{"x":"hunter2"}`}},
-		"inside a list":  &bridgev1.ListEventsResponse{NextPageToken: "keep", Events: []*bridgev1.Event{{OriginalJson: proto.String("hunter2")}}},
+		"string":        &bridgev1.ProvideCredentialsRequest{SessionId: "keep", GithubToken: "hunter2"},
+		"map, nested":   &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{RequestHeaders: map[string]string{"a": "hunter2"}}},
+		"opaque JSON":   &bridgev1.InvokeRequest{SessionId: "keep", ParamsJson: `"hunter2"`},
+		"json_extra":    &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{JsonExtra: `{"x":"hunter2"}`}},
+		"inside a list": &bridgev1.ListEventsResponse{NextPageToken: "keep", Events: []*bridgev1.Event{{OriginalJson: proto.String("hunter2")}}},
+		"inside a map": &cliv1.AccountServiceGetQuotaResponse{QuotaSnapshots: map[string]*cliv1.AccountQuotaSnapshot{
+			"keep": {JsonExtra: `{"x":"hunter2"}`},
+		}},
 		"inside a oneof": &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{ParticipantId: "keep", Token: "hunter2"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
