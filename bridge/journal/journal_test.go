@@ -3,11 +3,13 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 const epoch = 7
@@ -352,6 +354,48 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			}
 		})
 	}
+	work.Wait()
+}
+
+// An event that comes just when a reader falls asleep wakes it. Each round is one such race.
+func TestEventWhileFallingAsleep(t *testing.T) {
+	t.Parallel()
+	const rounds = 50_000
+	j := New(Config{Epoch: epoch})
+	signal := make(chan struct{}, 1)
+	r := reader(t, j, Position{}, true, func() {
+		select {
+		case signal <- struct{}{}:
+		default:
+		}
+	})
+	var got atomic.Int64
+	var work sync.WaitGroup
+	work.Go(func() {
+		for got.Load() < rounds {
+			records, _ := r.Next(nil, 4096)
+			if len(records) > 0 {
+				got.Add(int64(len(records))) // the writer goes on, and this goroutine falls asleep
+				continue
+			}
+			select {
+			case <-signal:
+			case <-t.Context().Done():
+				return
+			case <-time.After(10 * time.Second):
+				t.Error("a wake-up is lost")
+				got.Store(rounds)
+			}
+		}
+	})
+	work.Go(func() {
+		for sent := int64(0); sent < rounds; sent++ {
+			for got.Load() < sent {
+				runtime.Gosched()
+			}
+			j.Append(&Record{Ephemeral: true, JSON: []byte("{}")})
+		}
+	})
 	work.Wait()
 }
 
