@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
 )
@@ -61,6 +63,20 @@ func TestSessionsAndEpochs(t *testing.T) {
 	sessions, err := s.Sessions()
 	if err != nil || len(sessions) != 2 || string(sessions["one"]) != `{"id":"one"}` || string(sessions["One"]) != `{"id":"One"}` {
 		t.Errorf("sessions are %s, %v", sessions, err)
+	}
+	must(t, s.Close())
+}
+
+// An epoch is given only once the disk says so: a life that crashes gives none twice.
+func TestEpochsAreReserved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	epoch, err := s.NextEpoch()
+	must(t, err)
+	kept, err := segment.OpenCell(segment.OS{}, filepath.Join(dir, "epoch"), false, func([]byte) uint64 { return 0 })
+	if err != nil || kept.Get() < epoch {
+		t.Errorf("epoch %d was given, the disk has reserved up to %d, %v", epoch, kept.Get(), err)
 	}
 	must(t, s.Close())
 }
