@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -145,6 +146,10 @@ func (l *Locator) treeDigest(ctx context.Context, dir string) (string, error) {
 // unpackedMark is an empty file by which the CLI says that it has unpacked itself.
 const unpackedMark = ".extraction-complete"
 
+// inUse are the files by which running CLIs say that they use what was unpacked. They come and
+// go with the processes, and nothing executes them.
+var inUse = regexp.MustCompile(`^inuse\.[0-9]+\.(lock|hold)$`)
+
 // walkTree calls f for everything below dir but folders, in the order of the relative paths.
 func walkTree(dir string, f func(rel, path string, info fs.FileInfo) error) error {
 	type entry struct {
@@ -157,7 +162,7 @@ func walkTree(dir string, f func(rel, path string, info fs.FileInfo) error) erro
 			return err
 		}
 		rel, err := filepath.Rel(dir, path)
-		if err != nil || rel == unpackedMark {
+		if err != nil || rel == unpackedMark || d.Type().IsRegular() && inUse.MatchString(rel) {
 			return err
 		}
 		info, err := d.Info()

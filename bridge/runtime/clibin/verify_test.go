@@ -286,6 +286,29 @@ func TestChangedUnpackedFiles(t *testing.T) {
 	}
 }
 
+// TestFilesInUse has CLIs run from what was unpacked: the files by which they say so are no change.
+func TestFilesInUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	path := write(t, w.path("x", "copilot"), unpacks, 0o755)
+	good := hash(hash("good\n") + " - sub/app.js\n")
+	w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: good}}
+	l := w.locator()
+	l.Explicit = path
+	bin, err := l.Find(t.Context())
+	check(t, err)
+	for _, name := range []string{"inuse.7.lock", "inuse.7.hold"} {
+		_, err = l.Unpack(t.Context(), bin)
+		check(t, err)
+		write(t, w.path("cache", "pkg", "any", "1.0.92", name), "7", 0o600)
+	}
+	_, err = l.Unpack(t.Context(), bin)
+	check(t, err)
+	if aside, _ := filepath.Glob(w.path("cache", "pkg", asidePrefix+"*")); len(aside) != 0 {
+		t.Errorf("set aside: %v", aside)
+	}
+}
+
 // TestWrapperSharesTheFiles has a script in no table start the program whose files are there: they
 // stay where they are, since the program may be running.
 func TestWrapperSharesTheFiles(t *testing.T) {
