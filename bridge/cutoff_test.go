@@ -34,6 +34,13 @@ func TestTurnThatABridgesEndCutOff(t *testing.T) {
 	var told *bridgev1.Position
 	for life := range 3 {
 		r = r.reborn()
+		// The prompt whose turn was cut off has the session loaded by itself. What that found is
+		// saved a moment later: it is here before the next life begins.
+		eventually(t, "the load after the restart", func() bool {
+			s, err := r.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "running"})
+			return err == nil && (life > 0 || s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_LOADED)
+		})
+		r.keepAll()
 		ends, at := after(r, "running", seen)
 		if len(ends) != 1 || ends[0].GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 			t.Fatalf("in life %d who comes back is told %v", life, ends)

@@ -112,7 +112,9 @@ func TestSessionWithoutState(t *testing.T) {
 	}
 	k.ask("s1", "three")
 	k = k.rebornAfter(func(string) {})
-	if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_UNLOADED || s.GetDamage() != nil {
+	// A prompt whose turn's end was not noted yet has the session loaded by itself.
+	whole := []bridgev1.SessionState{bridgev1.SessionState_SESSION_STATE_UNLOADED, bridgev1.SessionState_SESSION_STATE_LOADED}
+	if s := k.listed("s1"); !slices.Contains(whole, s.GetState()) || s.GetDamage() != nil {
 		t.Errorf("after a restart it is %v", s)
 	}
 	if now := k.texts("s1"); len(now) != 3 {

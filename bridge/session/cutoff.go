@@ -32,8 +32,9 @@ func (s *Session) cutOff() (tell func()) {
 		return nil
 	}
 	begun := s.begunLast()
-	again := s.cut.Epoch == epoch && s.cut.Seq > begun
-	if !again && s.ended.Epoch == epoch && s.ended.Seq >= begun {
+	ended := s.ended.Epoch == epoch && s.ended.Seq >= begun
+	again := s.cut.Epoch == epoch && (s.cut.Seq > begun || ended)
+	if !again && ended {
 		return nil // that life told its end itself
 	}
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cut}

@@ -155,6 +155,10 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	// Turns of the past are over; the CLI keeps no record of their idle events.
 	s.turn.told = true
 	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	// What the history has just added belongs to them, and begins no turn that a later life
+	// would have to tell the end of.
+	s.ended = s.journal.Last()
+	s.host.Keep(s)
 	s.settle()
 	s.settlePrompts(found)
 	if continuePending {
