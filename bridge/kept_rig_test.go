@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,15 @@ func (k *keptLife) copyTo(data string) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
+}
+
+// promptsNoted waits until the disk has that the turns of all of a session's prompts have ended.
+func (k *keptLife) promptsNoted(id string) {
+	k.t.Helper()
+	eventually(k.t, "the note that the prompts' turns have ended", func() bool {
+		names, err := k.store.Outbox(id).List()
+		return err == nil && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".prompt") })
+	})
 }
 
 // ended is every TurnEnded of a stream until it has caught up.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -238,35 +239,35 @@ func TestOnFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, p := start(t, Options{AbandonGrace: time.Minute})
-		freed := 0
-		count := OnFree(func() { freed++ })
+		var freed atomic.Int32 // by the goroutine of a timer too
+		count := OnFree(func() { freed.Add(1) })
 		done := call(t.Context(), c, "answered", `{}`, count)
 		id, _ := p.receiveCall()
 		p.answer(id, `{}`)
 		<-done
-		if freed != 1 {
-			t.Errorf("after the reply it was told %d times", freed)
+		if freed.Load() != 1 {
+			t.Errorf("after the reply it was told %d times", freed.Load())
 		}
-		if _, err := c.Call(t.Context(), "bad", []byte(`{`), count); err == nil || freed != 2 {
-			t.Errorf("after a refusal (%v) it was told %d times", err, freed)
+		if _, err := c.Call(t.Context(), "bad", []byte(`{`), count); err == nil || freed.Load() != 2 {
+			t.Errorf("after a refusal (%v) it was told %d times", err, freed.Load())
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := c.Call(over, "late", []byte(`{}`), count); err == nil || freed != 3 {
-			t.Errorf("after a call without time (%v) it was told %d times", err, freed)
+		if _, err := c.Call(over, "late", []byte(`{}`), count); err == nil || freed.Load() != 3 {
+			t.Errorf("after a call without time (%v) it was told %d times", err, freed.Load())
 		}
 		ctx, giveUp := context.WithCancel(t.Context())
 		done = call(ctx, c, "abandoned", `{}`, count)
 		p.receiveCall()
 		giveUp()
 		<-done
-		if freed != 3 {
+		if freed.Load() != 3 {
 			t.Error("a call that was given up counts no more while the peer is busy with it")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if freed != 4 {
-			t.Errorf("after the grace it was told %d times", freed)
+		if freed.Load() != 4 {
+			t.Errorf("after the grace it was told %d times", freed.Load())
 		}
 	})
 }
