@@ -121,14 +121,14 @@ demo-smoke: build ## the demo, as a check
 
 bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
-		go run ./internal/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
+		go run ./internal/testing/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
 
 schema-history: ## the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
 chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)
 	@mkdir -p bin
-	@go build -o bin/chaos ./internal/chaos/cmd/chaos
+	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		bin/chaos -seed $(SEED) -minutes $(MINUTES) -count $(COUNT) -real $(REAL) -parallel $(PARALLEL) -out bin/chaos-summary.txt
 
@@ -140,14 +140,14 @@ kills: ## the server and the real CLI killed after prompts were acknowledged (SE
 	@.ci/step "kills on CLI $(CLI_OLDEST)" go,npm .ci/kills $(CLI_OLDEST) $$(( ($(COUNT) + 2) / 3 )) $(SEED)
 
 mutate: ## small faults in the source, one at a time, each of which a named test has to notice; the result goes into docs/proof.md (MUTATEFLAGS)
-	@.ci/step "mutations" go go run ./internal/mutate/cmd/mutate $(or $(MUTATEFLAGS),-write docs/proof.md)
+	@.ci/step "mutations" go go run ./internal/testing/mutate/cmd/mutate $(or $(MUTATEFLAGS),-write docs/proof.md)
 
 mutate-sample: ## every seventh of them
-	@.ci/step "sample of mutations" go go run ./internal/mutate/cmd/mutate -sample 7
+	@.ci/step "sample of mutations" go go run ./internal/testing/mutate/cmd/mutate -sample 7
 
 soak: ## many turns in which nothing breaks (TURNS), and the server's memory over time
 	@mkdir -p bin
-	@go build -o bin/chaos ./internal/chaos/cmd/chaos
+	@go build -o bin/chaos ./internal/testing/chaos/cmd/chaos
 	@bin/chaos -soak $(TURNS) -out bin/soak-summary.txt
 
 clean: ## remove what was built

@@ -10,8 +10,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // What a participant's stream refuses is in the audit log too, though the call goes on; what

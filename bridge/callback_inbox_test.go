@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // asked puts callbacks in the registry of a session, one each second.

@@ -14,8 +14,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // inTenants gives a bridge the tenants a and b with the limits.

@@ -16,8 +16,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // rig is a bridge on a fake CLI.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // runs makes a Run in a session of its own and returns the session's id and the outcome.

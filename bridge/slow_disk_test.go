@@ -15,8 +15,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // flood is the connection of a fake CLI into which a test puts events of its own.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // What is put into a frame of its own is what is kept for sharing, to the byte, whatever is

@@ -18,7 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 var update = flag.Bool("update", false, "write docs/methods.md anew")

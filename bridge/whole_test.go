@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // received counts the calls of a method that a CLI got.

@@ -16,9 +16,9 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/corpus"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // hostConfig is what tests change about a host.

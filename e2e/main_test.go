@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
 const (
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if serveMCP() {
 		return
 	}
-	testleak.Main(suite{m})
+	leak.Main(suite{m})
 }
 
 // suite is all tests with the host that most of them share.

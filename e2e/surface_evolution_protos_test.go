@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
 // newOldProtos are the protos as they would be if the oldest supported CLI were the only
@@ -36,7 +36,7 @@ func newOldProtos(t *testing.T) *dynamicpb.Types {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledger, err := schemagen.ReadLedger("../internal/schemagen/ledger.json")
+	ledger, err := schemagen.ReadLedger("../internal/gen/schemagen/ledger.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/corpus"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/corpus"
 	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // One damaged event in the middle of a journal of many files: the event is told as missing

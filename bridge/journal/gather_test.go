@@ -3,7 +3,7 @@ package journal
 import (
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // A burst wakes its readers once, at its end; whoever is awake sees all of it at once.

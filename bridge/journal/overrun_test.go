@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // shown is what a reader that has slept is given, without what is missing.

@@ -3,7 +3,7 @@ package journal
 import (
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // A journal of which less is kept than its files usually have is in smaller ones.

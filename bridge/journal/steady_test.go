@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // A journal with a long history costs no more per event than one with a short one: what is

@@ -10,7 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // A runtime of that profile listens; its connections share sessions, and end with it.

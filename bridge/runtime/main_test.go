@@ -19,8 +19,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
 // roleEnv makes the test binary play the fake CLI or the parent of a runtime.
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		playParent()
 		return
 	}
-	testleak.Main(tests{m})
+	leak.Main(tests{m})
 }
 
 // tests are the package's, and clear away what they share.

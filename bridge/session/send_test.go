@@ -7,7 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // A message that the CLI does not answer, although it answers all else, does not keep the next

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 func sendKey(tenant, id string) idempotency.Key {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
-func TestMain(m *testing.M) { testleak.Main(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()

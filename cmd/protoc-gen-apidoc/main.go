@@ -5,7 +5,7 @@ package main
 import (
 	"google.golang.org/protobuf/compiler/protogen"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/apidoc"
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/apidoc"
 )
 
 func main() { protogen.Options{}.Run(apidoc.Generate) }

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
 func fetch(ctx context.Context, args []string, out io.Writer) error {

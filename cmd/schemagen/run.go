@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
 const usage = `usage:
@@ -45,8 +45,8 @@ type output struct {
 func (o *output) flags(fs *flag.FlagSet) {
 	fs.Usage = func() { fmt.Fprintln(fs.Output(), usage); fs.PrintDefaults() }
 	fs.StringVar(&o.root, "out", "proto", "root of the .proto files")
-	fs.StringVar(&o.ledger, "ledger", "internal/schemagen/ledger.json", "ledger of numbers")
-	fs.StringVar(&o.pins, "pins", "internal/schemagen/pins.txt", "checksums of the schemas")
+	fs.StringVar(&o.ledger, "ledger", "internal/gen/schemagen/ledger.json", "ledger of numbers")
+	fs.StringVar(&o.pins, "pins", "internal/gen/schemagen/pins.txt", "checksums of the schemas")
 }
 
 func generate(args []string, out io.Writer) error {

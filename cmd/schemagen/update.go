@@ -8,7 +8,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/schemagen"
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
 // update takes a version of the CLI among those that are generated from. The pin is

@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
 // control compares the CLI with itself.
@@ -14,5 +14,5 @@ func TestMain(m *testing.M) {
 	if serveMCP() {
 		return
 	}
-	testleak.Main(m)
+	leak.Main(m)
 }

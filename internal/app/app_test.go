@@ -20,7 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // testTimeout is far more than anything here takes.

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // noises are what a noisy tenant does as often as it can.

@@ -14,7 +14,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // A server whose CLI cannot be started says NOT_SERVING until it can.

@@ -12,7 +12,7 @@ import (
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // A participant that reads nothing, while thousands of events and hundreds of callbacks come,
@@ -37,7 +37,7 @@ func servedBytes() (bytes int64) {
 		fake := false
 		for frames := runtime.CallersFrames(r.Stack()); ; {
 			f, more := frames.Next()
-			if fake = fake || strings.Contains(f.Function, "internal/fakecli"); !more {
+			if fake = fake || strings.Contains(f.Function, "internal/testing/fakecli"); !more {
 				break
 			}
 		}

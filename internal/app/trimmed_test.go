@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // A reader whose place has gone from disk is told so, with the session as it is now, and

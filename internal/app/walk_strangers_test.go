@@ -16,7 +16,7 @@ import (
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // asked are the methods that a CLI was asked for.

@@ -28,7 +28,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
-func TestMain(m *testing.M) { testleak.Main(m) }
+func TestMain(m *testing.M) { leak.Main(m) }
 
 // start runs an issuer until the test ends.
 func start(t *testing.T) *Issuer {

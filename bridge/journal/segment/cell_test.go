@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 // cell opens a cell, whose text, if it says nothing, stands for its length.

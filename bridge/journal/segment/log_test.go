@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
-	"github.com/copilot-grpc/copilot-grpc/internal/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
 const dir = "log"

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
-	"github.com/copilot-grpc/copilot-grpc/internal/testleak"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
 )
 
 // roleEnv makes the test binary play one of the children in roles.
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		roles[role]()
 		return
 	}
-	testleak.Main(m)
+	leak.Main(m)
 }
 
 // sleep is for children that are ended from outside; an empty select would be a deadlock.

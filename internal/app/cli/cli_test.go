@@ -12,7 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
-	"github.com/copilot-grpc/copilot-grpc/internal/fakecli"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // result is how a run ended.

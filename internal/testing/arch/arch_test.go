@@ -1,0 +1,76 @@
+package arch
+
+import (
+	_ "embed"
+	"io/fs"
+	"os"
+	"testing"
+)
+
+//go:embed imports.txt
+var importRules string
+
+// root is the repository this test is part of.
+func root(t *testing.T) fs.FS {
+	t.Helper()
+	dir, err := os.OpenRoot("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return dir.FS()
+}
+
+// fail reports the findings as failures.
+func fail(t *testing.T, findings []Finding, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range findings {
+		t.Error(f)
+	}
+}
+
+func TestRepositoryImports(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckImports(root(t), importRules)
+	fail(t, findings, err)
+}
+
+func TestRepositoryText(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckText(root(t))
+	fail(t, findings, err)
+}
+
+func TestRepositorySizes(t *testing.T) {
+	t.Parallel()
+	look, refuse, err := CheckSizes(root(t))
+	for _, f := range look {
+		t.Log(f)
+	}
+	fail(t, refuse, err)
+}
+
+func TestRepositoryPaths(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckPaths(root(t))
+	fail(t, findings, err)
+}
+
+func TestRepositoryFileTables(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckFileTable(root(t), "docs/ARCHITECTURE.md", "Where to look in `bridge`", "bridge", false)
+	fail(t, findings, err)
+	findings, err = CheckFileTable(root(t), "e2e/README.md", "What is tested where", "e2e", true)
+	fail(t, findings, err)
+}
+
+func TestRepositoryProofs(t *testing.T) {
+	t.Parallel()
+	findings, err := CheckTests(root(t), "docs/shim.md") // which names those of the official SDKs
+	fail(t, findings, err)
+	findings, err = CheckProof(root(t), "docs/proof.md", "What is promised, and what tries it")
+	fail(t, findings, err)
+}

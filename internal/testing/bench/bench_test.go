@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
+)
+
+func TestSample(t *testing.T) {
+	t.Parallel()
+	s := sample{3, 1, 200, 2, 10}
+	if got, want := s.String(), "3.00 [1.00..200]"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := percentile(s, 0.99); got != 200 {
+		t.Errorf("p99 is %v, want 200", got)
+	}
+	if got := ratio(sample{2, 9}, sample{1, 3}); got[0] != 2 || got[1] != 3 {
+		t.Errorf("ratios %v, want 2 and 3", got)
+	}
+	if got := (sample)(nil).String(); got != "not run" {
+		t.Errorf("nothing reads %q", got)
+	}
+}
+
+func TestInsert(t *testing.T) {
+	t.Parallel()
+	table := Table{Title: "T", Note: "N.", Header: []string{"a", "b"}}
+	table.row("1", "2")
+	document := "before\n" + beginMark + "\nold\n" + endMark + "\nafter\n"
+	once, err := Insert(document, "head\n", []Table{table})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "before\n" + beginMark + "\nhead\n\n### T\n\nN.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n" + endMark + "\nafter\n"
+	if once != want {
+		t.Errorf("got %q\nwant %q", once, want)
+	}
+	if twice, err := Insert(once, "head\n", []Table{table}); err != nil || twice != once {
+		t.Errorf("the second time: %q, %v", twice, err)
+	}
+	if _, err := Insert("no marks", "", nil); err == nil {
+		t.Error("a document without marks was taken")
+	}
+}
+
+func TestParseBenchmarks(t *testing.T) {
+	t.Parallel()
+	order, times, allocs := parseBenchmarks([]byte("goos: linux\n" +
+		"BenchmarkA/x-y-2 \t 10\t 1500 ns/op\t 1500 cpu-ns/op\t 2.5 MB/s\t 7 B/op\t 3 allocs/op\n" +
+		"BenchmarkA/x-y-2 \t 10\t 500 ns/op\t 500 cpu-ns/op\t 7 B/op\t 3 allocs/op\nPASS\n"))
+	if len(order) != 1 || order[0] != "A/x-y" {
+		t.Fatalf("benchmarks %q, want A/x-y", order)
+	}
+	if got := times["A/x-y"]; len(got) != 2 || got[0] != 1.5 || got[1] != 0.5 {
+		t.Errorf("times %v, want 1.5 and 0.5", got)
+	}
+	if got := allocs["A/x-y"]; len(got) != 2 || got[0] != 3 {
+		t.Errorf("allocations %v, want 3 twice", got)
+	}
+}
+
+// Frames are counted by hand; the fields are those of the contract.
+func TestCounter(t *testing.T) {
+	t.Parallel()
+	event := func(message string) *bridgev1.Event {
+		return &bridgev1.Event{Position: &bridgev1.Position{Epoch: 1, Seq: 2}, Event: &cliv1.SessionEvent{
+			Type: "session.info", Data: &cliv1.SessionEvent_SessionInfo{SessionInfo: &cliv1.InfoData{Message: message}},
+		}}
+	}
+	batch := func(events ...*bridgev1.Event) *bridgev1.SubscribeResponse {
+		return &bridgev1.SubscribeResponse{SessionId: "s", Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{Events: events}}}
+	}
+	for name, test := range map[string]struct {
+		frame *bridgev1.SubscribeResponse
+		want  counter
+	}{
+		"two events": {batch(event("a"), event("b")), counter{events: 2}},
+		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, ends: 1}},
+		"a gap":      {&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}}, counter{gap: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wire, err := proto.Marshal(test.frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got counter
+			if err := got.count(wire); err != nil || got != test.want {
+				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
+			}
+		})
+	}
+}
+
+// A blast is as many events as were asked for, each under an id of its own, and an end.
+func TestLoadCLI(t *testing.T) {
+	t.Parallel()
+	const send = `{"jsonrpc":"2.0","id":7,"method":"session.send","params":{"sessionId":"s","prompt":"blast delta 300"}}`
+	var out bytes.Buffer
+	in := strings.NewReader(fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(send), send))
+	if err := loadcli.Serve(in, &out); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	ids := map[string]bool{}
+	for piece := range strings.SplitSeq(text, `"id":"`) {
+		if len(piece) >= 36 && piece[8] == '-' {
+			ids[piece[:36]] = true
+		}
+	}
+	// user.message, 300 deltas, session.info, session.idle
+	if len(ids) != 303 {
+		t.Errorf("%d ids of events, want 303", len(ids))
+	}
+	if strings.Count(text, "assistant.message_delta") != 300 || !strings.Contains(text, loadcli.Done) || !strings.Contains(text, `"id":7,"result"`) {
+		t.Error("the blast is not complete")
+	}
+}

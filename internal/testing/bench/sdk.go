@@ -1,0 +1,241 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
+)
+
+// sdk is an official SDK that is measured beside the bridge. It comes as a package, is
+// installed once under the user's cache, and is driven by a script in the folder sdk.
+type sdk struct {
+	name string
+	// files are what it is installed from, and driver the script; all are in the folder.
+	files  []string
+	driver string
+	// install makes the folder that it is given ready; command runs the driver there.
+	install [][]string
+	command []string
+}
+
+var sdks = []sdk{
+	{
+		name: "node", files: []string{"package.json"}, driver: "driver.mjs",
+		install: [][]string{{"npm", "install", "--silent", "--no-audit", "--no-fund"}},
+		command: []string{"node"},
+	},
+	{
+		name: "python", files: []string{"requirements.txt"}, driver: "driver.py",
+		install: [][]string{
+			{"python3", "-m", "venv", "venv"},
+			{"venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"},
+		},
+		command: []string{"venv/bin/python"},
+	},
+}
+
+// prepare installs the SDK if it is not, and returns its folder.
+func (s sdk) prepare(ctx context.Context, module string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "copilot-grpc-bench", s.name)
+	stamp := filepath.Join(dir, "installed")
+	var wanted []byte
+	for _, name := range append(s.files, s.driver) {
+		text, err := os.ReadFile(filepath.Join(module, "internal/testing/bench/sdk", name))
+		if err != nil {
+			return "", err
+		}
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), text, 0o600)); err != nil {
+			return "", err
+		}
+		if name != s.driver {
+			wanted = append(wanted, text...)
+		}
+	}
+	if have, err := os.ReadFile(stamp); err == nil && bytes.Equal(have, wanted) {
+		return dir, nil
+	}
+	for _, args := range s.install {
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w: %s", args, err, out)
+		}
+	}
+	return dir, os.WriteFile(stamp, wanted, 0o600)
+}
+
+// driver is a running SDK with a session in a CLI of its own.
+type driver struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	stderr bytes.Buffer
+	dir    string
+}
+
+// drive starts the SDK's driver on a CLI with a session; config is what the session is
+// made with beside the tool, env what it finds in its environment beside ours.
+func (s sdk) drive(ctx context.Context, module, cli string, config map[string]any, env ...string) (*driver, error) {
+	dir, err := s.prepare(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	if config == nil {
+		config = map[string]any{}
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	home, err := os.MkdirTemp("", "copilot-grpc-bench-")
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{dir: home}
+	args := append(s.command[1:len(s.command):len(s.command)], s.driver, cli, loadcli.Tool, toolResult, string(text))
+	d.cmd = exec.CommandContext(ctx, filepath.FromSlash(s.command[0]), args...)
+	d.cmd.Dir, d.cmd.Stderr = dir, &d.stderr
+	d.cmd.Env = append(os.Environ(), "HOME="+home, "COPILOT_HOME="+filepath.Join(home, "home"))
+	d.cmd.Env = append(d.cmd.Env, env...)
+	d.in, err = d.cmd.StdinPipe()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(home))
+	}
+	out, err := d.cmd.StdoutPipe()
+	if err == nil {
+		err = d.cmd.Start()
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(home))
+	}
+	d.out = bufio.NewReader(out)
+	if _, err := d.reply(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the SDK's driver: %w", err), d.close())
+	}
+	return d, nil
+}
+
+// answer is what a driver says.
+type answer struct {
+	Took   []int64 `json:"took"` // ns
+	Info   string  `json:"info"`
+	Events int     `json:"events"`
+	CPU    float64 `json:"cpu"` // µs
+}
+
+func (d *driver) reply() (answer, error) {
+	var a answer
+	line, err := d.out.ReadBytes('\n')
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(line, &a)
+}
+
+func (d *driver) order(format string, args ...any) (answer, error) {
+	if _, err := fmt.Fprintf(d.in, format+"\n", args...); err != nil {
+		return answer{}, err
+	}
+	return d.reply()
+}
+
+// sends implements traveller.
+func (d *driver) sends(_ context.Context, n int) ([]float64, error) {
+	a, err := d.order("send %d", n)
+	return inMicros(a.Took), err
+}
+
+// tools implements traveller.
+func (d *driver) tools(_ context.Context, n int) ([]float64, error) {
+	a, err := d.order("turn %s %d", loadcli.PromptTools, n)
+	if err != nil {
+		return nil, err
+	}
+	return toolTimes(a.Info)
+}
+
+// turn implements turner.
+func (d *driver) turn(_ context.Context, prompt string) (float64, error) {
+	a, err := d.order("turn %s", prompt)
+	if err == nil && len(a.Took) != 1 {
+		err = fmt.Errorf("%d times of a turn", len(a.Took))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return float64(a.Took[0]) / 1e3, nil
+}
+
+// blast has the CLI send n events: the CPU µs of the SDK's process for each.
+func (d *driver) blast(prompt, payload string, n int) (float64, error) {
+	a, err := d.order("turn %s %s %d", prompt, payload, n)
+	if err == nil && a.Events < n {
+		err = fmt.Errorf("%d events of %d came", a.Events, n)
+	}
+	return a.CPU / float64(n), err
+}
+
+// fresh implements turner.
+func (d *driver) fresh(context.Context) error {
+	_, err := d.order("fresh")
+	return err
+}
+
+// close ends the driver, and with it its CLI.
+func (d *driver) close() error {
+	err := d.in.Close()
+	if wait := d.cmd.Wait(); wait != nil && err == nil {
+		err = fmt.Errorf("%w: %s", wait, d.stderr.String())
+	}
+	return errors.Join(err, os.RemoveAll(d.dir))
+}
+
+func inMicros(ns []int64) []float64 {
+	out := make([]float64, len(ns))
+	for i, v := range ns {
+		out[i] = float64(v) / 1e3
+	}
+	return out
+}
+
+// drivers starts what SDKs can be had, each with a session of its own configuration; what
+// cannot is told, and is NOT RUN.
+func (r *run) drivers(ctx context.Context, cli string, configs map[string]map[string]any) map[string]*driver {
+	out := map[string]*driver{}
+	for _, s := range sdks {
+		d, err := s.drive(ctx, r.cfg.Module, cli, configs[s.name])
+		if err != nil {
+			fmt.Fprintf(r.cfg.Log, "bench: SDK for %s NOT RUN: %v\n", s.name, err)
+			continue
+		}
+		out[s.name] = d
+	}
+	return out
+}
+
+// throughShim is the SDK for Node with the bridge in the place of its CLI.
+func (r *run) throughShim(ctx context.Context, b *bridge, config map[string]any) (*driver, error) {
+	// Called by the name of the CLI, the server's program is the shim.
+	server, err := filepath.Abs(r.cfg.Server)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(b.dir, "copilot")
+	if err := os.Symlink(server, path); err != nil {
+		return nil, err
+	}
+	return sdks[0].drive(ctx, r.cfg.Module, path, config, "COPILOT_GRPC_TARGET="+b.unix)
+}

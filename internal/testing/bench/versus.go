@@ -1,0 +1,140 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
+)
+
+// contender is one of several servers that are compared.
+type contender struct {
+	name   string
+	bridge *bridge
+	// cpu is µs by what was done, p50 the round trips' median.
+	cpu, p50 map[string]*sample
+}
+
+func note(into map[string]*sample, what string, v float64) {
+	if into[what] == nil {
+		into[what] = &sample{}
+	}
+	into[what].add(v)
+}
+
+// versus has several servers do the same by turns, in random order: what a change is worth,
+// or, with a script that starts the server in another way, what a part of it costs. The first
+// is what the others are compared with.
+func (r *run) versus(ctx context.Context) (Table, error) {
+	t := Table{
+		Title: "Servers by turns",
+		Note: fmt.Sprintf("CPU µs of the server's process per event (saturated) or round trip, %d repeats by turns, and for round trips their median. "+
+			"Against the first: the median of the repeats' ratios.", r.cfg.Repeats),
+		Header: []string{"what", "server", "CPU", "against the first", "p50", "against the first"},
+	}
+	var all []*contender
+	defer func() {
+		for _, c := range all {
+			r.end(c.name, c.bridge.stop)
+		}
+	}()
+	for _, path := range r.cfg.Versus {
+		one := *r
+		one.cfg.Server = path
+		b, err := one.startBridge(ctx, r.cfg.LoadCLI)
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, &contender{name: filepath.Base(path), bridge: b, cpu: map[string]*sample{}, p50: map[string]*sample{}})
+	}
+	for i := range r.cfg.Repeats + 1 {
+		for _, at := range rand.Perm(len(all)) {
+			if err := r.compete(ctx, all[at]); err != nil {
+				return t, fmt.Errorf("%s: %w", all[at].name, err)
+			}
+			if i == 0 { // the first round warms up
+				clear(all[at].cpu)
+				clear(all[at].p50)
+			}
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(all[0].cpu)) {
+		for _, c := range all {
+			p50, against := "–", "–"
+			if s := c.p50[what]; s != nil {
+				p50, against = s.String(), ratio(*s, *all[0].p50[what]).String()
+			}
+			t.row(what, c.name, c.cpu[what].String(), ratio(*c.cpu[what], *all[0].cpu[what]).String(), p50, against)
+		}
+	}
+	return t, nil
+}
+
+// compete is one turn of one server.
+func (r *run) compete(ctx context.Context, c *contender) error {
+	var errs []error
+	for name, turn := range map[string]func(context.Context, *contender) error{
+		"ingest": r.competeIngest, "scale": r.competeScale, "roundtrip": r.competeTrips,
+	} {
+		if len(r.cfg.Only) == 0 || slices.Contains(r.cfg.Only, name) {
+			errs = append(errs, turn(ctx, c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *run) competeIngest(ctx context.Context, c *contender) error {
+	a, err := newAudience(ctx, c.bridge, 1, false)
+	if err != nil {
+		return err
+	}
+	defer r.end("audience", a.close)
+	for _, p := range r.payloads() {
+		cpu, _, err := a.blast(ctx, p.Name, r.events(p, 1))
+		if err != nil {
+			return err
+		}
+		note(c.cpu, p.Name, cpu)
+	}
+	return nil
+}
+
+func (r *run) competeScale(ctx context.Context, c *contender) error {
+	for _, name := range spreadPayloads {
+		a, err := newMany(ctx, c.bridge, spreadSessions)
+		if err != nil {
+			return err
+		}
+		cpu, _, err := a.blast(ctx, name, r.events(payload(name), 2))
+		r.end("audience", a.close)
+		if err != nil {
+			return err
+		}
+		note(c.cpu, fmt.Sprintf("%s, %d sessions", name, spreadSessions), cpu)
+	}
+	return nil
+}
+
+func (r *run) competeTrips(ctx context.Context, c *contender) error {
+	a, err := newAttached(ctx, c.bridge, false, &cliv1.SessionConfig{}, loadcli.Tool)
+	if err != nil {
+		return err
+	}
+	defer r.end("attached", func() error { return a.end(ctx) })
+	way := talking{a}
+	for what, series := range map[string]func(context.Context, int) ([]float64, error){"send": way.sends, "tool call": way.tools} {
+		got, err := r.measured(c.bridge, r.cfg.Operations, func() ([]float64, error) { return series(ctx, r.cfg.Operations) })
+		if err != nil {
+			return err
+		}
+		note(c.cpu, what, got.cpu)
+		note(c.p50, what, percentile(got.took, 0.5))
+	}
+	return nil
+}

@@ -1,0 +1,403 @@
+package chaos
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+// record is an event of a journal, with the CLI's own text.
+type record struct {
+	entry
+	raw string
+}
+
+// check compares what the bridge says with what the CLI did.
+func (w *world) check(r *Report) {
+	log, err := w.host.entries()
+	if err != nil {
+		w.violated("the oracle cannot be read: %v", err)
+		return
+	}
+	r.Counts.Lives = w.host.lives()
+	w.disorders = disorders(w.host.said())
+	r.Counts.Unordered = len(w.disorders)
+	r.Counts.Readers = len(w.readers) + len(w.participants)
+	for id, n := range accepted(log) {
+		r.Counts.Callbacks += n
+		if n > 1 {
+			w.violated("callback %s was answered %d times in the CLI", id, n)
+			w.quote(log, id)
+		}
+	}
+	for _, c := range w.sessions {
+		journal, history := w.agree(c)
+		if log, err = w.host.entries(); err != nil {
+			w.violated("the oracle cannot be read: %v", err)
+		}
+		r.Counts.Durable += len(history)
+		if log != nil {
+			w.checkOrder(c, journal, emitted(log))
+			w.checkGiven(c, emitted(log))
+		}
+		w.checkHistory(c, history)
+		for _, f := range w.followers() {
+			if f.session == c.id {
+				w.checkTrack(f.track, journal)
+				r.Counts.Delivered += len(f.events)
+				for _, n := range f.gaps {
+					r.Counts.Gaps += n
+				}
+			}
+		}
+	}
+	r.Counts.Early = len(w.early)
+	w.checkList()
+}
+
+// quote puts what an oracle says of something into the schedule's log.
+func (w *world) quote(log []fakecli.Entry, id string) {
+	id, _, _ = strings.Cut(id, " ")
+	replies := map[string]bool{}
+	for i, e := range log {
+		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] || e.Type == "connect" {
+			replies[e.ID] = e.Kind == fakecli.EntryReceived
+			w.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
+		}
+	}
+}
+
+// journal reads the whole journal of a session.
+func (w *world) journal(c *conversation) (out []record) {
+	token := ""
+	for {
+		var page *bridgev1.ListEventsResponse
+		err := w.callNow("ListEvents", func(ctx context.Context) (err error) {
+			page, err = w.callers[0].sessions.ListEvents(ctx, &bridgev1.ListEventsRequest{
+				SessionId: c.id, PageToken: token, OriginalJson: true, Filter: everything.filter(),
+			})
+			return err
+		})
+		if err != nil {
+			w.violated("the journal of %s cannot be read: %v", c.id, err)
+			return out
+		}
+		if page.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
+			out = nil // the whole of the new one follows
+		}
+		for _, e := range page.GetEvents() {
+			out = append(out, record{entryOf(e), e.GetOriginalJson()})
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return out
+		}
+	}
+}
+
+// agreeWithin is how long the journal may be behind the CLI: it writes its history before, or
+// after, it tells us.
+const agreeWithin = 10 * time.Second
+
+// agree waits for the journal to hold the CLI's history.
+func (w *world) agree(c *conversation) (journal []record, history []said) {
+	deadline := time.Now().Add(agreeWithin)
+	for try := 0; ; try++ {
+		history, err := w.history(c.id)
+		if err != nil {
+			w.violated("the history of %s cannot be read: %v", c.id, err)
+		}
+		journal = w.journal(c)
+		differences := w.differ(journal, history)
+		if len(differences) == 0 {
+			return journal, history
+		}
+		if time.Now().After(deadline) || w.ctx.Err() != nil {
+			for _, d := range differences {
+				w.violated("journal of %s: %s", c.id, d)
+			}
+			return journal, history
+		}
+		if try%10 == 3 {
+			// A session that no runtime has is compared with its history when it is loaded.
+			w.logEvent(step{pick: [4]uint32{uint32(c.n)}})
+		}
+		w.pause(50 * time.Millisecond)
+	}
+}
+
+// differ compares a journal with the CLI's history: every event once, in the same order, to
+// the byte where the CLI is the fake one.
+func (w *world) differ(journal []record, history []said) (out []string) {
+	at := map[string]int{}
+	for i, r := range journal {
+		if _, ok := at[r.id]; ok {
+			out = append(out, "event "+r.id+" ("+r.kind+") is there twice")
+		}
+		at[r.id] = i
+	}
+	last := -1
+	for _, h := range history {
+		if h.Type == unspoken {
+			continue
+		}
+		i, ok := at[h.ID]
+		switch {
+		case !ok:
+			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
+			continue
+		case i < last && !w.writtenLate(journal[i], journal[last]) && !w.toldEarly(h.ID, journal[last].id): // in the journal the one before comes later
+			out = append(out, fmt.Sprintf("event %s (%s, %s) is at %v, before %s (%s, %s) at %v, which was before it",
+				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind, stamp(journal[last]), journal[last].at))
+		case !w.same(journal[i].raw, h.raw):
+			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
+		}
+		last = max(last, i)
+	}
+	return out
+}
+
+// writtenLate says whether an event that the CLI wrote behind another happened before it: the
+// real one does so (an abort behind the end of the turn that it ended, a warning behind what
+// it warns of). The CLI's own clock tells, but for one pair: a resume that warns is told
+// before its warning, and written and stamped after it.
+func (w *world) writtenLate(late, other record) bool {
+	if w.plan.Mode != Real {
+		return false
+	}
+	if late.kind == "session.resume" && other.kind == "session.warning" {
+		return true
+	}
+	a, b := stamp(late), stamp(other)
+	return a != "" && b != "" && a <= b
+}
+
+// stamp is when an event happened by the CLI's clock: of one form, which sorts.
+func stamp(r record) string {
+	var e struct{ Timestamp string }
+	_ = json.Unmarshal([]byte(r.raw), &e)
+	return e.Timestamp
+}
+
+// unspoken is the type of an event that the real CLI writes into its history and tells
+// nobody of.
+const unspoken = "session.usage_record"
+
+// same compares an event of a journal with that of the history. The real CLI leaves
+// copies of the prompt and of results out of what it writes, and its chain of parents goes
+// over what is unspoken.
+func (w *world) same(told string, kept []byte) bool {
+	if w.plan.Mode != Real {
+		return told == string(bytes.TrimSpace(kept))
+	}
+	var a, b map[string]any
+	if json.Unmarshal([]byte(told), &a) != nil || json.Unmarshal(kept, &b) != nil {
+		return false
+	}
+	for _, e := range []map[string]any{a, b} {
+		delete(e, "parentId")
+		if data, ok := e["data"].(map[string]any); ok {
+			delete(data, "contentBlocks")
+			if result, ok := data["result"].(map[string]any); ok && result["detailedContent"] == result["content"] {
+				delete(result, "detailedContent")
+			}
+		}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// checkOrder checks that the journal holds nothing that the CLI did not emit, in the order in
+// which it did.
+func (w *world) checkOrder(c *conversation, journal []record, order map[string]int) {
+	last, before := -1, ""
+	for _, r := range journal {
+		i, ok := order[r.id]
+		switch {
+		case !ok:
+			w.violated("journal of %s: nobody emitted %s (%s)", c.id, r.id, r.kind)
+		case i < last && !w.excused(c, r.at):
+			w.violated("journal of %s: %s %s at %v was emitted before %s, and comes after it", c.id, r.kind, r.id, r.at, before)
+		}
+		if ok {
+			last, before = i, r.id
+		}
+	}
+}
+
+// checkGiven checks that the positions that readers were given, of events that are no longer
+// kept too, are in the order in which the CLI emitted the events, whatever the order in which
+// it sent them, but where the server says that it left a burst as it came.
+func (w *world) checkGiven(c *conversation, order map[string]int) {
+	given := w.positions.of(c.id)
+	last := -1
+	var before place
+	for _, p := range slices.SortedFunc(maps.Keys(given), func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seq, b.seq))
+	}) {
+		i, ok := order[given[p]]
+		switch {
+		case !ok || p.epoch != before.epoch:
+		case i < last && !w.excused(c, p):
+			w.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p], p, given[before], before)
+		}
+		if ok {
+			last, before = i, p
+		}
+	}
+}
+
+// checkHistory checks what the CLI was told: every prompt once at most, and if a call said
+// that it was answered then once; every request answered once at most.
+func (w *world) checkHistory(c *conversation, history []said) {
+	messages, completed := map[string]int{}, map[string]int{}
+	for _, h := range history {
+		var d struct{ Content, RequestID string }
+		if json.Unmarshal(h.Data, &d) != nil {
+			continue
+		}
+		switch {
+		case h.Type == "user.message":
+			for _, word := range strings.Fields(d.Content) {
+				messages[word]++
+			}
+		case h.Type == "permission.completed" || h.Type == "external_tool.completed":
+			completed[d.RequestID]++
+		}
+	}
+	for id, n := range completed {
+		if n > 1 {
+			w.violated("request %s of session %s was completed %d times", id, c.id, n)
+		}
+	}
+	for _, p := range w.prompts {
+		if p.session != c {
+			continue
+		}
+		n := messages[p.word]
+		if n > 1 {
+			w.violated("prompt %s was given to session %s %d times", p.word, c.id, n)
+		}
+		if p.completed && n == 0 {
+			w.violated("prompt %s of session %s was answered, and never given", p.word, c.id)
+		}
+		if len(p.messages) > 1 {
+			w.violated("prompt %s of session %s has several ids: %v", p.word, c.id, p.messages)
+		}
+	}
+}
+
+// checkTrack checks that a reader got every durable event of its range that it wished for,
+// once, in the journal's order.
+func (w *world) checkTrack(t *track, journal []record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.open {
+		return
+	}
+	if n := len(journal); n > 0 && t.at.epoch < journal[n-1].at.epoch {
+		t.outlived(journal)
+		return
+	}
+	missing := func(p place) bool {
+		for i := 0; i < len(t.lost); i += 2 {
+			if t.lost[i].before(p) && !t.lost[i+1].before(p) {
+				return true
+			}
+		}
+		return false
+	}
+	inRange := func(e entry) bool {
+		return e.kept() && t.taste.passes(e) && t.begin.before(e.at) && !t.at.before(e.at) && !missing(e.at)
+	}
+	var want, got []entry
+	for _, r := range journal {
+		if inRange(r.entry) {
+			want = append(want, r.entry)
+		}
+	}
+	for _, e := range t.events {
+		if inRange(e) {
+			got = append(got, e)
+		}
+	}
+	if slices.Equal(want, got) {
+		return
+	}
+	for i := range max(len(want), len(got)) {
+		if i >= len(want) || i >= len(got) || want[i] != got[i] {
+			t.violated("after %d durable events it should have got %v, and got %v", i, at(want, i), at(got, i))
+			return
+		}
+	}
+}
+
+// outlived checks a reader that had gone before the journal began a new epoch: what it was
+// given is there still, if at another place, and it had it once.
+func (t *track) outlived(journal []record) {
+	there := map[string]int{}
+	for _, r := range journal {
+		there[r.id]++
+	}
+	for _, e := range t.events {
+		if !e.kept() {
+			continue
+		}
+		if there[e.id]--; there[e.id] < 0 {
+			t.violated("it got %v, which the journal's new epoch does not have, or has once and it twice", e)
+		}
+	}
+}
+
+func at(list []entry, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return "nothing"
+}
+
+// checkList checks that there are no sessions but those that were made: a create that was
+// repeated made one.
+func (w *world) checkList() {
+	known := map[string]bool{}
+	for _, c := range w.sessions {
+		known[c.id] = true
+	}
+	var open, all []string
+	var err error
+	for range restTries { // the runtime may just be ending
+		if open, all, err = w.listed(known); err == nil {
+			break
+		}
+		w.pause(50 * time.Millisecond)
+	}
+	w.mu.Lock()
+	thrown := w.abandoned
+	w.mu.Unlock()
+	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
+		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
+	}
+}
+
+// listed lists the sessions, and those that are not known.
+func (w *world) listed(known map[string]bool) (open, all []string, err error) {
+	err = w.callNow("ListSessions", func(ctx context.Context) error {
+		r, err := w.callers[0].sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
+		for _, s := range r.GetSessions() {
+			all = append(all, s.GetSessionId())
+			if !known[s.GetSessionId()] {
+				open = append(open, s.GetSessionId())
+			}
+		}
+		return err
+	})
+	return open, all, err
+}

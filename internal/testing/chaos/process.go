@@ -1,0 +1,332 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"math/rand/v2"
+
+	"golang.org/x/net/http2"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+// The environment by which the program is asked to be something else than itself.
+const (
+	// ServeEnv names a file with the plan and the directory of a server to be run.
+	ServeEnv = "COPILOT_GRPC_CHAOS_SERVE"
+	// scriptEnv is what makes it a fake CLI.
+	scriptEnv = "FAKECOPILOT_SCRIPT"
+	oracleEnv = "FAKECOPILOT_ORACLE"
+	maxLogEnv = "FAKECOPILOT_MAXLOG"
+)
+
+// Otherwise is what a program that runs schedules must call first: it may have been started
+// as a server of a schedule, or as its CLI. It then returns the exit code and true.
+func Otherwise() (code int, ok bool) {
+	if os.Getenv(scriptEnv) != "" {
+		return fakecli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr), true
+	}
+	if path := os.Getenv(ServeEnv); path != "" {
+		if err := serve(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+// serving is what a server of a schedule is told.
+type serving struct {
+	Plan Plan
+	Dir  string
+	CLI  string
+}
+
+// serve is the server.
+func serve(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var s serving
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	c := configure(s.Plan, s.Dir)
+	c.CLIPath, c.NoInstall = s.CLI, true
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the schedule's process has ended
+		stop()
+	}()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	a, err := app.New(ctx, c, app.WithLogger(log), restarts())
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// process is a server in a process of its own.
+type process struct {
+	w      *world
+	config app.Config
+	path   string
+	cmd    *exec.Cmd
+	exited chan error
+	log    *os.File
+}
+
+func newProcess(w *world) (*process, error) {
+	p := &process{w: w, config: configure(w.plan, w.dir), path: filepath.Join(w.dir, "serving")}
+	s := serving{Plan: w.plan, Dir: w.dir, CLI: w.plan.CLI}
+	if w.plan.Mode == Process {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(script(rand.New(rand.NewPCG(w.plan.Seed, 100)), 0))
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(w.dir, "script.json")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			return nil, err
+		}
+		// A program of its own, since it is also asked for its version, without an environment.
+		s.CLI = filepath.Join(w.dir, "copilot")
+		oracle := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
+		if w.plan.Soak {
+			oracle = maxLogEnv + "=1"
+		}
+		text = fmt.Appendf(nil, "#!/bin/sh\n%s='%s' %s exec '%s' \"$@\"\n", scriptEnv, path, oracle, self)
+		if err := os.WriteFile(s.CLI, text, 0o700); err != nil { //nolint:gosec // it is to be run
+			return nil, err
+		}
+	}
+	if w.plan.Mode == Real {
+		var err error
+		if w.model, err = newModel(w.ctx); err != nil {
+			return nil, err
+		}
+		if s.CLI, err = w.taped(s.CLI); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = os.WriteFile(p.path, text, 0o600)
+	}
+	if err == nil {
+		p.log, err = os.Create(filepath.Join(w.dir, "server.log"))
+	}
+	return p, err
+}
+
+func (p *process) oracle() string { return filepath.Join(p.w.dir, "oracle.jsonl") }
+
+func (p *process) start() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	p.cmd = exec.Command(self)
+	p.cmd.Env = append(os.Environ(), ServeEnv+"="+p.path)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if _, err := p.cmd.StdinPipe(); err != nil { // it ends with us
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.exited = make(chan error, 1)
+	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(p.cmd, p.exited)
+	return p.await()
+}
+
+// end waits for the server's end.
+func (p *process) end() error {
+	p.cmd = nil
+	select {
+	case err := <-p.exited:
+		return err
+	case <-time.After(callTimeout):
+		return errors.New("the server does not end")
+	}
+}
+
+func (p *process) stop() error {
+	if p.cmd == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return p.end()
+}
+
+// await waits until the server listens: a signal to one that starts just ends it.
+func (p *process) await() error {
+	for range 3000 {
+		if answers(filepath.Join(p.w.dir, "s")) {
+			return nil
+		}
+		select {
+		case err := <-p.exited:
+			p.cmd = nil
+			return fmt.Errorf("the server ended while it started: %v", err)
+		default:
+			p.w.pause(10 * time.Millisecond)
+		}
+	}
+	return errors.New("the server does not listen")
+}
+
+// answers reports whether a server speaks HTTP/2 on a socket. That one can connect is not enough:
+// the child of a killed server that has not come to its exec yet keeps the socket open.
+func answers(socket string) bool {
+	probe, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = probe.Close() }()
+	_ = probe.SetDeadline(time.Now().Add(time.Second))
+	settings := make([]byte, frameHead) // of no settings, and of no length
+	settings[3] = byte(http2.FrameSettings)
+	if _, err := probe.Write(append([]byte(http2.ClientPreface), settings...)); err != nil {
+		return false
+	}
+	_, err = io.ReadFull(probe, settings)
+	return err == nil
+}
+
+// frameHead is how long a frame of HTTP/2 is without what it holds.
+const frameHead = 9
+
+func (p *process) crash(bool) error {
+	if err := p.cmd.Process.Kill(); err != nil {
+		return err
+	}
+	_ = p.end() // it was killed
+	return nil
+}
+
+func (p *process) close() error {
+	err := p.stop()
+	// What it leaves behind is of its own directory, which is in the environment.
+	deadline := time.Now().Add(leakPatience)
+	for left := p.children(); len(left) > 0; left = p.children() {
+		if time.Now().After(deadline) {
+			err = errors.Join(err, fmt.Errorf("processes of an ended server live: %v", left))
+			for _, pid := range left {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if text, e := os.ReadFile(p.log.Name()); e == nil {
+		for _, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+			p.w.logf("server: %s", line)
+		}
+	}
+	if p.w.model != nil {
+		err = errors.Join(err, p.w.model.close())
+	}
+	return errors.Join(err, p.log.Close())
+}
+
+// children are the CLI processes of the schedule, by the home they were given.
+func (p *process) children() (pids []int) {
+	mark := []byte("COPILOT_HOME=" + p.config.Home)
+	found, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a good one
+	for _, path := range found {
+		env, err := os.ReadFile(path)
+		if err != nil || !contains(env, mark) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// contains looks for a variable in an environment.
+func contains(env, mark []byte) bool {
+	for _, v := range bytes.Split(env, []byte{0}) {
+		if bytes.Equal(v, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *process) kill() { p.signal(syscall.SIGKILL) }
+
+func (p *process) deafen() { p.signal(syscall.SIGSTOP) }
+
+func (p *process) signal(s syscall.Signal) {
+	for _, pid := range p.children() {
+		_ = syscall.Kill(pid, s) // it may have just ended
+	}
+}
+
+func (p *process) nonsense(fakecli.Fault) {}
+
+func (p *process) home() string { return p.config.Home }
+
+func (p *process) entries() (all []fakecli.Entry, err error) {
+	if p.w.plan.Mode == Real {
+		return nil, nil
+	}
+	f, err := os.Open(p.oracle())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return all, nil // a line that a kill cut off says nothing
+		}
+		var e fakecli.Entry
+		if json.Unmarshal(line, &e) == nil {
+			all = append(all, e)
+		}
+	}
+}
+
+func (p *process) lives() int {
+	all, _ := p.entries()
+	n := 0
+	for _, e := range all {
+		if e.Kind == fakecli.EntryReceived && e.Type == "connect" {
+			n++
+		}
+	}
+	return n
+}
