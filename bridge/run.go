@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -101,9 +102,11 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 }
 
 func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
+	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), newUUID())
+	m.Request = promptKey(ctx, idempotency.Run, r.GetRequestId())
 	var begun *turn
-	m0, err := b.once.Do(ctx, requestKey(ctx, idempotency.Run, r.GetRequestId()), withoutTrace(r), func() (proto.Message, error) {
-		s, end, err := b.runSession(ctx, r)
+	begin := func() (proto.Message, error) {
+		s, end, err := b.runSession(ctx, r, id)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +126,9 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 		b.runs.put(t)
 		begun = t
 		return &bridgev1.RunStarted{SessionId: nameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
-	})
+	}
+	key := requestKey(ctx, idempotency.Run, r.GetRequestId())
+	m0, err := b.once.DoOrSettle(ctx, key, withoutTrace(r), b.interruptedRun(ctx, r, id, m.Request, begin), begin)
 	if err != nil || begun != nil {
 		return begun, err
 	}
@@ -131,7 +136,7 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 	if again := b.runs.get(ctx, started.GetSessionId(), started.GetMessageId()); again != nil {
 		return again, nil
 	}
-	return nil, session.NotFound(started.GetSessionId())
+	return b.runAgain(ctx, r, started)
 }
 
 // maxRuns bounds the turns that a repeated Run can still find; each keeps its session's
@@ -145,18 +150,24 @@ type runs struct {
 	order []string
 }
 
-func (rs *runs) put(t *turn) {
+// put remembers a turn, and returns the one that is remembered: an earlier one of the same
+// message stays.
+func (rs *runs) put(t *turn) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.turns == nil {
 		rs.turns = map[string]*turn{}
 	}
 	key := t.s.Key() + "/" + t.sent.MessageID
+	if earlier := rs.turns[key]; earlier != nil {
+		return earlier
+	}
 	rs.turns[key] = t
 	if rs.order = append(rs.order, key); len(rs.order) > maxRuns {
 		delete(rs.turns, rs.order[0])
 		rs.order = rs.order[1:]
 	}
+	return t
 }
 
 // forget drops the turns of a session that was deleted.
@@ -196,20 +207,26 @@ func (b *Bridge) oneOffOf(ctx context.Context, s *session.Session, r *bridgev1.R
 
 // runSession returns the session of a Run, and what ends it: after the turn, whoever is
 // still listening, so that a caller whose connection broke finds it.
-func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *session.Session, end runEnd, err error) {
+func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest, id string) (s *session.Session, end runEnd, err error) {
 	keep := func(<-chan struct{}, *oneOff) <-chan struct{} { return nil }
 	if r.GetCreate() == nil {
 		s, err := b.open(ctx, r.GetSessionId())
 		return s, keep, err
 	}
-	s, _, err = b.create(ctx, r.GetCreate(), "create.", nil)
+	s, _, err = b.createAs(ctx, r.GetCreate(), id, "create.", nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
 		return s, keep, nil
 	}
-	return s, func(over <-chan struct{}, once *oneOff) <-chan struct{} {
+	return s, b.disconnectAfter(s), nil
+}
+
+// disconnectAfter returns what disconnects the session of a Run, and deletes one that was made
+// for a single turn.
+func (b *Bridge) disconnectAfter(s *session.Session) runEnd {
+	return func(over <-chan struct{}, once *oneOff) <-chan struct{} {
 		ended := make(chan struct{})
 		b.Go(func(ctx context.Context) {
 			defer close(ended)
@@ -231,5 +248,5 @@ func (b *Bridge) runSession(ctx context.Context, r *bridgev1.RunRequest) (s *ses
 			}
 		})
 		return ended
-	}, nil
+	}
 }

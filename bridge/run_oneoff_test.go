@@ -1,9 +1,15 @@
 package bridge
 
 import (
+	"context"
+	"encoding/binary"
+	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -83,4 +89,100 @@ func TestRunThatComesAgainFindsItsSession(t *testing.T) {
 	if fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.Draining {
 		t.Errorf("afterwards: %v", err)
 	}
+}
+
+// A Run comes again after the bridge was killed: it finds how its turn ended, whether that was
+// before the kill or by it, and the session that was made for it goes.
+func TestRunThatComesAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		prompt string
+		create *bridgev1.CreateSessionRequest // nil: a session that there is
+		status bridgev1.TurnStatus
+	}{
+		"ended, made for it":   {"hi", &bridgev1.CreateSessionRequest{}, bridgev1.TurnStatus_TURN_STATUS_COMPLETED},
+		"ended":                {"hi", nil, bridgev1.TurnStatus_TURN_STATUS_COMPLETED},
+		"running, made for it": {"long", &bridgev1.CreateSessionRequest{}, bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST},
+		"running":              {"long", nil, bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKept(t, always(hanging))
+			q := &bridgev1.RunRequest{RequestId: "q", Prompt: &bridgev1.Prompt{Text: tc.prompt}, Session: &bridgev1.RunRequest_Create{Create: tc.create}}
+			if tc.create == nil {
+				k.create("s1")
+				k.ask("s1", "hi")
+				q.Session = &bridgev1.RunRequest_SessionId{SessionId: "s1"}
+			}
+			first := k.reruns(k.t.Context(), q, tc.prompt == "long")
+			for range 2 {
+				k = k.reborn()
+				again := k.reruns(k.t.Context(), q, false)
+				if again.id != first.id || again.message != first.message || again.messages != 1 || again.out.GetStatus() != tc.status {
+					t.Errorf("again: %+v; it was %+v", again, first)
+				}
+			}
+		})
+	}
+}
+
+// A Run whose start a kill kept from being recorded is not made twice.
+func TestInterruptedRun(t *testing.T) {
+	t.Parallel()
+	k := newKept(t, always(hanging))
+	k.create("s1")
+	k.ask("s1", "hi")
+	q := &bridgev1.RunRequest{RequestId: "q", Prompt: &bridgev1.Prompt{Text: "again"}, Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}}
+	s, err := k.open(t.Context(), "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := s.Journal().Last()
+	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
+	k.remembering(idempotency.Key{Operation: idempotency.Run, ID: "q"}, q, since)
+	k.ask("s1", "again") // the prompt of the Run
+	if again := k.reruns(t.Context(), q, false); again.messages != 1 || again.out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		t.Errorf("again: %+v", again)
+	}
+	if n := received(k.life(), "session.send"); n != 2 {
+		t.Errorf("the CLI was given %d prompts, want 2", n)
+	}
+}
+
+// rerun is what a Run streamed.
+type rerun struct {
+	id, message string
+	messages    int // user messages among its events
+	out         *bridgev1.TurnOutcome
+}
+
+// reruns makes a Run; with cut it leaves when the prompt's message has come.
+func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got rerun) {
+	r.t.Helper()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	err := r.Run(ctx, q, func(f frame.Frame) error {
+		m, ok := f.Message.(*bridgev1.RunResponse)
+		switch {
+		case ok && m.GetStarted() != nil:
+			got.id, got.message = m.GetStarted().GetSessionId(), m.GetStarted().GetMessageId()
+		case ok && m.GetOutcome() != nil:
+			got.out = m.GetOutcome()
+		case len(f.Wire) > 0:
+			m := &bridgev1.SubscribeResponse{}
+			if err := proto.Unmarshal(slices.Concat(f.Wire...), m); err != nil {
+				return err
+			}
+			if slices.Contains(words(m), "user.message") {
+				if got.messages++; cut {
+					leave()
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil && !cut {
+		r.t.Fatal(err)
+	}
+	return got
 }

@@ -94,6 +94,13 @@ type Outcome struct {
 	Err error
 }
 
+// EndedTurn returns a waiter for a turn that has ended.
+func EndedTurn(out Outcome) *Waiter {
+	w := &Waiter{out: out, done: make(chan struct{})}
+	close(w.done)
+	return w
+}
+
 // newWaiter registers a waiter; it must be made before the message is sent.
 func (s *Session) newWaiter() *Waiter { return s.newSpanWaiter(nil) }
 

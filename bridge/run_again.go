@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// interruptedRun describes how to settle a Run that a crash interrupted before its start was
+// recorded. id is the session's, and key the prompt's in the outbox. If the session exists, its
+// outbox and its history decide whether the prompt was sent; if a session that the Run was to
+// create does not exist, begin runs again.
+func (b *Bridge) interruptedRun(ctx context.Context, r *bridgev1.RunRequest, id, key string, begin func() (proto.Message, error)) idempotency.Doubt {
+	of := func(id string) idempotency.Doubt {
+		return doubtful(ctx, b, id, key, textsOf(r.GetPrompt()), func(messageID string, _ journal.Position) proto.Message {
+			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
+		})
+	}
+	d := of(id)
+	if r.GetCreate() == nil {
+		return d
+	}
+	return idempotency.Doubt{
+		Since: func() []byte { return []byte(id) },
+		Settle: func(since []byte) (proto.Message, error) {
+			if _, err := b.find(ctx, string(since)); fault.ReasonOf(err) == fault.SessionNotFound {
+				return begin()
+			}
+			return of(string(since)).Settle(nil)
+		},
+		Open: d.Open,
+	}
+}
+
+// runAgain returns the turn of a Run that an earlier process of the bridge began. The session's
+// journal has its events. The turn goes on, or has ended: then the journal has its outcome too.
+func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*turn, error) {
+	// Not open: a Run's session is disconnected after the turn.
+	s, err := b.find(ctx, started.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	id := started.GetMessageId()
+	again, err := s.Repeat(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	at, found := s.PlaceOf(ctx, id)
+	t := &turn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	if r.GetCreate() == nil && found {
+		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
+	}
+	if t.sent.Waiter == nil {
+		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		if found {
+			out = s.OutcomeOf(ctx, at)
+		}
+		t.sent.Waiter = session.EndedTurn(out)
+	}
+	t.oneOff = b.oneOffOf(ctx, s, r)
+	if kept := b.runs.put(t); kept != t {
+		return kept, nil
+	}
+	if create := r.GetCreate(); create != nil && create.GetLifetime() != bridgev1.Lifetime_LIFETIME_KEEP {
+		over, _ := t.sent.Waiter.Done()
+		t.ended = b.disconnectAfter(s)(over, t.oneOff)
+	}
+	return t, nil
+}
