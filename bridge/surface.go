@@ -33,6 +33,8 @@ type cliCall struct {
 	typed bool
 	// profile says which runtime is asked what is about no session; nil for the default.
 	profile *runtime.Profile
+	// request names a prompt with a request id in the session's outbox; "" for other calls.
+	request string
 }
 
 // itsWords reports whether the CLI is to refuse a call itself, in its own words.
@@ -108,6 +110,9 @@ const requestField = "request"
 func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
 	if requestID == "" || caller.From(ctx).Class == caller.Read {
 		return b.dispatch(ctx, c)
+	}
+	if beginsTurn[c.method] {
+		return b.promptOnce(ctx, c, requestID)
 	}
 	reply, err := idempotent(ctx, b, operationOn(c.method, c.id), requestID, wrapperspb.Bytes(c.params.JSON()), func() (*wrapperspb.BytesValue, error) {
 		result, err := b.dispatch(ctx, c)

@@ -234,7 +234,7 @@ func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, erro
 	if err := b.checkPrompt(caller.From(ctx).Tenant, max(len(prompt), len(c.params.Get("messages"))), "prompt"); err != nil {
 		return nil, err
 	}
-	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate"}
+	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate", Request: c.request}
 	wait := m.Params.Bool("wait")
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
 	sent, err := b.say(ctx, s, m)

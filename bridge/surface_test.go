@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,9 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -190,6 +193,38 @@ func TestSurfaceSend(t *testing.T) {
 	wantField(t, "an empty prompt", err, fault.PromptEmpty, "prompt")
 	if _, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1"}, &cliv1.SessionServiceSendResponse{}, true, ""); err != nil {
 		t.Errorf("an empty prompt of an exact caller: %v", err)
+	}
+}
+
+// A prompt of copilot.cli.v1 whose answer a crash kept from being recorded is not sent twice: the
+// history answers for session.send, the other methods fail with SEND_IN_DOUBT.
+func TestInterruptedSurfaceSend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.ask("s1", "before")
+	s, err := r.open(t.Context(), "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := s.Journal().Last()
+	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
+	r.ask("s1", "hello") // the interrupted request's prompt
+	params := wrapperspb.Bytes([]byte(`{"prompt":"hello"}`))
+	r.remembering(idempotency.Key{Operation: operationOn("session.send", "s1"), ID: "q"}, params, since)
+	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}
+	out, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "q")
+	if err != nil || out.GetMessageId() == "" {
+		t.Errorf("session.send is answered %v, %v", out, err)
+	}
+	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
+	r.remembering(idempotency.Key{Operation: operationOn("session.fleet.start", "s1"), ID: "q"}, params, since)
+	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
+	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendInDoubt {
+		t.Errorf("session.fleet.start fails with %v", err)
+	}
+	if n := received(r.cli, "session.send") + received(r.cli, "session.fleet.start"); n != 2 {
+		t.Errorf("the CLI was given %d prompts, want 2", n)
 	}
 }
 
