@@ -108,6 +108,11 @@ func (s *reading) frame(what string, found func(*bridgev1.SubscribeResponse) boo
 				return f
 			}
 		case err := <-s.err:
+			for len(s.frames) > 0 { // sent before the stream ended
+				if f := <-s.frames; found(f) {
+					return f
+				}
+			}
 			s.t.Fatalf("the stream ended before %s: %v", what, err)
 		case <-timeout:
 			s.t.Fatalf("%s never came", what)
