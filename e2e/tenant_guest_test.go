@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,6 +89,16 @@ func TestGuestReadsNothingOfTheSharer(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantImage(data)
+	page, err := owner.ListEvents(r.ctx, &bridgev1.ListEventsRequest{
+		SessionId: "pair", Filter: &bridgev1.EventFilter{Types: []string{"user.message"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := page.GetEvents()[len(page.GetEvents())-1].GetEvent().GetUserMessage()
+	if got := last.GetAttachments()[0].GetFile().GetData(); !bytes.Equal(got, data) {
+		t.Errorf("the event has an image of %d bytes, want %d", len(got), len(data))
+	}
 }
 
 func wantDenied(t *testing.T, what string, err error) {

@@ -8810,6 +8810,8 @@ type AttachmentFile struct {
 	OmittedReason OmittedBinaryOmittedReason `protobuf:"varint,7,opt,name=omitted_reason,json=omittedReason,proto3,enum=copilot.cli.v1.OmittedBinaryOmittedReason" json:"omitted_reason,omitempty"`
 	// The tagged files entry.
 	TaggedFilesEntry *string `protobuf:"bytes,8,opt,name=tagged_files_entry,json=taggedFilesEntry,proto3,oneof" json:"tagged_files_entry,omitempty"`
+	// Contents of the file. In events: of an image that the model was sent.
+	Data []byte `protobuf:"bytes,9,opt,name=data,proto3,oneof" json:"data,omitempty"`
 	// Members that no field above can hold, as the text of one JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -8900,6 +8902,13 @@ func (x *AttachmentFile) GetTaggedFilesEntry() string {
 		return *x.TaggedFilesEntry
 	}
 	return ""
+}
+
+func (x *AttachmentFile) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
 }
 
 func (x *AttachmentFile) GetJsonExtra() string {
@@ -34313,7 +34322,7 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"_canvas_idB\x0e\n" +
 	"\f_instance_idB\x0f\n" +
-	"\r_payload_json\"\x85\x04\n" +
+	"\r_payload_json\"\xa7\x04\n" +
 	"\x0eAttachmentFile\x12\x1a\n" +
 	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12)\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12F\n" +
@@ -34324,7 +34333,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\vbyte_length\x18\x06 \x01(\x03H\x02R\n" +
 	"byteLength\x88\x01\x01\x12Q\n" +
 	"\x0eomitted_reason\x18\a \x01(\x0e2*.copilot.cli.v1.OmittedBinaryOmittedReasonR\romittedReason\x121\n" +
-	"\x12tagged_files_entry\x18\b \x01(\tH\x03R\x10taggedFilesEntry\x88\x01\x01\x12\x1e\n" +
+	"\x12tagged_files_entry\x18\b \x01(\tH\x03R\x10taggedFilesEntry\x88\x01\x01\x12\x17\n" +
+	"\x04data\x18\t \x01(\fH\x04R\x04data\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
 	"\x04type\x12\x06\"file\"B\f\n" +
@@ -34332,7 +34342,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"_mime_typeB\v\n" +
 	"\t_asset_idB\x0e\n" +
 	"\f_byte_lengthB\x15\n" +
-	"\x13_tagged_files_entry\"q\n" +
+	"\x13_tagged_files_entryB\a\n" +
+	"\x05_data\"q\n" +
 	"\x17AttachmentFileLineRange\x12\x1c\n" +
 	"\x05start\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x05start\x12\x18\n" +
 	"\x03end\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x03end\x12\x1e\n" +
