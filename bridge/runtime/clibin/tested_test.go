@@ -41,7 +41,7 @@ func TestReadmeSaysWhatWasTested(t *testing.T) {
 	} else if got := strings.Join(strings.Fields(string(found[2])), " "); got != want {
 		t.Errorf("the README says %q, the run says %q: run make e2e-versions", got, want)
 	}
-	supported := versionsOf(t, filepath.Join(root, "internal", "schemagen", "pins.txt"))
+	supported := versionsOf(t, filepath.Join(root, "internal", "gen", "schemagen", "pins.txt"))
 	if len(supported) == 0 || supported[0] != OldestVersion || supported[len(supported)-1] != PinnedVersion {
 		t.Errorf("the API is made of the versions %q, which is not %s to %s", supported, OldestVersion, PinnedVersion)
 	}
