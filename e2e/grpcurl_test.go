@@ -17,12 +17,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-// The README's tour with grpcurl works, line by line, as it is written.
+// TestReadmeGrpcurl runs the grpcurl lines of the README and of docs/grpcurl.md as they are written.
 func TestReadmeGrpcurl(t *testing.T) {
 	t.Parallel()
 	lines := readmeLines(t)
-	if len(lines) < 8 {
-		t.Fatalf("the README has %d lines to run: %q", len(lines), lines)
+	if len(lines) < 16 {
+		t.Fatalf("the README and docs/grpcurl.md have %d lines to run: %q", len(lines), lines)
 	}
 	bin := grpcurl(t) // first: it may have to be built
 	r := newOwnRig(t, echo, hostConfig{change: func(c *app.Config) { c.OfflineModel = app.OfflineDefault }})
@@ -35,15 +35,22 @@ func TestReadmeGrpcurl(t *testing.T) {
 	}
 }
 
-// readmeLines are the lines of the blocks that are marked to be run.
+// readmeLines returns the lines of the marked blocks, the README's first. Both pages must have some.
 func readmeLines(t *testing.T) (lines []string) {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)<!-- test:grpcurl -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
-		lines = append(lines, strings.Split(string(block[1]), "\n")...)
+	marked := regexp.MustCompile("(?s)<!-- test:grpcurl -->\n```sh\n(.*?)\n```")
+	for _, page := range []string{"../README.md", "../docs/grpcurl.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := marked.FindAllSubmatch(text, -1)
+		if len(blocks) == 0 {
+			t.Errorf("%s has no marked block", page)
+		}
+		for _, block := range blocks {
+			lines = append(lines, strings.Split(string(block[1]), "\n")...)
+		}
 	}
 	return lines
 }
@@ -62,13 +69,13 @@ func grpcurl(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// tour is somebody who follows the README.
+// tour runs the lines of the pages.
 type tour struct {
 	*rig
 	vars map[string]string
 }
 
-// follow types a line in, until it gives what the README says that it does.
+// follow runs one line and checks that it prints the reply that the page announces.
 func (s *tour) follow(line string) {
 	s.t.Helper()
 	switch {
@@ -124,7 +131,7 @@ func (s *tour) run(line string) []byte {
 	return out
 }
 
-// watch runs a line that does not end by itself until it says something.
+// watch runs a streaming call until its output contains the text.
 func (s *tour) watch(line, until string) {
 	s.t.Helper()
 	cmd := s.command(line)
