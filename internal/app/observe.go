@@ -27,13 +27,13 @@ const AuditStderr = "stderr"
 // observeRows are the settings of how the server is looked at.
 func (c *Config) observeRows() []setting.Row {
 	return []setting.Row{
-		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH, for the own user alone, or HOST:PORT with admin_token; none by default"),
-		secret("admin_token", &c.AdminToken, "bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and /readyz need none"),
-		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines reach"),
-		fixed("otlp", &c.OTLP, "send spans and metrics by OTLP, as OpenTelemetry's variables say; an endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, switches it on"),
-		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` to send them to (default: that of OTEL_EXPORTER_OTLP_ENDPOINT)"),
-		fixed("otlp_protocol", &c.OTLPProtocol, "`protocol` of OTLP: grpc, http/protobuf (default: that of OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
-		fixed("audit_log", &c.AuditLog, "`file` to which is appended who did what, or \""+AuditStderr+"\"; none by default"),
+		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH, which only the server's user can open, or HOST:PORT with admin_token (default: none)"),
+		secret("admin_token", &c.AdminToken, "bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and /readyz require none"),
+		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines can reach"),
+		fixed("otlp", &c.OTLP, "export spans and metrics by OTLP, configured by OpenTelemetry's environment variables. An endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, enables it too"),
+		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` of the OTLP endpoint (default: OTEL_EXPORTER_OTLP_ENDPOINT)"),
+		fixed("otlp_protocol", &c.OTLPProtocol, "OTLP `protocol`: grpc, http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
+		fixed("audit_log", &c.AuditLog, "`file` to append the audit log to, or \""+AuditStderr+"\" (default: none)"),
 	}
 }
 

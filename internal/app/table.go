@@ -11,116 +11,117 @@ import (
 // EnvPrefix begins the environment variable of each setting.
 const EnvPrefix = "COPILOT_GRPC_"
 
-// fixed is a setting that takes a restart, live one that Reload changes, secret one that
-// nobody is shown.
+// fixed is a setting that changes with a restart only.
 func fixed(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Help: help}
 }
 
+// live is a setting that Reload changes.
 func live(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Traits: setting.Live, Help: help}
 }
 
+// secret is a setting that is never printed.
 func secret(key string, value any, help string) setting.Row {
 	return setting.Row{Key: key, Value: value, Traits: setting.Secret, Help: help}
 }
 
-// Table is all that a server can be told, with the members of c as its values: a line here
-// makes the flag, the variable, the key of the file, the help and the row of
-// docs/configuration.md. What is live has to be put into force by App.Reload.
+// Table lists every setting of the server; the members of c are the values. Each line defines the
+// flag, the environment variable, the key of the file, the help text and the row of
+// docs/configuration.md. App.Reload applies live settings.
 func (c *Config) Table() setting.Table {
 	return setting.Table{
 		{Title: "Callers", Rows: c.callerRows()},
 		{Title: "The CLI", Rows: c.cliRows()},
 		{Title: "CLI processes", Rows: c.runtimeRows()},
-		{Title: "What is kept", Rows: c.dataRows()},
-		{Title: "Sizes and times", Rows: c.boundRows()},
-		{Title: "The log", Rows: c.logRows()},
+		{Title: "Storage", Rows: c.dataRows()},
+		{Title: "Sizes and timeouts", Rows: c.boundRows()},
+		{Title: "Log", Rows: c.logRows()},
 		{Title: "Telemetry", Rows: c.observeRows()},
 	}
 }
 
 func (c *Config) callerRows() []setting.Row {
 	return []setting.Row{
-		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT, which takes TLS and a policy unless it is loopback; repeatable, or with commas (default: unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, else one in the user's cache folder)"),
-		live("tls_cert", &c.TLSCert, "`file` with the certificate of TCP addresses, in PEM; read anew when it changes"),
-		live("tls_key", &c.TLSKey, "`file` with its key, in PEM"),
-		live("tls_client_ca", &c.TLSClientCA, "`file` with the CAs of client certificates, in PEM"),
-		live("tls_client_crl", &c.TLSClientCRL, "`file` with the revocation lists (CRLs) of client certificates, in PEM or one in DER; read anew when it changes. Every CA that signs client certificates needs one, and a list that is out of date refuses all of its CA"),
-		live("policy", &c.Policy, "`file` that says who may do what (docs/security.md); read anew when it changes"),
-		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: a random one, printed)"),
-		live("lax_permissions", &c.LaxPermissions, "start although every user of the machine can change a file that the server trusts (policy, tokens, keys, data directory), with a warning in place of an error"),
-		fixed("raw", &c.Raw, "switch RawService on, which passes any call on to the CLI"),
-		fixed("internal", &c.Internal, "serve the methods of copilot.cli.v1 too that the CLI marks as internal"),
-		live("max_connections", &c.MaxConnections, "most connections over TCP; beyond it one of the caller that has most of them is closed (default, and at most: the process's limit of open files without reserved_files)"),
-		live("reserved_files", &c.ReservedFiles, "open `files` that connections leave to sessions, CLI processes, reloading and the admin listener (default: a quarter of the limit of open files, between 64 and 1024)"),
-		live("max_connection_age", &c.MaxConnectionAge, "how long a connection over TCP may live, give or take a tenth, before its streams are asked to resume on another; 0 is for good; of connections that come later"),
-		live("connection_age_grace", &c.ConnectionAgeGrace, "how long calls on such a connection may go on before they are cut off"),
-		fixed("drain_grace", &c.DrainGrace, "how long streams and turns may go on once the server is asked to end"),
+		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT. An address other than loopback requires TLS and a policy. Repeatable, or separated by commas (default: unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, or a socket in the user's cache directory)"),
+		live("tls_cert", &c.TLSCert, "PEM `file` with the server certificate for TCP; reloaded when it changes"),
+		live("tls_key", &c.TLSKey, "PEM `file` with the private key of tls_cert; reloaded when it changes"),
+		live("tls_client_ca", &c.TLSClientCA, "PEM `file` with the CAs that sign client certificates; reloaded when it changes"),
+		live("tls_client_crl", &c.TLSClientCRL, "`file` with the revocation lists (CRLs) of client certificates, in PEM, or one list in DER; reloaded when it changes. Every CA that signs client certificates needs a list. If a list is out of date, all certificates of its CA are refused"),
+		live("policy", &c.Policy, "`file` that maps identities to tenants, roles and limits (docs/security.md); reloaded when it changes"),
+		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: random and printed at the start)"),
+		live("lax_permissions", &c.LaxPermissions, "log a warning instead of refusing to start when every user of the machine can change a trusted file (policy, tokens, keys, data directory)"),
+		fixed("raw", &c.Raw, "serve RawService, which forwards any call to the CLI"),
+		fixed("internal", &c.Internal, "also serve the methods of copilot.cli.v1 that the CLI marks as internal"),
+		live("max_connections", &c.MaxConnections, "maximum number of TCP connections. At the limit the server closes a connection of the caller with the most connections (default and maximum: the process's limit of open files minus reserved_files)"),
+		live("reserved_files", &c.ReservedFiles, "open `files` reserved for sessions, CLI processes, reloads and the admin listener (default: a quarter of the limit of open files, between 64 and 1024)"),
+		live("max_connection_age", &c.MaxConnectionAge, "maximum age of a TCP connection, plus or minus 10 %. Then its streams must resume on another connection; 0 means no limit. Applies to new connections"),
+		live("connection_age_grace", &c.ConnectionAgeGrace, "time for which calls may continue on a connection that has reached its maximum age"),
+		fixed("drain_grace", &c.DrainGrace, "time for which streams and turns may continue after the server received SIGTERM"),
 	}
 }
 
 func (c *Config) cliRows() []setting.Row {
 	return []setting.Row{
-		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: looked for on PATH, else installed)"),
-		fixed("verify_cli", &c.VerifyCLI, "which CLI `executables` must be in the table of published ones: found (what is installed or found on PATH), all (a given path too), none"),
-		fixed("any_cli", &c.AnyCLI, "run a CLI of any version, also of one that was not tested with this server"),
-		fixed("no_install", &c.NoInstall, "fail when the CLI is not found, in place of installing a private copy"),
-		fixed("dial", &c.Dial, "`host:port` of a CLI server that runs already, to use in place of starting one"),
-		secret("dial_token", &c.DialToken, "connection `token` of that server"),
-		fixed("home", &c.Home, "state `directory` of the CLI, COPILOT_HOME (default: the user's own)"),
-		fixed("user_home", &c.UserHome, "home `directory` of the CLI and the shells it starts (default: the user's own)"),
-		fixed("work_dir", &c.WorkDir, "working `directory` of sessions that name none (default: the current one)"),
-		secret("env", &c.Env, "`NAME=VALUE` to add to the CLI's environment, which its shells see; repeatable"),
-		secret("github_token", &c.GitHubToken, "GitHub `token` of sessions that bring none; the CLI's shells see it"),
-		fixed("no_login", &c.NoLogin, "do not let the CLI use the login it has stored on this machine"),
-		fixed("offline_model", &c.OfflineModel, "`script` that plays the model: a path, or \""+OfflineDefault+"\" for the built-in one"),
-		live("provider", &c.Providers, "`NAME=FILE` of a model provider that callers may name: a JSON object, with its secrets; of sessions opened later; repeatable"),
-		fixed("extension_launch", &c.ExtensionLaunch, "callers that handle EXTENSION_LAUNCH say how extensions are started, in place of the CLI"),
-		fixed("multi_connection", &c.MultiConnection, "let the CLI take several connections, on a loopback port with a token: participants with canvases need one each"),
-		fixed("cli_log_level", &c.CLILogLevel, "`level` of the CLI's own log files: none, error, warning, info, debug, all"),
+		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on PATH, or else installed)"),
+		fixed("verify_cli", &c.VerifyCLI, "which CLI `executables` must be listed as published: found (those installed or found on PATH), all (also one given by path), none"),
+		fixed("any_cli", &c.AnyCLI, "allow a CLI of any version, including versions that were not tested with this server"),
+		fixed("no_install", &c.NoInstall, "fail if no CLI is found, instead of installing a private copy"),
+		fixed("dial", &c.Dial, "`host:port` of a running CLI server to use, instead of starting one"),
+		secret("dial_token", &c.DialToken, "connection `token` of the CLI server in dial"),
+		fixed("home", &c.Home, "state `directory` of the CLI, COPILOT_HOME (default: the user's)"),
+		fixed("user_home", &c.UserHome, "home `directory` of the CLI and of the shells it starts (default: the user's)"),
+		fixed("work_dir", &c.WorkDir, "working `directory` of sessions that do not name one (default: the current directory)"),
+		secret("env", &c.Env, "`NAME=VALUE` to add to the environment of the CLI and of its shells; repeatable"),
+		secret("github_token", &c.GitHubToken, "GitHub `token` of sessions that have none; visible to the CLI's shells"),
+		fixed("no_login", &c.NoLogin, "do not let the CLI use the login stored on this machine"),
+		fixed("offline_model", &c.OfflineModel, "`script` that plays the model: a path, or \""+OfflineDefault+"\" for the built-in script"),
+		live("provider", &c.Providers, "`NAME=FILE` of a model provider that callers may name: a JSON object that includes its secrets. Applies to sessions opened later; repeatable"),
+		fixed("extension_launch", &c.ExtensionLaunch, "let callers that handle EXTENSION_LAUNCH decide how extensions are started, instead of the CLI"),
+		fixed("multi_connection", &c.MultiConnection, "let the CLI accept several connections, on a loopback port with a token. Each participant with canvases needs its own connection"),
+		fixed("cli_log_level", &c.CLILogLevel, "`level` of the CLI's log files: none, error, warning, info, debug, all"),
 	}
 }
 
 func (c *Config) runtimeRows() []setting.Row {
 	return []setting.Row{
-		fixed("profile_fields", &c.ProfileFields, "`fields` of RuntimeProfile that callers may set; repeatable, or with commas: "+
+		fixed("profile_fields", &c.ProfileFields, "`fields` of RuntimeProfile that callers may set; repeatable, or separated by commas: "+
 			strings.Join(bridge.ProfileFields(), ", ")+" (default: "+strings.Join(bridge.DefaultProfileFields, ",")+")"),
-		fixed("profile_home", &c.Homes, "`NAME=DIRECTORY` of a state directory that callers may choose by name; repeatable"),
-		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime, "`sessions` that a CLI process may have loaded before another is started"),
-		live("max_runtimes", &c.MaxRuntimes, "most CLI `processes`"),
-		live("runtime_idle", &c.RuntimeIdle, "how long a CLI process but the first may have no session before it is ended"),
-		live("max_runtime_age", &c.MaxRuntimeAge, "replace a CLI process that is older, when nothing goes on in its sessions; 0 never"),
-		live("max_runtime_rss", &c.MaxRuntimeRSS, "replace a CLI process that has more memory, in `bytes`; 0 never"),
-		live("max_runtime_latency", &c.MaxRuntimeLatency, "replace a CLI process that takes longer to answer a ping; 0 never"),
-		live("kill_rss", &c.KillRSS, "end a CLI process at once that has more memory, in `bytes`; 0 never; of processes started later"),
-		live("ping_interval", &c.PingInterval, "how often a CLI process is asked for a sign of life; of processes started later"),
-		live("ping_timeout", &c.PingTimeout, "how long it may be silent then before it is ended and replaced; of processes started later"),
+		fixed("profile_home", &c.Homes, "`NAME=DIRECTORY` of a state directory that callers may select by name; repeatable"),
+		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime, "maximum number of loaded `sessions` in a CLI process; further sessions go to another process"),
+		live("max_runtimes", &c.MaxRuntimes, "maximum number of CLI `processes`"),
+		live("runtime_idle", &c.RuntimeIdle, "time without a session after which a CLI process ends; does not apply to the first process"),
+		live("max_runtime_age", &c.MaxRuntimeAge, "age at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("max_runtime_rss", &c.MaxRuntimeRSS, "memory, in `bytes`, at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("max_runtime_latency", &c.MaxRuntimeLatency, "ping time at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("kill_rss", &c.KillRSS, "memory, in `bytes`, at which a CLI process is killed at once; 0 means never. Applies to processes started later"),
+		live("ping_interval", &c.PingInterval, "interval at which a CLI process is pinged. Applies to processes started later"),
+		live("ping_timeout", &c.PingTimeout, "time without an answer to a ping, or any other output, after which a CLI process is killed and replaced. Applies to processes started later"),
 	}
 }
 
 func (c *Config) dataRows() []setting.Row {
 	return []setting.Row{
-		fixed("data_dir", &c.DataDir, "`folder` in which sessions outlive the server; \"\" keeps nothing (default: $XDG_STATE_HOME/copilot-grpc, else ~/.local/state/copilot-grpc)"),
+		fixed("data_dir", &c.DataDir, "`directory` in which sessions survive a restart of the server; \"\" stores nothing (default: $XDG_STATE_HOME/copilot-grpc or ~/.local/state/copilot-grpc)"),
 		fixed("fsync", &c.Fsync, "`policy` for crashes of the machine: always, interval, never"),
-		fixed("fsync_interval", &c.FsyncInterval, "how often the policy \"interval\" syncs"),
-		fixed("journal_bytes", &c.JournalBytes, "most that is kept of each session's events on disk, in `bytes`; 0 is everything. Whole files of a quarter of that go, of 64 KiB at least and 4 MiB at most"),
-		fixed("journal_age", &c.JournalAge, "how long events are kept on disk; 0 is for good"),
-		fixed("max_memory_bytes", &c.MaxMemoryBytes, "most that is kept of all sessions' events in memory, in `bytes`"),
-		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes, "most that is kept of each session's ephemeral events, in `bytes`"),
+		fixed("fsync_interval", &c.FsyncInterval, "time between syncs with the fsync policy \"interval\""),
+		fixed("journal_bytes", &c.JournalBytes, "maximum size, in `bytes`, of each session's events on disk; 0 means no limit. The server deletes whole files of a quarter of this size, at least 64 KiB and at most 4 MiB"),
+		fixed("journal_age", &c.JournalAge, "maximum age of events on disk; 0 means no limit"),
+		fixed("max_memory_bytes", &c.MaxMemoryBytes, "maximum memory, in `bytes`, for the events of all sessions"),
+		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes, "maximum memory, in `bytes`, for the ephemeral events of each session"),
 	}
 }
 
 func (c *Config) boundRows() []setting.Row {
 	return []setting.Row{
-		live("max_prompt_bytes", &c.MaxPromptBytes, "largest text of a prompt, in `bytes`"),
-		live("max_attachment_bytes", &c.MaxAttachmentBytes, "largest attachment sent in pieces, in `bytes`"),
-		fixed("max_request_bytes", &c.MaxRequestBytes, "largest message of a caller, in `bytes`"),
-		live("callback_timeout", &c.CallbackTimeout, "how long tool calls, permissions and the like wait for an answer; of sessions opened later"),
-		live("stall_timeout", &c.StallTimeout, "how long nothing may happen in a turn, with no tool or callback outstanding, before it ends as stalled; of sessions opened later"),
-		live("model_call_timeout", &c.ModelCallTimeout, "the same while the turn waits for a model; of sessions opened later"),
-		live("confinement_grace", &c.ConfinementGrace, "how long a CLI process may go on when the policy has changed its sandbox, user, environment or folders; then it is ended, and its sessions go on in another"),
-		live("idle_unload", &c.IdleUnload, "how long nothing goes on in a session before it is unloaded; whatever needs it loads it again"),
+		live("max_prompt_bytes", &c.MaxPromptBytes, "maximum size of a prompt's text, in `bytes`"),
+		live("max_attachment_bytes", &c.MaxAttachmentBytes, "maximum size, in `bytes`, of an attachment that is sent in pieces"),
+		fixed("max_request_bytes", &c.MaxRequestBytes, "maximum size of a request message, in `bytes`"),
+		live("callback_timeout", &c.CallbackTimeout, "time for which tool calls, permissions and other callbacks wait for an answer. Applies to sessions opened later"),
+		live("stall_timeout", &c.StallTimeout, "time without any event after which a turn ends as stalled, if no tool or callback is outstanding. Applies to sessions opened later"),
+		live("model_call_timeout", &c.ModelCallTimeout, "the same limit while the turn waits for a model. Applies to sessions opened later"),
+		live("confinement_grace", &c.ConfinementGrace, "time for which a CLI process may continue after the policy changed its sandbox, user, environment or directories. Then it ends, and its sessions continue in another process"),
+		live("idle_unload", &c.IdleUnload, "time without activity after which a session is unloaded. The next call that needs the session loads it again"),
 	}
 }
 
@@ -128,13 +129,13 @@ func (c *Config) logRows() []setting.Row {
 	return []setting.Row{
 		live("log_level", &c.LogLevel, "`level` of the log: debug, info, warn, error"),
 		fixed("log_format", &c.LogFormat, "`format` of the log: text, json"),
-		live("log_requests", &c.LogRequests, "log requests too, without secrets, but with prompts"),
+		live("log_requests", &c.LogRequests, "also log requests, including prompts, without secrets"),
 	}
 }
 
-// KeyError is something that is wrong with a setting.
+// KeyError is an invalid setting.
 type KeyError struct {
-	// Key is that of the table.
+	// Key is the setting's key in the table.
 	Key string
 	Err error
 }
@@ -142,10 +143,10 @@ type KeyError struct {
 // Error implements error.
 func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the cause.
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// wrong is the error of a setting; nil if nothing is wrong.
+// wrong returns a KeyError for err, or nil if err is nil.
 func wrong(key string, err error) error {
 	if err == nil {
 		return nil

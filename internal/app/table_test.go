@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md anew")
 
-// configurationPage is where users look.
+// configurationPage is the page that the test compares with the table.
 const configurationPage = "../../docs/configuration.md"
 
 // configurationHead begins the page.
@@ -23,9 +23,9 @@ const configurationHead = `<!-- From the table in internal/app/table.go: go test
 
 # Settings
 
-Every setting of ` + "`copilot-grpc serve` and `doctor`" + ` is a flag, an environment variable and a key of the file that
-` + "`--config FILE`" + ` (or ` + "`COPILOT_GRPC_CONFIG`" + `) names; the first of flag, variable, file and default decides, as a whole. There
-is no file unless one is named.
+Every setting of ` + "`copilot-grpc serve` and `doctor`" + ` is a flag, an environment variable and a key in the file of
+` + "`--config FILE`" + ` (or ` + "`COPILOT_GRPC_CONFIG`" + `). A flag overrides a variable, a variable overrides the file, and the file overrides
+the default. Values are never merged. There is no default file.
 
 ` + "```yaml" + `
 listen: [unix:/run/copilot-grpc/copilot-grpc.sock, "0.0.0.0:7443"]
@@ -38,18 +38,18 @@ provider:
   openai: /etc/copilot-grpc/openai.json
 ` + "```" + `
 
-- Lists are lists in the file; on flags and in variables commas separate their entries, and flags may be repeated. What
-  is NAME=VALUE is a mapping in the file; such flags are repeated, and variables have a line for each.
-- Times are written as in ` + "`90s`, `5m`, `1h30m`" + `, sizes as numbers of bytes.
-- A key that there is not is an error, with the one that was meant where that can be guessed; so is a value that is not of
-  its kind. Errors name the key and where the value is from.
-- ` + "`copilot-grpc serve --print-config`" + ` prints every setting with where it is from, without secrets, in the form of a file.
-- What is **live** can change while the server runs: it looks at the file every two seconds, and reads it, the policy, the
-  certificates and the providers' files at SIGHUP. A file with any mistake changes nothing, and is logged. What is not live
-  is logged too, and waits for a restart. A server neither begins nor ceases to have TLS or a policy while it runs. A server
-  that has no file, policy or certificate ends at SIGHUP.
+- A list is a list in the file. Commas separate its entries in flags and variables; flags may be repeated. A NAME=VALUE
+  setting is a mapping in the file. Repeat its flag, or put one entry on each line of its variable.
+- Durations have the form ` + "`90s`, `5m`, `1h30m`" + `. Sizes are numbers of bytes.
+- An unknown key is an error, with a suggestion if a similar key exists. An invalid value is an error. Errors name the key and
+  the source of the value.
+- ` + "`copilot-grpc serve --print-config`" + ` prints every setting and its source in the format of the file, without secrets.
+- A **live** setting can change while the server runs. The server checks the file every two seconds. At SIGHUP it reloads the
+  file, the policy, the certificates and the providers' files. If a file contains an error, the server logs it and changes
+  nothing. If a setting that is not live changed, the server logs it; the new value needs a restart. A reload cannot add or
+  remove TLS or the policy. A server without a file, policy or certificate exits at SIGHUP.
 
-The same table is printed by ` + "`copilot-grpc help serve`" + `. Who may do what is in a file of its own: [security.md](security.md).
+` + "`copilot-grpc help serve`" + ` prints the same table. [security.md](security.md) describes the policy file.
 `
 
 // The page says what the table says.

@@ -83,7 +83,7 @@ func targetFlags(f *flags, target, token *string) {
 		*target = "unix:" + path
 	}
 	f.StringVar(target, "target", *target, "`address` of the server: unix:PATH or HOST:PORT")
-	f.StringVar(token, "token", "", "bearer `token`, for a server on a TCP port")
+	f.StringVar(token, "token", "", "bearer `token` for a server on a TCP port")
 }
 
 // dial returns a connection, which is made when the first call needs it.

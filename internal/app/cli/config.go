@@ -26,7 +26,7 @@ func newServerCommand(name, usage string, c *app.Config) *serverCommand {
 	table := c.Table()
 	s := &serverCommand{flags: newFlags(name, "[flags]", usage), config: c, loader: setting.NewLoader(table, app.EnvPrefix)}
 	s.table = table
-	s.StringVar(&s.file, "config", "", "`file` of settings, in YAML (docs/configuration.md); read anew at SIGHUP and when it changes")
+	s.StringVar(&s.file, "config", "", "`file` of settings, in YAML (docs/configuration.md); reloaded at SIGHUP and when it changes")
 	s.loader.AddFlags(s.FlagSet)
 	return s
 }

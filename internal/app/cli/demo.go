@@ -16,9 +16,9 @@ func showDemo(ctx context.Context, p *program, args []string) error {
 	c := app.DefaultConfig()
 	c.Version, c.LogLevel = p.version, "error"
 	f := newFlags("demo", "[flags]", demoUsage)
-	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: looked for on PATH, else installed)")
-	f.BoolVar(&c.NoInstall, "no-install", false, "fail when the CLI is not found, in place of installing a private copy")
-	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the server's log: debug, info, warn, error")
+	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on PATH, or else installed)")
+	f.BoolVar(&c.NoInstall, "no-install", false, "fail if no CLI is found, instead of installing a private copy")
+	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn, error")
 	if err := f.parseOnly(p, args); err != nil {
 		return err
 	}

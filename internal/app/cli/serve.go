@@ -81,7 +81,7 @@ func (p *program) serverConfig(args []string) (*serveCommand, error) {
 		c.DataDir = dir
 	}
 	command := &serveCommand{serverCommand: newServerCommand("serve", serveUsage, &c)}
-	command.BoolVar(&command.print, "print-config", false, "print the settings in force and where each is from, without secrets, and end")
+	command.BoolVar(&command.print, "print-config", false, "print the effective settings and the source of each, without secrets, and exit")
 	return command, command.read(p, args)
 }
 
