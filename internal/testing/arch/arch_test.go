@@ -71,6 +71,6 @@ func TestRepositoryProofs(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckTests(root(t), "docs/shim.md") // which names those of the official SDKs
 	fail(t, findings, err)
-	findings, err = CheckProof(root(t), "docs/proof.md", "What is promised, and what tries it")
+	findings, err = CheckProof(root(t), "docs/proof.md", "Promises and their tests")
 	fail(t, findings, err)
 }
