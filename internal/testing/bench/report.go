@@ -56,7 +56,7 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		Title: "Round trips",
 		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
-			"What grpc-go alone carries is JSON-RPC as direct speaks it, by a server that does nothing but copy: the floor for any server between.", r.cfg.Operations, r.cfg.Repeats),
+			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor for any server between.", r.cfg.Operations, r.cfg.Repeats),
 		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
@@ -170,9 +170,9 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	}
 	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
-	t.row("a subscriber with a stream of its own, idle", kb(f.subscriber), "≤ 13 KB")
+	t.row("a subscriber with a separate stream, idle", kb(f.subscriber), "≤ 13 KB")
 	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB", "≤ 130 MB")
-	t.row(fmt.Sprintf("a subscriber with a stream of its own, after %d events", told), kb(f.streaming), "")
+	t.row(fmt.Sprintf("a subscriber with a separate stream, after %d events", told), kb(f.streaming), "")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
 	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners), number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
 	t.row("start of the server to its first answer", f.start.String()+" ms", "")

@@ -103,8 +103,8 @@ func record[K comparable](out map[K]*ingest, key K, cpu, share float64) {
 
 func (r *run) scaleTable(ctx context.Context) (Table, error) {
 	t := Table{
-		Title: "What an event costs as other things grow",
-		Note: "CPU µs of the bridge per event, saturated. Sessions are 100 to a CLI, which sends to its own by turns; their subscribers are on one connection, each with a stream of its own, " +
+		Title: "Cost of an event under growth",
+		Note: "CPU µs of the bridge per event, saturated. Sessions are 100 to a CLI, which sends to its own by turns; their subscribers are on one connection, each with a separate stream, " +
 			"so that nothing can be sent together that is not of one session, or all on one stream. History is what the session has had before, in events of 1 KB.",
 		Header: []string{"what grows", "event", "to", "CPU per event", "against the first", "delivered live"},
 	}
@@ -183,7 +183,7 @@ func (r *run) storm(ctx context.Context, b *bridge, name string) (cpu, took, sha
 
 func (r *run) stormTable(ctx context.Context) (Table, error) {
 	t := Table{
-		Title: "Everybody comes back at once",
+		Title: "Simultaneous replay",
 		Note: fmt.Sprintf("%d readers over %d connections replay the same %d events from the beginning, all at the same time: after a network failure, say. "+
 			"CPU µs of the bridge per event and reader.", stormReaders, stormConns, stormEvents),
 		Header: []string{"event", "CPU per event and reader", "until all have all, s", "delivered"},
