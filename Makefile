@@ -45,7 +45,7 @@ generate: ## write gen and docs/reference from proto
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	@.ci/step "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
 
-lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts
+lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint
 
 test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 20 minutes on 2 cores

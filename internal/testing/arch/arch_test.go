@@ -10,6 +10,9 @@ import (
 //go:embed imports.txt
 var importRules string
 
+//go:embed words.txt
+var wordRulesText string
+
 // root is the repository this test is part of.
 func root(t *testing.T) fs.FS {
 	t.Helper()
@@ -53,6 +56,15 @@ func TestRepositorySizes(t *testing.T) {
 	fail(t, refuse, err)
 }
 
+func TestRepositoryWords(t *testing.T) {
+	t.Parallel()
+	counts, findings, err := CheckWords(root(t), wordRulesText)
+	for _, c := range counts {
+		t.Log(c)
+	}
+	fail(t, findings, err)
+}
+
 func TestRepositoryPaths(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckPaths(root(t))
@@ -63,7 +75,7 @@ func TestRepositoryFileTables(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckFileTable(root(t), "docs/ARCHITECTURE.md", "Where to look in `bridge`", "bridge", false)
 	fail(t, findings, err)
-	findings, err = CheckFileTable(root(t), "e2e/README.md", "What is tested where", "e2e", true)
+	findings, err = CheckFileTable(root(t), "e2e/README.md", "Files", "e2e", true)
 	fail(t, findings, err)
 }
 
