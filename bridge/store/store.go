@@ -31,9 +31,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
-	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
 )
 
 // ErrInUse reports a directory that another process has.
@@ -52,7 +53,7 @@ type Store struct {
 	cfg    Config
 	fs     segment.FS
 	log    *slog.Logger
-	lock   *os.File
+	lock   *flock.Flock
 	writer *journal.Writer
 
 	mu        sync.Mutex
@@ -65,26 +66,35 @@ type Store struct {
 // epochAhead is how far epochs, which are milliseconds, are reserved ahead.
 const epochAhead = uint64(time.Hour / time.Millisecond)
 
-// lockPatience is how long a lock may outlive the process that held it.
-const lockPatience = 2 * time.Second
+// lockPatience is how long a lock may outlive a killed process: a child that the process was
+// just starting has all of its files open until it executes another program.
+const (
+	lockPatience = 2 * time.Second
+	lockPoll     = 50 * time.Millisecond
+)
+
+// lockDir locks a data directory, or returns ErrInUse.
+func lockDir(dir string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(dir, "lock"), flock.SetFlag(os.O_RDWR|os.O_CREATE))
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = ErrInUse
+		}
+		return nil, fmt.Errorf("data directory %q: %w", dir, err)
+	}
+	return lock, nil
+}
 
 // Open takes the directory. The caller must Close it, after the journals.
 func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "sessions"), 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := lockDir(cfg.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("locking the data directory: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
-	defer cancel()
-	if err := filelock.Wait(ctx, lock); err != nil {
-		_ = lock.Close()
-		if errors.Is(err, filelock.ErrHeld) {
-			err = ErrInUse
-		}
-		return nil, fmt.Errorf("data directory %q: %w", cfg.Dir, err)
+		return nil, err
 	}
 	if cfg.Journals.FS == nil {
 		cfg.Journals.FS = segment.OS{}

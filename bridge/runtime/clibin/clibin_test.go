@@ -272,12 +272,16 @@ func TestLockWaitsAndCanBeCancelled(t *testing.T) {
 	if _, err := acquire(ctx, path); !errors.Is(err, cause) {
 		t.Errorf("acquire of a held lock = %v", err)
 	}
-	held.release()
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
 	again, err := acquire(t.Context(), path)
 	if err != nil {
 		t.Fatalf("acquire after release: %v", err)
 	}
-	again.release()
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestProgress(t *testing.T) {

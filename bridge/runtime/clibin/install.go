@@ -41,7 +41,7 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 		if err != nil {
 			return err
 		}
-		defer lock.release()
+		defer func() { _ = lock.Close() }()
 		if _, ok, err := l.cached(ctx); ok || err != nil {
 			return err // somebody else was faster
 		}

@@ -4,24 +4,23 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
+	"github.com/gofrs/flock"
 )
 
-// fileLock is a lock between processes that ends with its holder, however that
-// ends. The file itself stays: removing it would let two holders in.
-type fileLock struct{ file *os.File }
+// lockPoll is how often a held lock is tried again.
+const lockPoll = 50 * time.Millisecond
 
-func acquire(ctx context.Context, path string) (*fileLock, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := filelock.Wait(ctx, f); err != nil {
-		f.Close()
+// acquire waits for a lock between processes, which ends with its holder. Closing it releases
+// it; the file stays, because removing it would let two holders in.
+func acquire(ctx context.Context, path string) (*flock.Flock, error) {
+	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR))
+	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
 		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
-	return &fileLock{f}, nil
+	return lock, nil
 }
-
-func (l *fileLock) release() { l.file.Close() }

@@ -53,7 +53,7 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 		if err != nil {
 			return err
 		}
-		defer lock.release()
+		defer func() { _ = lock.Close() }()
 		if ok, err := l.isReady(ctx, ready, bin); ok || err != nil {
 			return err
 		}

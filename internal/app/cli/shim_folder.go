@@ -1,13 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/filelock"
+	"github.com/gofrs/flock"
 )
 
 const (
@@ -21,10 +22,13 @@ const (
 	maxSocketPath = 103
 )
 
+// errInUse reports a folder whose process lives.
+var errInUse = errors.New("in use by another process")
+
 // privateFolder is the temporary folder of a private bridge.
 type privateFolder struct {
 	path string
-	lock *os.File
+	lock *flock.Flock
 }
 
 // newPrivateFolder makes a folder, and removes those whose processes are gone.
@@ -45,17 +49,15 @@ func newPrivateFolder() (_ *privateFolder, err error) {
 		}
 	}()
 	// A sweeper looks at the lock under its final name only, which it gets when it is held.
-	f.lock, err = os.OpenFile(filepath.Join(path, ".lock"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err != nil {
+	early := filepath.Join(path, ".lock")
+	if err := os.WriteFile(early, []byte(folderMark), 0o600); err != nil {
 		return nil, err
 	}
-	if _, err := f.lock.WriteString(folderMark); err != nil {
-		return nil, err
+	f.lock = flock.New(early, flock.SetFlag(os.O_RDWR))
+	if locked, err := f.lock.TryLock(); err != nil || !locked {
+		return nil, fmt.Errorf("locking %q: %w", early, cmp.Or(err, errInUse))
 	}
-	if err := filelock.Try(f.lock); err != nil {
-		return nil, err
-	}
-	return f, os.Rename(filepath.Join(path, ".lock"), filepath.Join(path, folderLock))
+	return f, os.Rename(early, filepath.Join(path, folderLock))
 }
 
 // socket is the path of the bridge's socket.
@@ -100,18 +102,14 @@ func sweepFolder(dir string) error {
 			return fmt.Errorf("%q is not of a shim", e.Name())
 		}
 	}
-	lock, err := root.OpenFile(folderLock, os.O_RDWR, 0)
-	if err != nil {
-		return err
+	if mark, err := root.ReadFile(folderLock); err != nil || string(mark) != folderMark {
+		return cmp.Or(err, errors.New("the lock is not that of a shim"))
 	}
-	defer lock.Close()
-	mark := make([]byte, len(folderMark)+1)
-	if n, _ := lock.Read(mark); string(mark[:n]) != folderMark {
-		return errors.New("the lock is not that of a shim")
+	lock := flock.New(filepath.Join(dir, folderLock), flock.SetFlag(os.O_RDWR))
+	if locked, err := lock.TryLock(); err != nil || !locked {
+		return cmp.Or(err, errInUse)
 	}
-	if err := filelock.Try(lock); err != nil {
-		return err // its owner lives
-	}
+	defer func() { _ = lock.Close() }()
 	if err := root.Remove(folderSocket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
