@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -23,6 +25,7 @@ type keeper struct {
 	released chan struct{} // closed when the current runtime is let go
 	state    State
 	failures int
+	pauses   backoff.ExponentialBackOff // between failures in a row
 	lastErr  error
 	retryAt  time.Time
 }
@@ -136,6 +139,7 @@ func (k *keeper) record(err error, lived time.Duration) bool {
 	breaker := k.s.cfg.Breaker
 	if lived >= breaker.Stable {
 		k.failures = 0
+		k.pauses.Reset()
 	}
 	k.failures++
 	k.lastErr = err
@@ -146,7 +150,7 @@ func (k *keeper) record(err error, lived time.Duration) bool {
 			slog.Duration("cooldown", breaker.Cooldown), slog.Any("error", err))
 		return false
 	}
-	k.state, k.retryAt = StateBackoff, time.Now().Add(k.s.cfg.Backoff.after(k.failures))
+	k.state, k.retryAt = StateBackoff, time.Now().Add(k.pauses.NextBackOff())
 	return true
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -131,7 +133,7 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 	hash := p.Hash()
 	k := s.keepers[hash]
 	if k == nil {
-		k = &keeper{s: s, profile: p}
+		k = &keeper{s: s, profile: p, pauses: s.cfg.Backoff.pauses()}
 		s.keepers[hash] = k
 	}
 	if err := k.broken(); err != nil {
@@ -267,16 +269,10 @@ func (b Backoff) withDefaults() Backoff {
 	return Backoff{First: cmp.Or(b.First, 200*time.Millisecond), Max: cmp.Or(b.Max, 30*time.Second)}
 }
 
-// after returns the pause after the given number of failures in a row.
-func (b Backoff) after(failures int) time.Duration {
-	d := b.First
-	for range failures - 1 {
-		if d >= b.Max/2 {
-			return b.Max
-		}
-		d *= 2
-	}
-	return min(d, b.Max)
+// pauses are the pauses between restarts in a row. They are exact: one process restarts its
+// own child, so there is no crowd to spread.
+func (b Backoff) pauses() backoff.ExponentialBackOff {
+	return backoff.ExponentialBackOff{InitialInterval: min(b.First, b.Max), Multiplier: 2, MaxInterval: b.Max}
 }
 
 // Breaker ends restarts after Limit failures in a row: failed starts, and

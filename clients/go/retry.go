@@ -2,9 +2,9 @@ package copilot
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	exponential "github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc/codes"
 )
 
@@ -20,33 +20,32 @@ var callPolicy = ReconnectPolicy{
 // backoff counts the tries of one stream or call.
 type backoff struct {
 	policy ReconnectPolicy
-	limit  time.Duration
+	pauses exponential.ExponentialBackOff
 	alive  time.Time
 }
 
 func newBackoff(p ReconnectPolicy) *backoff {
-	b := &backoff{policy: p}
+	// Each pause is anything between 0 and a limit that doubles: half of the limit, give or take all of it.
+	b := &backoff{policy: p, pauses: exponential.ExponentialBackOff{
+		InitialInterval: p.MinBackoff / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: p.MaxBackoff / 2,
+	}}
 	b.reset()
 	return b
 }
 
 // reset notes that the stream is alive.
 func (b *backoff) reset() {
-	b.limit = b.policy.MinBackoff
+	b.pauses.Reset()
 	b.alive = time.Now()
 }
 
 // wait sleeps before the next try. It returns false, at once where it can, when there
 // shall be none: time is up, or ctx is over.
 func (b *backoff) wait(ctx context.Context, e *Error) bool {
-	delay := e.RetryAfter
-	if b.limit > 0 {
-		delay += rand.N(b.limit)
-	}
+	delay := e.RetryAfter + b.pauses.NextBackOff()
 	if time.Since(b.alive)+delay >= b.policy.GiveUpAfter {
 		return false
 	}
-	b.limit = min(2*b.limit, b.policy.MaxBackoff)
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -44,22 +46,15 @@ func (p *probe) set(err error) {
 // run asks the CLI until it has answered once, or ctx ends. What becomes of it later, its
 // supervisor knows.
 func (p *probe) run(ctx context.Context, ask func(context.Context) error) {
-	for pause := minProbePause; ; pause = min(2*pause, maxProbePause) {
+	pauses := &backoff.ExponentialBackOff{InitialInterval: minProbePause, Multiplier: 2, MaxInterval: maxProbePause}
+	// What the last try said has been set; the end of ctx is nothing to report.
+	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 		err := ask(ctx)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			p.set(err)
 		}
-		if p.set(err); err == nil {
-			return
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
+		return struct{}{}, err
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(0))
 }
 
 // askCLI pings a CLI process of the server's own profile, which starts it. One that would be

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -197,8 +198,8 @@ func (p position) proto() *bridgev1.Position {
 
 // retry spaces tries out.
 type retry struct {
-	until time.Time
-	pause time.Duration
+	until  time.Time
+	pauses backoff.ExponentialBackOff
 }
 
 const (
@@ -207,17 +208,20 @@ const (
 )
 
 func newRetry(grace time.Duration) *retry {
-	return &retry{until: time.Now().Add(grace), pause: firstPause}
+	return &retry{
+		until:  time.Now().Add(grace),
+		pauses: backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, MaxInterval: lastPause},
+	}
 }
 
 // wait waits before the next try; false is the end of all tries.
 func (r *retry) wait(ctx context.Context) bool {
-	if time.Now().Add(r.pause).After(r.until) {
+	pause := r.pauses.NextBackOff()
+	if time.Now().Add(pause).After(r.until) {
 		return false
 	}
-	timer := time.NewTimer(r.pause)
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	r.pause = min(2*r.pause, lastPause)
 	select {
 	case <-timer.C:
 		return true

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -203,23 +204,24 @@ func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.Client
 // long as the connection to it may be broken. Why it cannot be is logged at once: the program
 // may not wait as long.
 func (o *shimOptions) reach(ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger) (*bridgev1.GetServerInfoResponse, error) {
-	for end, told := time.Now().Add(o.grace), false; ; told = true {
-		info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
-		if err == nil {
-			return info, nil
-		}
-		if status.Code(err) != codes.Unavailable || time.Now().After(end) {
-			return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
-		}
-		if !told {
+	var once sync.Once
+	warn := func(err error, _ time.Duration) {
+		once.Do(func() {
 			logger.Warn("the bridge is not reached", slog.String("target", o.target), slog.Any("error", err))
-		}
-		select {
-		case <-time.After(shimBackoff.BaseDelay):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		})
 	}
+	info, err := backoff.Retry(ctx, func() (*bridgev1.GetServerInfoResponse, error) {
+		info, err := bridgev1.NewRuntimeServiceClient(conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
+		if err != nil && status.Code(err) != codes.Unavailable {
+			err = backoff.Permanent(err)
+		}
+		return info, err
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(shimBackoff.BaseDelay)),
+		backoff.WithMaxElapsedTime(max(o.grace, 1)), backoff.WithNotify(warn)) // 0 would be no limit
+	if err != nil {
+		return nil, fmt.Errorf("asking the bridge %q: %w", o.target, err)
+	}
+	return info, nil
 }
 
 // headless is the flag by which an SDK starts the CLI as a server.
