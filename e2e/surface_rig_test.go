@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 // conn is a connection to the host's server, for the clients generated from copilot.cli.v1.
@@ -25,7 +25,7 @@ func (r *rig) conn() *grpc.ClientConn {
 
 // exactly asks for the CLI's own behaviour.
 func exactly(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, cliapi.MetadataFidelity, cliapi.FidelityExact)
+	return metadata.AppendToOutgoingContext(ctx, rpc.MetadataFidelity, rpc.FidelityExact)
 }
 
 // did calls a method that must succeed.

@@ -21,7 +21,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
-	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 // lookedAt are the namespaces in which a method's effect must have been seen.
@@ -92,10 +92,10 @@ func TestSurfaceSample(t *testing.T) {
 func checkSampled(t *testing.T, seen *sync.Map) {
 	t.Helper()
 	names := map[string]string{}
-	for _, service := range cliapi.Services(false) {
+	for _, service := range rpc.SurfaceServices(false) {
 		for i := range service.Methods().Len() {
 			m := service.Methods().Get(i)
-			names[fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())] = cliapi.Rules(m).GetMethod()
+			names[fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())] = rpc.MethodRules(m).GetMethod()
 		}
 	}
 	var methods []string

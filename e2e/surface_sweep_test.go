@@ -26,7 +26,7 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/corpus"
-	cliapi "github.com/copilot-grpc/copilot-grpc/server/surface"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 const (
@@ -68,7 +68,7 @@ func TestEveryMethod(t *testing.T) {
 		change: func(c *app.Config) { c.Internal = true },
 	})
 	var methods []protoreflect.MethodDescriptor
-	for _, service := range cliapi.Services(true) {
+	for _, service := range rpc.SurfaceServices(true) {
 		for i := range service.Methods().Len() {
 			methods = append(methods, service.Methods().Get(i))
 		}
@@ -181,7 +181,7 @@ type invoke = func(ctx context.Context, method string, args, reply any, opts ...
 // sweep calls one method. What it does to its session is the session's own problem: the
 // next method gets another if that is gone.
 func (r *rig) sweep(call invoke, m protoreflect.MethodDescriptor, f filler, id *string) (one swept) {
-	rules := cliapi.Rules(m)
+	rules := rpc.MethodRules(m)
 	one.method = rules.GetMethod()
 	if untouched[one.method] != "" {
 		one.outcome = "untouched"

@@ -11,19 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 // Service is something the server serves.
-type Service interface {
-	// Register makes r serve it.
-	Register(r grpc.ServiceRegistrar)
-}
+type Service = rpc.Service
 
 // Drainer is told that the server is about to stop. It says goodbye on its streams and
 // ends them; when it returns, or its context ends, the server goes on without it.

@@ -9,16 +9,14 @@ import (
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
-	"github.com/copilot-grpc/copilot-grpc/server/event"
-	"github.com/copilot-grpc/copilot-grpc/server/runtime"
-	"github.com/copilot-grpc/copilot-grpc/server/session"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // sessions is a backend of which a test gives the parts it needs.
 type sessions struct {
-	session.Backend
+	rpc.SessionBackend
 	get        func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
 	sendStream func(context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error)
 	run        func(context.Context, *bridgev1.RunRequest, frame.Sink) error
@@ -38,12 +36,12 @@ func (s *sessions) Run(ctx context.Context, req *bridgev1.RunRequest, emit frame
 
 // Register serves the backend.
 func (s *sessions) Register(r grpc.ServiceRegistrar) {
-	session.New(session.Config{Backend: s}).Register(r)
+	rpc.NewSession(s).Register(r)
 }
 
 // events serves a function as EventService.Subscribe.
 type events struct {
-	event.Backend
+	rpc.EventBackend
 	subscribe func(context.Context, frame.Sink) error
 }
 
@@ -53,11 +51,11 @@ func (e *events) Subscribe(ctx context.Context, _ *bridgev1.SubscribeRequest, em
 
 // Register serves the backend.
 func (e *events) Register(r grpc.ServiceRegistrar) {
-	event.New(event.Config{Backend: e}).Register(r)
+	rpc.NewEvent(e).Register(r)
 }
 
 // info serves RuntimeService.GetServerInfo.
-type info struct{ runtime.Backend }
+type info struct{ rpc.RuntimeBackend }
 
 func (info) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
 	return &bridgev1.GetServerInfoResponse{Version: "v"}, nil
@@ -65,5 +63,5 @@ func (info) GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bri
 
 // Register serves the backend.
 func (i info) Register(r grpc.ServiceRegistrar) {
-	runtime.New(runtime.Config{Backend: i}).Register(r)
+	rpc.NewRuntime(i).Register(r)
 }

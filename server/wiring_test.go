@@ -16,12 +16,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/server"
-	"github.com/copilot-grpc/copilot-grpc/server/callback"
-	"github.com/copilot-grpc/copilot-grpc/server/event"
-	"github.com/copilot-grpc/copilot-grpc/server/raw"
-	"github.com/copilot-grpc/copilot-grpc/server/runtime"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
-	"github.com/copilot-grpc/copilot-grpc/server/session"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -31,11 +27,7 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 	t.Parallel()
 	var b backend
 	r := servertest.Start(t, server.Config{},
-		session.New(session.Config{Backend: b}),
-		event.New(event.Config{Backend: b}),
-		callback.New(callback.Config{Backend: b}),
-		runtime.New(runtime.Config{Backend: b}),
-		raw.New(raw.Config{Backend: b}))
+		rpc.NewSession(b), rpc.NewEvent(b), rpc.NewCallback(b), rpc.NewRuntime(b), rpc.NewRaw(b))
 	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -242,7 +234,7 @@ func (backend) WatchSessions(context.Context, *bridgev1.WatchSessionsRequest, fu
 	return refusal("WatchSessions")
 }
 
-func (backend) Attach(context.Context, *bridgev1.AttachStart) (callback.Attachment, error) {
+func (backend) Attach(context.Context, *bridgev1.AttachStart) (rpc.Attachment, error) {
 	return nil, refusal("Attach")
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
 const (
@@ -195,7 +196,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		TLS:          a.config.tls(),
 		Policy:       a.policy,
 		Confining:    b.Confining,
-		Services:     services(b, a.config.Internal),
+		Services:     rpc.Services(b, a.config.Internal),
 		Connections:  a.config.connections(),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,

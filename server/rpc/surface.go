@@ -1,7 +1,4 @@
-// Package surface serves copilot.cli.v1: every service of it by one handler, which moves
-// bytes between gRPC and a Backend and decides nothing. What a method is, its descriptor
-// says; what becomes of it, the backend.
-package surface
+package rpc
 
 import (
 	"context"
@@ -39,39 +36,33 @@ const (
 	FidelityExact = "exact"
 )
 
-// Package is what is served.
-var Package = cliv1.File_copilot_cli_v1_session_proto.Package()
+// SurfacePackage is the package whose services a surface has.
+var SurfacePackage = cliv1.File_copilot_cli_v1_session_proto.Package()
 
-// Backend does the work. It returns the domain errors of package fault.
-type Backend interface {
+// SurfaceBackend does the work of the services of copilot.cli.v1.
+type SurfaceBackend interface {
 	// CallCLI calls a method with a request in wire form and returns the reply in the
 	// same. With exact, both stand for the CLI's JSON to the last member, and errors
 	// carry the CLI's own.
-	CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error)
+	CallCLI(
+		ctx context.Context, method protoreflect.MethodDescriptor, request []byte,
+		exact bool, requestID string, profile *bridgev1.RuntimeProfile,
+	) ([]byte, error)
 }
 
-// Config is what a Service needs.
-type Config struct {
-	// Backend does the work; required.
-	Backend Backend
-	// Internal adds the methods that the CLI marks as internal.
-	Internal bool
+// surface serves every service of copilot.cli.v1 by one handler.
+type surface struct {
+	backend  SurfaceBackend
+	internal bool
 }
 
-// Service is all services of copilot.cli.v1.
-type Service struct{ config Config }
+// NewSurface returns the services of copilot.cli.v1. internal adds the methods that the CLI marks
+// as internal.
+func NewSurface(b SurfaceBackend, internal bool) Service { return &surface{b, internal} }
 
-// New returns the services. It panics without a backend: that is a mistake of the program.
-func New(c Config) *Service {
-	if c.Backend == nil {
-		panic("surface: no backend")
-	}
-	return &Service{config: c}
-}
-
-// Register makes r serve them.
-func (s *Service) Register(r grpc.ServiceRegistrar) {
-	for _, service := range Services(s.config.Internal) {
+// Register implements Service.
+func (s *surface) Register(r grpc.ServiceRegistrar) {
+	for _, service := range SurfaceServices(s.internal) {
 		desc := &grpc.ServiceDesc{
 			ServiceName: string(service.FullName()), HandlerType: (*any)(nil), Metadata: service.ParentFile().Path(),
 		}
@@ -82,14 +73,14 @@ func (s *Service) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// Services are the services of the package whose methods callers call, with those that the
+// SurfaceServices returns the services of the package whose methods callers call, with those that the
 // CLI marks as internal or without. What the CLI calls is no service of a server.
-func Services(internal bool) []protoreflect.ServiceDescriptor {
+func SurfaceServices(internal bool) []protoreflect.ServiceDescriptor {
 	var services []protoreflect.ServiceDescriptor
-	protoregistry.GlobalFiles.RangeFilesByPackage(Package, func(f protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage(SurfacePackage, func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
 			service := f.Services().Get(i)
-			if rules := Rules(service.Methods().Get(0)); !rules.GetCallback() && (internal || !rules.GetInternal()) {
+			if rules := MethodRules(service.Methods().Get(0)); !rules.GetCallback() && (internal || !rules.GetInternal()) {
 				services = append(services, service)
 			}
 		}
@@ -98,14 +89,14 @@ func Services(internal bool) []protoreflect.ServiceDescriptor {
 	return services
 }
 
-// Rules says how a method maps to JSON-RPC.
-func Rules(m protoreflect.MethodDescriptor) *jsonv1.MethodRules {
+// MethodRules says how a method maps to JSON-RPC.
+func MethodRules(m protoreflect.MethodDescriptor) *jsonv1.MethodRules {
 	rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	return rules
 }
 
 // method returns the handler of one method.
-func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
+func (s *surface) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 	full := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 	handle := func(ctx context.Context, req any) (any, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
@@ -117,7 +108,8 @@ func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 		if err != nil {
 			return nil, err
 		}
-		wire, err := s.config.Backend.CallCLI(ctx, m, req.(*message).wire, exact, strings.Join(md.Get(MetadataRequestID), ","), profile)
+		id := strings.Join(md.Get(MetadataRequestID), ",")
+		wire, err := s.backend.CallCLI(ctx, m, req.(*message).wire, exact, id, profile)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +117,9 @@ func (s *Service) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 	}
 	return grpc.MethodDesc{
 		MethodName: string(m.Name()),
-		Handler: func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		Handler: func(
+			_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+		) (any, error) {
 			req := &message{descriptor: m.Input()}
 			if err := decode(req); err != nil {
 				return nil, err
@@ -150,8 +144,8 @@ func exactly(md metadata.MD) (bool, error) {
 	case FidelityTidy, "":
 		return false, nil
 	}
-	return false, fault.New(fault.InvalidField, "the metadata %s is neither %q nor %q", MetadataFidelity, FidelityTidy, FidelityExact).
-		WithField(MetadataFidelity)
+	return false, fault.New(fault.InvalidField, "the metadata %s is neither %q nor %q",
+		MetadataFidelity, FidelityTidy, FidelityExact).WithField(MetadataFidelity)
 }
 
 // profileOf reads which runtime a call asks, nil for the default.
@@ -162,7 +156,8 @@ func profileOf(md metadata.MD) (*bridgev1.RuntimeProfile, error) {
 	}
 	profile := &bridgev1.RuntimeProfile{}
 	if err := proto.Unmarshal([]byte(values[len(values)-1]), profile); err != nil {
-		return nil, fault.New(fault.InvalidField, "the metadata %s is no RuntimeProfile", MetadataProfile).WithField(MetadataProfile)
+		return nil, fault.New(fault.InvalidField, "the metadata %s is no RuntimeProfile", MetadataProfile).
+			WithField(MetadataProfile)
 	}
 	return profile, nil
 }

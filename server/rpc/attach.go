@@ -1,4 +1,4 @@
-package callback
+package rpc
 
 import (
 	"context"
@@ -21,12 +21,12 @@ import (
 type attachStream = grpc.BidiStreamingServer[bridgev1.AttachRequest, bridgev1.AttachResponse]
 
 // Attach implements bridgev1.CallbackServiceServer.
-func (s *Service) Attach(stream attachStream) error {
+func (s *callbackService[A]) Attach(stream attachStream) error {
 	start, err := receiveStart(stream)
 	if err != nil {
 		return err
 	}
-	attachment, err := s.backend.Attach(stream.Context(), start)
+	attachment, err := s.CallbackBackend.Attach(stream.Context(), start)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package callback_test
+package rpc_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/server"
-	"github.com/copilot-grpc/copilot-grpc/server/callback"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
@@ -99,21 +99,23 @@ func (a *attachment) done(t *testing.T, r *servertest.Running) {
 
 // backend hands out one attachment.
 type backend struct {
-	callback.Backend
+	rpc.CallbackBackend[rpc.Attachment]
 	attachment *attachment
 	err        error
 }
 
-func (b *backend) Attach(_ context.Context, start *bridgev1.AttachStart) (callback.Attachment, error) {
+func (b *backend) Attach(_ context.Context, start *bridgev1.AttachStart) (rpc.Attachment, error) {
 	if start.GetName() != "me" {
 		return nil, errors.New("the start is not the caller's")
 	}
 	return b.attachment, b.err
 }
 
-func serve(t *testing.T, b *backend) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {
+func serve(
+	t *testing.T, b *backend,
+) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {
 	t.Helper()
-	r := servertest.Start(t, server.Config{}, callback.New(callback.Config{Backend: b}))
+	r := servertest.Start(t, server.Config{}, rpc.NewCallback(b))
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := bridgev1.NewCallbackServiceClient(r.Conn).Attach(ctx)
 	if err != nil {
@@ -123,7 +125,9 @@ func serve(t *testing.T, b *backend) (*servertest.Running, bridgev1.CallbackServ
 }
 
 // attach opens a participation and takes its first frame.
-func attach(t *testing.T, a *attachment) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {
+func attach(
+	t *testing.T, a *attachment,
+) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {
 	t.Helper()
 	r, stream, cancel := serve(t, &backend{attachment: a})
 	send(t, stream, start())

@@ -1,7 +1,4 @@
-// Package callback serves copilot.bridge.v1.CallbackService: it moves requests, replies and frames
-// between gRPC and a Backend, and decides nothing. What a request must be, the backend
-// checks; what its errors become, package server does.
-package callback
+package rpc
 
 import (
 	"context"
@@ -12,15 +9,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 )
 
-// Backend does the work. Its methods are the rpcs of the service; they return the domain
-// errors of package fault.
-type Backend interface {
+// CallbackBackend does the work of CallbackService. A is the type of its attachments.
+type CallbackBackend[A Attachment] interface {
 	// Attach begins a participation. Its first frame, AttachStarted, comes through
 	// Attachment.Stream like all others.
-	Attach(context.Context, *bridgev1.AttachStart) (Attachment, error)
+	Attach(context.Context, *bridgev1.AttachStart) (A, error)
 	ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error)
-	ReadCallback(ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error) error
-	RespondToModelRequest(context.Context, *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error)
+	ReadCallback(
+		ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error,
+	) error
+	RespondToModelRequest(
+		context.Context, *bridgev1.RespondToModelRequestRequest,
+	) (*bridgev1.RespondToModelRequestResponse, error)
 	Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
 }
 
@@ -46,26 +46,25 @@ type Attachment interface {
 	Lost()
 }
 
-// Config is what a Service needs.
-type Config struct {
-	// Backend does the work; required.
-	Backend Backend
+// callbackService implements bridgev1.CallbackServiceServer.
+type callbackService[A Attachment] struct {
+	bridgev1.UnsafeCallbackServiceServer // every rpc has a method here or in the backend
+	CallbackBackend[A]
 }
 
-// Service implements bridgev1.CallbackServiceServer.
-type Service struct {
-	bridgev1.UnimplementedCallbackServiceServer
-
-	backend Backend
+// NewCallback returns CallbackService.
+func NewCallback[A Attachment](b CallbackBackend[A]) Service {
+	return &callbackService[A]{CallbackBackend: b}
 }
 
-// New returns a service. It panics without a backend: that is a mistake of the program.
-func New(c Config) *Service {
-	if c.Backend == nil {
-		panic("callback: no backend")
-	}
-	return &Service{backend: c.Backend}
+// Register implements Service.
+func (s *callbackService[A]) Register(r grpc.ServiceRegistrar) {
+	bridgev1.RegisterCallbackServiceServer(r, s)
 }
 
-// Register makes r serve the service.
-func (s *Service) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterCallbackServiceServer(r, s) }
+// ReadCallback implements bridgev1.CallbackServiceServer.
+func (s *callbackService[A]) ReadCallback(
+	req *bridgev1.ReadCallbackRequest, stream grpc.ServerStreamingServer[bridgev1.ReadCallbackResponse],
+) error {
+	return s.CallbackBackend.ReadCallback(stream.Context(), req, stream.Send)
+}

@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+)
+
+// drainer ends the streams of the bridge, and lets its turns end.
+type drainer struct {
+	bridge *bridge.Bridge
+	grace  time.Duration
+	// hard ends when the end must not wait for anybody.
+	hard context.Context
+	// begun is told that the draining begins.
+	begun func()
+}
+
+// Drain implements server.Drainer. It waits for the turns that run: a caller that has
+// only sent a prompt is no call under way. It does not wait for streams and calls, which
+// the server does, and no longer than they last.
+func (d drainer) Drain(ctx context.Context) error {
+	d.begun()
+	d.bridge.Drain(d.grace)
+	ctx, cancel := context.WithTimeout(ctx, d.grace)
+	defer cancel()
+	defer context.AfterFunc(d.hard, cancel)()
+	d.bridge.AwaitTurns(ctx)
+	return nil
+}

@@ -1,0 +1,46 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
+)
+
+// EventBackend does the work of EventService.
+type EventBackend interface {
+	// Subscribe emits the frames of the stream.
+	Subscribe(ctx context.Context, req *bridgev1.SubscribeRequest, emit frame.Sink) error
+	WatchSessions(
+		ctx context.Context, req *bridgev1.WatchSessionsRequest, emit func(*bridgev1.WatchSessionsResponse) error,
+	) error
+}
+
+// eventService implements bridgev1.EventServiceServer.
+type eventService struct {
+	bridgev1.UnsafeEventServiceServer // every rpc has a method here or in the backend
+	EventBackend
+}
+
+// NewEvent returns EventService.
+func NewEvent(b EventBackend) Service { return &eventService{EventBackend: b} }
+
+// Register implements Service.
+func (s *eventService) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterEventServiceServer(r, s) }
+
+// Subscribe implements bridgev1.EventServiceServer.
+func (s *eventService) Subscribe(
+	req *bridgev1.SubscribeRequest, stream grpc.ServerStreamingServer[bridgev1.SubscribeResponse],
+) error {
+	return s.EventBackend.Subscribe(stream.Context(), req, codec.SubscribeSink(stream))
+}
+
+// WatchSessions implements bridgev1.EventServiceServer.
+func (s *eventService) WatchSessions(
+	req *bridgev1.WatchSessionsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
+) error {
+	return s.EventBackend.WatchSessions(stream.Context(), req, stream.Send)
+}

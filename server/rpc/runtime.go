@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// RuntimeBackend does the work of RuntimeService.
+type RuntimeBackend interface {
+	GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error)
+	ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error)
+	Ping(context.Context, *bridgev1.PingRequest) (*bridgev1.PingResponse, error)
+	GetAuthStatus(context.Context, *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error)
+	ListModels(context.Context, *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error)
+	WatchHostEvents(
+		context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error,
+	) error
+	WatchTelemetry(
+		context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error,
+	) error
+}
+
+// runtimeService implements bridgev1.RuntimeServiceServer.
+type runtimeService struct {
+	bridgev1.UnsafeRuntimeServiceServer // every rpc has a method here or in the backend
+	RuntimeBackend
+}
+
+// NewRuntime returns RuntimeService.
+func NewRuntime(b RuntimeBackend) Service { return &runtimeService{RuntimeBackend: b} }
+
+// Register implements Service.
+func (s *runtimeService) Register(r grpc.ServiceRegistrar) {
+	bridgev1.RegisterRuntimeServiceServer(r, s)
+}
+
+// WatchHostEvents implements bridgev1.RuntimeServiceServer.
+func (s *runtimeService) WatchHostEvents(
+	req *bridgev1.WatchHostEventsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchHostEventsResponse],
+) error {
+	return s.RuntimeBackend.WatchHostEvents(stream.Context(), req, stream.Send)
+}
+
+// WatchTelemetry implements bridgev1.RuntimeServiceServer.
+func (s *runtimeService) WatchTelemetry(
+	req *bridgev1.WatchTelemetryRequest, stream grpc.ServerStreamingServer[bridgev1.WatchTelemetryResponse],
+) error {
+	return s.RuntimeBackend.WatchTelemetry(stream.Context(), req, stream.Send)
+}

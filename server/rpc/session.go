@@ -1,0 +1,132 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/server/codec"
+)
+
+// SessionBackend does the work of SessionService.
+type SessionBackend interface {
+	CreateSession(context.Context, *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error)
+	ResumeSession(context.Context, *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error)
+	GetSession(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
+	ListSessions(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
+	DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error)
+	GetLastSession(context.Context, *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error)
+	DisconnectSession(
+		context.Context, *bridgev1.DisconnectSessionRequest,
+	) (*bridgev1.DisconnectSessionResponse, error)
+	GetForegroundSession(
+		context.Context, *bridgev1.GetForegroundSessionRequest,
+	) (*bridgev1.GetForegroundSessionResponse, error)
+	SetForegroundSession(
+		context.Context, *bridgev1.SetForegroundSessionRequest,
+	) (*bridgev1.SetForegroundSessionResponse, error)
+
+	Send(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
+	SendAndWait(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error)
+	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
+	// SendStream takes the request and then its attachments' bytes: next returns them
+	// in order and io.EOF after the last.
+	SendStream(
+		ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error),
+	) (*bridgev1.SendStreamResponse, error)
+	// Run emits RunResponse messages, and the frames of Subscribe, which are put into
+	// RunResponse.stream.
+	Run(ctx context.Context, req *bridgev1.RunRequest, emit frame.Sink) error
+
+	ListEvents(context.Context, *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
+	ReadEvent(ctx context.Context, req *bridgev1.ReadEventRequest, emit func(*bridgev1.ReadEventResponse) error) error
+
+	SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error)
+	Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error)
+	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
+	ProvideCredentials(
+		context.Context, *bridgev1.ProvideCredentialsRequest,
+	) (*bridgev1.ProvideCredentialsResponse, error)
+
+	ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error)
+	UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error)
+	ListShareOffers(context.Context, *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error)
+	AcceptShare(context.Context, *bridgev1.AcceptShareRequest) (*bridgev1.AcceptShareResponse, error)
+	DeclineShare(context.Context, *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error)
+}
+
+// sessionService implements bridgev1.SessionServiceServer.
+type sessionService struct {
+	bridgev1.UnsafeSessionServiceServer // every rpc has a method here or in the backend
+	SessionBackend
+}
+
+// NewSession returns SessionService.
+func NewSession(b SessionBackend) Service { return &sessionService{SessionBackend: b} }
+
+// Register implements Service.
+func (s *sessionService) Register(r grpc.ServiceRegistrar) {
+	bridgev1.RegisterSessionServiceServer(r, s)
+}
+
+// ReadEvent implements bridgev1.SessionServiceServer.
+func (s *sessionService) ReadEvent(
+	req *bridgev1.ReadEventRequest, stream grpc.ServerStreamingServer[bridgev1.ReadEventResponse],
+) error {
+	return s.SessionBackend.ReadEvent(stream.Context(), req, stream.Send)
+}
+
+// Run implements bridgev1.SessionServiceServer.
+func (s *sessionService) Run(
+	req *bridgev1.RunRequest, stream grpc.ServerStreamingServer[bridgev1.RunResponse],
+) error {
+	return s.SessionBackend.Run(stream.Context(), req, codec.RunSink(stream))
+}
+
+// SendStream implements bridgev1.SessionServiceServer.
+func (s *sessionService) SendStream(
+	stream grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse],
+) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return unexpectedEnd(err)
+	}
+	req := first.GetRequest()
+	if req == nil {
+		return fault.New(fault.InvalidField, "the first message must hold the request").WithField("request")
+	}
+	resp, err := s.SessionBackend.SendStream(stream.Context(), req, func() (*bridgev1.AttachmentChunk, error) {
+		return nextChunk(stream)
+	})
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(resp)
+}
+
+// nextChunk returns the next piece of an attachment, and io.EOF after the last.
+func nextChunk(
+	stream grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse],
+) (*bridgev1.AttachmentChunk, error) {
+	m, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	if chunk := m.GetChunk(); chunk != nil {
+		return chunk, nil
+	}
+	return nil, fault.New(fault.InvalidField, "every message but the first must hold a chunk").WithField("chunk")
+}
+
+// unexpectedEnd gives a stream that ended before its request an error that says so.
+func unexpectedEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return fault.New(fault.InvalidField, "the stream ended before its request").WithField("request")
+	}
+	return err
+}
