@@ -35,15 +35,16 @@ func (s *Session) IngestAt(rec *journal.Record, now time.Time) {
 		}
 		return
 	}
-	s.inOrder(rec)
+	s.inOrder(rec, now)
 }
 
 // releaseHeld ends holding. The caller holds mu.
 func (s *Session) releaseHeld() {
 	held := s.held
 	s.held, s.holding = nil, false
+	now := time.Now()
 	for _, rec := range held {
-		s.inOrder(rec) // a burst may go on while the session is loaded
+		s.inOrder(rec, now) // a burst may go on while the session is loaded
 	}
 }
 

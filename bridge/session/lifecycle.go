@@ -350,7 +350,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	if s.runtime != rt || s.state != Loaded {
 		return false
 	}
-	s.endOrder()
+	s.burst.end()
 	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
@@ -476,7 +476,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	if s.runtime != nil {
 		s.runtime.Unroute(s)
 	}
-	s.endOrder()
+	s.burst.end()
 	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false

@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 )
 
 // Whenever a session is loaded from the CLI's history, the journal is brought in step with
@@ -45,9 +46,9 @@ func (s *Session) ordered(history []*journal.Record) bool {
 		switch {
 		case rec.ID == journal.ID{}:
 		case !ok && lacks:
-			since = min(since, timestamp(rec.JSON))
+			since = min(since, reorder.Timestamp(rec.JSON))
 		case !ok:
-			lacks, since = true, timestamp(rec.JSON)
+			lacks, since = true, reorder.Timestamp(rec.JSON)
 		case at.Seq <= newest:
 		case lacks && !happenedBefore(rec, since):
 			return false
@@ -60,7 +61,7 @@ func (s *Session) ordered(history []*journal.Record) bool {
 
 // happenedBefore reports whether an event happened before a time, as far as can be told.
 func happenedBefore(rec *journal.Record, t int64) bool {
-	at := timestamp(rec.JSON)
+	at := reorder.Timestamp(rec.JSON)
 	return at > 0 && at < t
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -146,7 +147,7 @@ type Session struct {
 	holding      bool
 	came         time.Time        // when the event that is being taken came; zero otherwise
 	past         journal.Position // see Past
-	order        order
+	burst        burst
 	loadedOnce   bool             // the CLI has been told its tools
 	interests    map[string]bool  // the event types that were asked for in this runtime
 	used         bool             // it has a message: the CLI keeps a history of it
@@ -197,6 +198,7 @@ func New(cfg Config) *Session {
 		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), shared: cfg.Shared, touched: now,
 		observer: cfg.Observer, audit: cfg.Audit,
 	}
+	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
 	s.prompts.init(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()

@@ -108,7 +108,7 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	rt.Unroute(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.endOrder()
+	s.burst.end()
 	s.dropModels()
 	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
 	switch fault.ReasonOf(err) {

@@ -1,4 +1,4 @@
-package session
+package reorder
 
 import (
 	"bytes"
@@ -7,10 +7,10 @@ import (
 	"unicode/utf16"
 )
 
-// timestamp is the time of an event in milliseconds, as if all months had 31 days, and
+// Timestamp is the time of an event in milliseconds, as if all months had 31 days, and
 // zero if it is not in the form in which the CLI writes it. The member is looked for from the
 // end, where it is; no string can contain its text, for its quotes would be escaped.
-func timestamp(event []byte) int64 {
+func Timestamp(event []byte) int64 {
 	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
 	// With a parent, which nearly every event has, its place is known. What comes after is
 	// too short to hold another.

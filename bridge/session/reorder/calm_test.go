@@ -1,4 +1,4 @@
-package session
+package reorder
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
 )
 
 // FuzzOrderInOrder: a burst that comes in order, with second copies in between, stays as it
@@ -19,7 +20,7 @@ func FuzzOrderInOrder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		s := newOrdered(t)
+		s := newReader(t)
 		now := time.Date(2031, 5, 31, 23, 59, 59, 0, time.UTC)
 		every, after := 1+r.IntN(3), 1+r.IntN(800)
 		var sent []func() *journal.Record
@@ -32,11 +33,11 @@ func FuzzOrderInOrder(f *testing.F) {
 				now = now.Add(time.Millisecond)
 			}
 			at, id := now, fmt.Sprint("e", len(sent))
-			again := func() *journal.Record { return eventAt(kind, data, id, at, true) }
+			again := func() *journal.Record { return reordertest.EventAt(kind, data, id, at, true) }
 			sent, want = append(sent, again), append(want, id)
-			s.Ingest(again())
+			s.push(again())
 			if due := len(sent) - 1 - after; due >= 0 && due%every == 0 {
-				s.Ingest(sent[due]())
+				s.push(sent[due]())
 			}
 		}
 		for range 1 + r.IntN(3) {
@@ -55,53 +56,53 @@ func FuzzOrderInOrder(f *testing.F) {
 			say("model.call_finished", `{}`)
 			id := fmt.Sprint("d", len(sent))
 			want = append(want, id)
-			s.Ingest(durable(id, now))
+			s.push(reordertest.Durable(id, now))
 		}
-		wantKept(t, s, want...)
+		s.want(want...)
 	})
 }
 
 // TestOrderBeginning: what a response begins with, after a pause of the model, is not early.
 func TestOrderBeginning(t *testing.T) {
 	t.Parallel()
-	s := newOrdered(t)
-	s.order.watching = true
+	s := newReader(t)
+	s.b.watching = true
 	now := time.Date(2031, 5, 31, 23, 59, 59, 0, time.UTC)
-	s.Ingest(durable("d", now))
-	s.Ingest(eventAt("model.model_call_started", `{}`, "a", now, true))
+	s.push(reordertest.Durable("d", now))
+	s.push(reordertest.EventAt("model.model_call_started", `{}`, "a", now, true))
 	now = now.Add(2 * leap * time.Millisecond)
-	s.Ingest(eventAt("assistant.streaming_delta", `{"totalResponseSizeBytes":3}`, "b", now, true))
-	s.Ingest(eventAt("assistant.message_start", `{"messageId":"m"}`, "c", now, true))
-	s.Ingest(eventAt("assistant.message_delta", `{"messageId":"m","deltaContent":"one"}`, "e", now, true))
-	wantKept(t, s, "d", "a", "b", "c", "e")
+	s.push(reordertest.EventAt("assistant.streaming_delta", `{"totalResponseSizeBytes":3}`, "b", now, true))
+	s.push(reordertest.EventAt("assistant.message_start", `{"messageId":"m"}`, "c", now, true))
+	s.push(reordertest.EventAt("assistant.message_delta", `{"messageId":"m","deltaContent":"one"}`, "e", now, true))
+	s.want("d", "a", "b", "c", "e")
 }
 
 // TestOrderInBetween: what is no part of the response, in the middle of a burst with second
 // copies, does not hold up what comes after it.
 func TestOrderInBetween(t *testing.T) {
 	t.Parallel()
-	b, s := newBurst(350, nil), newOrdered(t)
-	for i := range b.pieces { // long enough for a size to look as if it were early
-		b.pieces[i] = strings.Repeat("x", 19)
-		b.totals[i] = 19 * (i + 1)
+	b, s := reordertest.New(350, nil), newReader(t)
+	for i := range b.Pieces { // long enough for a size to look as if it were early
+		b.Pieces[i] = strings.Repeat("x", 19)
+		b.Totals[i] = 19 * (i + 1)
 	}
 	var want []string
 	for n := range 700 {
 		if n == 300 || n == 401 { // between two pieces, and between a size and its text
 			id := fmt.Sprint("note", n)
-			s.Ingest(eventAt("pending_messages.modified", `{}`, id, b.at[n/2], true))
+			s.push(reordertest.EventAt("pending_messages.modified", `{}`, id, b.At[n/2], true))
 			want = append(want, id)
 		}
-		s.Ingest(b.event(n))
+		s.push(b.Event(n))
 		want = append(want, fmt.Sprint("e", n))
 		if n >= 200 {
-			s.Ingest(b.event(n - 200))
+			s.push(b.Event(n - 200))
 		}
-		if n%2 == 1 && n > 200 && len(s.order.early) > 0 {
-			t.Fatalf("%d events are held back after event %d", len(s.order.early), n)
+		if n%2 == 1 && n > 200 && s.b.Held() > 0 {
+			t.Fatalf("%d events are held back after event %d", s.b.Held(), n)
 		}
 	}
-	wantKept(t, s, want...)
+	s.want(want...)
 }
 
 // An event about the session in the middle of a burst does not end it, nor does a message that is
@@ -111,19 +112,19 @@ func TestOrderAcrossSessionEvents(t *testing.T) {
 	for kind, ephemeral := range map[string]bool{"session.tools_updated": true, "user.message": false} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBurst(350, map[int]time.Duration{300: time.Second})
-			s := newOrdered(t)
+			b := reordertest.New(350, map[int]time.Duration{300: time.Second})
+			s := newReader(t)
 			for _, n := range slices.Concat(run(0, 90), []int{0}, run(90, 100)) { // from the second copy on it is watched
-				s.Ingest(b.event(n))
+				s.push(b.Event(n))
 			}
-			s.Ingest(eventAt(kind, `{}`, "between", b.at[50], ephemeral))
+			s.push(reordertest.EventAt(kind, `{}`, "between", b.At[50], ephemeral))
 			for _, list := range [][]int{run(600, 604), run(100, 600), run(604, 700)} {
 				for _, n := range list {
-					s.Ingest(b.event(n))
+					s.push(b.Event(n))
 				}
 			}
-			s.Ingest(durable("end", b.at[349]))
-			wantKept(t, s, append(append(append(names(run(0, 100)), "between"), names(run(100, 700))...), "end")...)
+			s.push(reordertest.Durable("end", b.At[349]))
+			s.want(append(append(append(names(run(0, 100)), "between"), names(run(100, 700))...), "end")...)
 		})
 	}
 }

@@ -1,0 +1,24 @@
+package reorder
+
+import "testing"
+
+func TestTimestamp(t *testing.T) {
+	t.Parallel()
+	at := func(text string) int64 {
+		return Timestamp([]byte(`{"data":{"timestamp":"x"},` + text + `,"parentId":null}`))
+	}
+	times := []string{"1999-12-31T23:59:59.999Z", "2000-01-01T00:00:00.000Z", "2026-11-30T23:59:59.999Z", "2026-12-01T00:00:00.000Z", "2026-12-01T00:00:00.001Z", "2026-12-01T01:02:03.004Z"}
+	for i, now := range times {
+		if got := at(`"timestamp":"` + now + `"`); got <= 0 || i > 0 && got <= at(`"timestamp":"`+times[i-1]+`"`) {
+			t.Errorf("%s is %d", now, got)
+		}
+	}
+	if got := at(`"timestamp":"`+times[5]+`"`) - at(`"timestamp":"`+times[4]+`"`); got != 3723003 {
+		t.Errorf("%d ms between %s and %s", got, times[4], times[5])
+	}
+	for _, bad := range []string{`"timestamp":"2026-11-21T03:04:56.272+00"`, `"timestamp":"2026-11-21T03:04:56Z"`, `"timestamp": "2026-11-21T03:04:56.272Z"`, `"timestamp":1`, `"time":"2026-11-21T03:04:56.272Z"`} {
+		if got := at(bad); got != 0 {
+			t.Errorf("%s is %d, want 0", bad, got)
+		}
+	}
+}
