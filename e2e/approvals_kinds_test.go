@@ -16,8 +16,8 @@ import (
 )
 
 // TestEveryApprovalOutlivesTheRuntime: approvals for the session of an MCP server's tool, a
-// URL, writing and a directory hold in the CLI process that comes after a kill, and allow no
-// more there than before it: another tool, port or directory is asked for.
+// URL and writing hold in the CLI process that comes after a kill, and allow no more there than
+// before it: another tool or port is asked for. The approval of a directory ends with its process.
 func TestEveryApprovalOutlivesTheRuntime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,9 +78,10 @@ func TestEveryApprovalOutlivesTheRuntime(t *testing.T) {
 	verify("at first", "mcp shout", rest[0], "url "+site.URL+"/a", rest[1], "path open", rest[2])
 	verify("then", rest...)
 	st.kill(s.ID())
-	verify("after a kill", rest...)
-	st.kill(s.ID()) // what was told again is remembered
-	verify("after another", rest...)
+	again := []string{rest[0], rest[1], "path open", rest[2]}
+	verify("after a kill", again...)
+	st.kill(s.ID()) // the approvals that were told again are remembered
+	verify("after another", again...)
 }
 
 // whatIsAsked is what a permission is asked for, in short; paths are told from dir.

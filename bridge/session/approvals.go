@@ -141,8 +141,8 @@ func (s *Session) approved(rec *journal.Record) {
 // approvedURLs remembers the approval of a URL's domain, which the permission's end does not
 // tell: it is in the answer.
 func (s *Session) approvedURLs(p *callback.Pending, answer callback.Reply) {
-	domain, ok := forSession(p, answer, "url")
-	if !ok || domain == "" {
+	domain, ok := approvedDomain(p, answer)
+	if !ok {
 		return
 	}
 	s.mu.Lock()
@@ -150,39 +150,33 @@ func (s *Session) approvedURLs(p *callback.Pending, answer callback.Reply) {
 	s.rememberRule(rule{"url", &domain})
 }
 
-// forSession reports whether an answer approves, for the rest of the session, what a prompt
-// of a kind asks for, and the domain that it names.
-func forSession(p *callback.Pending, answer callback.Reply, kind string) (domain string, ok bool) {
+// approvedDomain is the domain of URLs that an answer approves for the rest of the session.
+func approvedDomain(p *callback.Pending, answer callback.Reply) (domain string, ok bool) {
 	if p.Kind.Method != callback.PermissionRequested || answer.Error != nil {
 		return "", false
 	}
 	var asked struct{ PromptRequest struct{ Kind string } }
 	var given struct{ Result struct{ Kind, Domain string } }
-	if json.Unmarshal(p.Params, &asked) != nil || json.Unmarshal(answer.Members, &given) != nil || asked.PromptRequest.Kind != kind {
+	if json.Unmarshal(p.Params, &asked) != nil || json.Unmarshal(answer.Members, &given) != nil || asked.PromptRequest.Kind != "url" {
 		return "", false
 	}
-	// For good, of a domain, is until its process ends: the headless CLI does not keep it.
-	return given.Result.Domain, given.Result.Kind == "approve-for-session" || kind == "url" && given.Result.Kind == "approve-permanently"
+	switch given.Result.Kind {
+	case "approve-for-session", "approve-permanently": // the headless CLI forgets both with its process
+		return given.Result.Domain, given.Result.Domain != ""
+	}
+	return "", false
 }
 
-// rememberRule has a rule told after each load. The caller holds mu.
+// rememberRule has a rule told after each load, while there is room for another setting. The
+// caller holds mu.
 func (s *Session) rememberRule(r rule) {
 	text, err := json.Marshal([]rule{r})
-	if err != nil {
+	if err != nil || len(s.settings) >= maxSettings {
 		return
 	}
 	var params Object
 	params.SetString("scope", "session")
 	params.Set("add", text)
-	s.rememberApproval(setting{"approval " + string(text), modifyRules, params})
-}
-
-// rememberApproval remembers a setting that stands for an approval, while there is room. The
-// caller holds mu.
-func (s *Session) rememberApproval(one setting) {
-	if len(s.settings) >= maxSettings {
-		return
-	}
-	s.rememberLocked(one, false)
+	s.rememberLocked(setting{"approval " + string(text), modifyRules, params}, false)
 	s.host.Keep(s)
 }

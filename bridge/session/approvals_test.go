@@ -1,16 +1,12 @@
 package session
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
 // What an approval becomes after a load allows what it said, and never more.
@@ -106,76 +102,4 @@ func TestApprovedDomains(t *testing.T) {
 			t.Errorf("%s: told is %q, want %q", name, got, c.want)
 		}
 	}
-}
-
-// The directories that an approval opens are those which the CLI has when the tool is done, and
-// had not before.
-func TestApprovedDirectories(t *testing.T) {
-	t.Parallel()
-	const forThis = `{"result":{"kind":"approve-for-session"}}`
-	done, idle := `{"type":"tool.execution_complete","data":{"toolCallId":"c1"},"id":"1"}`, `{"type":"session.idle","data":{},"id":"2"}`
-	for name, c := range map[string]struct {
-		prompt, answer string
-		events         []string
-		change         func(*Session) // before the events
-		lists          int            // how often the CLI is asked
-		want           []string
-	}{
-		"for the session":       {"path", forThis, []string{done, done, idle}, nil, 2, []string{`{"path":"/far"}`}},
-		"the turn has ended":    {"path", forThis, []string{idle}, nil, 2, []string{`{"path":"/far"}`}},
-		"another tool is done":  {"path", forThis, []string{strings.Replace(done, "c1", "c2", 1)}, nil, 1, nil},
-		"once":                  {"path", `{"result":{"kind":"approve-once"}}`, []string{done}, nil, 0, nil},
-		"of another kind":       {"read", forThis, []string{done}, nil, 0, nil},
-		"it was not taken":      {"path", forThis, []string{done}, func(s *Session) { s.opensNot(&callback.Pending{ID: "p1"}) }, 1, nil},
-		"the runtime has ended": {"path", forThis, []string{done}, func(s *Session) { s.runtime = nil }, 1, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := &rig{t: t, ctx: t.Context()}
-			s := New(Config{ID: "s1", Host: r})
-			rt := &listing{lists: []string{`["/work"]`, `["/work","/far"]`}}
-			s.runtime, s.state = rt, Loaded
-			p := &callback.Pending{ID: "p1", Kind: callback.ForEvent(callback.PermissionRequested), Params: json.RawMessage(
-				`{"permissionRequest":{"kind":"read"},"promptRequest":{"kind":"` + c.prompt + `","toolCallId":"c1"}}`)}
-			s.opens(t.Context(), p, answer(c.answer))
-			if c.change != nil {
-				c.change(s)
-			}
-			for _, text := range c.events {
-				rec, err := ParseEvent([]byte(text))
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.mu.Lock()
-				s.openedBy(rec)
-				s.mu.Unlock()
-			}
-			r.tasks.Wait()
-			var got []string
-			for _, one := range s.settings {
-				if one.method != pathsAdd {
-					t.Errorf("remembered is a call of %s", one.method)
-				}
-				got = append(got, string(one.params.JSON()))
-			}
-			if !slices.Equal(got, c.want) || rt.calls != c.lists {
-				t.Errorf("told is %q after %d lists, want %q after %d", got, rt.calls, c.want, c.lists)
-			}
-		})
-	}
-}
-
-// listing is a runtime that lists directories, one list after the other, and does nothing else.
-type listing struct {
-	Runtime
-	lists []string
-	calls int
-}
-
-func (l *listing) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.CallOption) (json.RawMessage, error) {
-	if method != pathsList {
-		return nil, errors.New(method + " is not asked for")
-	}
-	l.calls++
-	return json.RawMessage(`{"directories":` + l.lists[l.calls-1] + `}`), nil
 }

@@ -233,11 +233,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 	from, claimed := ctx, time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
-	s.opens(ctx, p, reply)
 	accepted, at, err := s.answer(ctx, p, reply)
-	if err != nil || !accepted {
-		s.opensNot(p)
-	}
 	switch {
 	case err != nil:
 		s.pending.Release(p)

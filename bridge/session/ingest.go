@@ -63,7 +63,6 @@ func (s *Session) apply(rec *journal.Record) bool {
 		s.settled(rec)
 		s.approved(rec)
 	}
-	s.openedBy(rec)
 	return true
 }
 

@@ -166,7 +166,6 @@ type Session struct {
 	opened       json.RawMessage // what the CLI answered when it was last told of the session
 	openedAt     journal.Position
 	settings     []setting         // in the order they were made
-	openings     []opening         // approvals of paths whose outcome is not known yet
 	registered   map[string]string // event types that callers want, by their handles
 	prompts      prompts
 	bounds       Bounds
