@@ -1,17 +1,21 @@
 package session
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+)
 
 // withAgentNames returns a session's configuration in which every custom agent says what such
 // a CLI needs: how it is called, by default its name, and which tools it has, by default all.
-func withAgentNames(config Object) Object {
+func withAgentNames(config jsonobj.Object) jsonobj.Object {
 	var agents []json.RawMessage
 	if json.Unmarshal(config.Get("customAgents"), &agents) != nil {
 		return config
 	}
 	changed := false
 	for i, text := range agents {
-		agent, err := ParseObject(text)
+		agent, err := jsonobj.Parse(text)
 		if err != nil {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
@@ -21,7 +22,7 @@ func (s *Session) answer(ctx context.Context, p *callback.Pending, r callback.Re
 		p.Reply(r)
 		return true, s.journal.Last(), nil
 	}
-	params, err := ParseObject(r.Members)
+	params, err := jsonobj.Parse(r.Members)
 	if err != nil {
 		return false, at, fault.Wrap(err, fault.Internal, "answer of callback %q", p.ID)
 	}
@@ -44,7 +45,7 @@ func (s *Session) answer(ctx context.Context, p *callback.Pending, r callback.Re
 }
 
 // answerIn is answer in the runtime that has the session, which it returns.
-func (s *Session) answerIn(ctx context.Context, p *callback.Pending, params Object) (accepted bool, at journal.Position, in Runtime, err error) {
+func (s *Session) answerIn(ctx context.Context, p *callback.Pending, params jsonobj.Object) (accepted bool, at journal.Position, in Runtime, err error) {
 	var result json.RawMessage
 	err = s.retried(ctx, func(rt Runtime) (err error) {
 		in = rt

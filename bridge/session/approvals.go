@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // What a permission was answered with for the rest of the session, the CLI forgets when no
@@ -33,7 +34,7 @@ type rule struct {
 
 // rulesOf are the rules that allow the same as an approval; none for what no rule is known
 // to say exactly. To be asked once more is better than to allow more than was said.
-func rulesOf(approval Object) []rule {
+func rulesOf(approval jsonobj.Object) []rule {
 	kind := approval.String("kind")
 	switch kind {
 	case "commands":
@@ -95,7 +96,7 @@ func ruleFor(kind string, argument json.RawMessage) []rule {
 }
 
 // environmentRule is that of an extension's variables: the names in order, each once.
-func environmentRule(approval Object) []rule {
+func environmentRule(approval jsonobj.Object) []rule {
 	argument := struct {
 		Version              int      `json:"version"`
 		ExtensionName        string   `json:"extensionName"`
@@ -129,7 +130,7 @@ func (s *Session) approved(rec *journal.Record) {
 	if !dataOf(rec, &d) || d.Result.Kind != "approved-for-session" {
 		return
 	}
-	approval, err := ParseObject(d.Result.Approval)
+	approval, err := jsonobj.Parse(d.Result.Approval)
 	if err != nil {
 		return
 	}
@@ -174,7 +175,7 @@ func (s *Session) rememberRule(r rule) {
 	if err != nil || len(s.settings) >= maxSettings {
 		return
 	}
-	var params Object
+	var params jsonobj.Object
 	params.SetString("scope", "session")
 	params.Set("add", text)
 	s.rememberLocked(setting{"approval " + string(text), modifyRules, params}, false)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // Tool is a tool as its caller declared it.
@@ -107,9 +108,9 @@ func (s *Session) checkClash(tools []Tool, except *Participant, field string) er
 // the union of tools, and every switch that anybody needs. A warm resume takes all of
 // it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.
 // In a turn whose headers replace the provider's, the provider has none. The caller holds mu.
-func (s *Session) effective() Object {
+func (s *Session) effective() jsonobj.Object {
 	o := s.config.Clone()
-	if provider, err := ParseObject(o.Get("provider")); s.override && err == nil {
+	if provider, err := jsonobj.Parse(o.Get("provider")); s.override && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}

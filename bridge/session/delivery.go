@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 )
@@ -176,7 +177,7 @@ func (s *Session) giveNext(ctx context.Context, rt Runtime) (Sent, outbox.Entry,
 		return Sent{}, e, nil
 	}
 	p := e.Prompt()
-	params, err := ParseObject(p.Params)
+	params, err := jsonobj.Parse(p.Params)
 	if err != nil {
 		return Sent{}, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
 	}

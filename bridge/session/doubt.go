@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -183,7 +184,7 @@ func (m Message) prompts() []string {
 
 // result is what the CLI answers to a message with these ids.
 func (m Message) result(ids []string) json.RawMessage {
-	var result Object
+	var result jsonobj.Object
 	if m.Method == "session.sendMessages" {
 		text, _ := json.Marshal(ids) // strings always encode
 		result.Set("messageIds", text)

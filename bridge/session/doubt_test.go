@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -122,7 +123,7 @@ func TestSentAfterAll(t *testing.T) {
 			s.play("user.message", `{"messageId":"m2","content":"two"}`)
 			s.play("assistant.message", `{"content":"three"}`)
 			s.play("user.message", `{"messageId":"m3","content":"three"}`)
-			params, err := ParseObject([]byte(test.params))
+			params, err := jsonobj.Parse([]byte(test.params))
 			if err != nil {
 				t.Fatal(err)
 			}

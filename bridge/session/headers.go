@@ -2,17 +2,19 @@ package session
 
 import (
 	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // hasHeaders reports whether the session's provider has headers that could be replaced.
 func (s *Session) hasHeaders() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	provider, err := ParseObject(s.config.Get("provider"))
+	provider, err := jsonobj.Parse(s.config.Get("provider"))
 	if err != nil {
 		return false
 	}
-	headers, err := ParseObject(provider.Get("headers"))
+	headers, err := jsonobj.Parse(provider.Get("headers"))
 	return err == nil && len(headers) > 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
@@ -19,7 +20,7 @@ const (
 // askHooks asks all who handle a hook, one after the other in the order they came, each
 // with what those before it changed. A refusal ends it.
 func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
-	call, err := ParseObject(params)
+	call, err := jsonobj.Parse(params)
 	if err != nil {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "hooks.invoke: parameters are not an object"}
 	}
@@ -35,7 +36,7 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 		}
 		return s.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
 	}
-	var out Object
+	var out jsonobj.Object
 	for i, participant := range who {
 		p := &callback.Pending{
 			ID: fmt.Sprintf("%s.%d", id, i), Kind: callback.ForRequest(callback.HooksInvoke),
@@ -60,7 +61,7 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 	if len(out) == 0 {
 		return json.RawMessage(`{}`), nil
 	}
-	return Object{{"output", out.JSON()}}.JSON(), nil
+	return jsonobj.Object{{Key: "output", Value: out.JSON()}}.JSON(), nil
 }
 
 // hookHandlers returns who handles a hook: the session's own handlers first. elsewhere
@@ -81,12 +82,12 @@ func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
 }
 
 // hookOutput is the output in an answer to hooks.invoke; nil is no opinion.
-func hookOutput(answer json.RawMessage) Object {
-	result, err := ParseObject(answer)
+func hookOutput(answer json.RawMessage) jsonobj.Object {
+	result, err := jsonobj.Parse(answer)
 	if err != nil {
 		return nil
 	}
-	out, err := ParseObject(result.Get("output"))
+	out, err := jsonobj.Parse(result.Get("output"))
 	if err != nil {
 		return nil
 	}
@@ -94,13 +95,13 @@ func hookOutput(answer json.RawMessage) Object {
 }
 
 // refuses reports whether an output ends the matter.
-func refuses(out Object) bool {
+func refuses(out jsonobj.Object) bool {
 	return out.String("permissionDecision") == "deny" || out.String("decision") == "block"
 }
 
 // chain puts an output over the ones before it: the last to speak wins, but nobody can
 // allow what another wants to be asked about, and context adds up.
-func chain(before, said Object) Object {
+func chain(before, said jsonobj.Object) jsonobj.Object {
 	out := before.Merge(said)
 	if before.String("permissionDecision") == "ask" && said.String("permissionDecision") == "allow" {
 		out.SetString("permissionDecision", "ask")
@@ -122,13 +123,13 @@ var changes = map[string][2]string{
 }
 
 // carry gives the next handler the input as an output left it.
-func carry(call Object, hook string, said Object) Object {
+func carry(call jsonobj.Object, hook string, said jsonobj.Object) jsonobj.Object {
 	change, ok := changes[hook]
 	value := said.Get(change[0])
 	if !ok || value == nil {
 		return call
 	}
-	input, err := ParseObject(call.Get("input"))
+	input, err := jsonobj.Parse(call.Get("input"))
 	if err != nil {
 		return call
 	}

@@ -1,10 +1,14 @@
 package session
 
-import "testing"
+import (
+	"testing"
 
-func mustObject(t *testing.T, text string) Object {
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+)
+
+func mustObject(t *testing.T, text string) jsonobj.Object {
 	t.Helper()
-	o, err := ParseObject([]byte(text))
+	o, err := jsonobj.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -17,7 +18,7 @@ import (
 // Opening is how a session is created or resumed.
 type Opening struct {
 	// Config is the CLI's configuration without the tools; on a resume, what changes.
-	Config Object
+	Config jsonobj.Object
 	// Tools are the session's own; nil on a resume keeps them.
 	Tools *[]Tool
 	// Handling is the session's own; nil on a resume keeps it.
@@ -28,7 +29,7 @@ type Opening struct {
 	// ProviderRef is where Config's provider is from, if it is one of the bridge's own.
 	ProviderRef string
 	// Params are members for this call alone.
-	Params Object
+	Params jsonobj.Object
 	// Join makes the caller a participant.
 	Join *Joining
 	// Anew, on a resume of a session that is disconnected, forgets what it was configured
@@ -153,7 +154,7 @@ func (s *Session) savepoint() (undo func()) {
 }
 
 // create is session.create, with the gate held.
-func (s *Session) create(ctx context.Context, rt Runtime, extra Object) error {
+func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
 	if err := s.provided(); err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
-		err := s.warmResume(ctx, rt, func(p *Object) {
+		err := s.warmResume(ctx, rt, func(p *jsonobj.Object) {
 			if !continuing {
 				p.Set("disableResume", nil)
 			}
@@ -266,7 +267,7 @@ func (s *Session) checkUnused(ctx context.Context, rt Runtime) error {
 	if s.shared {
 		return nil
 	}
-	result, err := rt.Call(ctx, "sessions.checkInUse", Object{{"sessionIds", quoteList(s.id)}}.JSON())
+	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: quoteList(s.id)}}.JSON())
 	if err != nil {
 		return Classify(err, "sessions.checkInUse")
 	}
@@ -327,7 +328,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	}
 	// Whether the CLI has a history of it only the CLI knows: it may have taken a message
 	// and ended before it told us.
-	var params Object
+	var params jsonobj.Object
 	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
 	// in a resume that leaves none.
 	params.SetBool("disableResume", s.pending.Len() == 0)

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
@@ -43,7 +44,7 @@ type modelRequest struct {
 type ModelPart struct {
 	RequestID string
 	// Params are those of the CLI's call; Head says that they are of a response's head.
-	Params Object
+	Params jsonobj.Object
 	Head   bool
 	// End says that it is the last part, Failure that the response fails with it, for which
 	// it needs no head.
@@ -228,13 +229,13 @@ func (s *Session) failModel(m *modelRequest, status int, why string) {
 		return
 	}
 	text, _ := json.Marshal(why) // a string always encodes
-	parts := []ModelPart{{Params: Object{{"data", json.RawMessage(`""`)}, {"error", Object{{"message", text}}.JSON()}}}}
+	parts := []ModelPart{{Params: jsonobj.Object{{Key: "data", Value: json.RawMessage(`""`)}, {Key: "error", Value: jsonobj.Object{{Key: "message", Value: text}}.JSON()}}}}
 	if !begun {
-		body, _ := json.Marshal(string(Object{{"error", Object{{"message", text}}.JSON()}}.JSON()))
+		body, _ := json.Marshal(string(jsonobj.Object{{Key: "error", Value: jsonobj.Object{{Key: "message", Value: text}}.JSON()}}.JSON()))
 		number, _ := json.Marshal(status)
 		parts = []ModelPart{
-			{Head: true, Params: Object{{"status", number}, {"headers", json.RawMessage(`{"content-type":["application/json"]}`)}}},
-			{Params: Object{{"data", body}, {"end", json.RawMessage("true")}}},
+			{Head: true, Params: jsonobj.Object{{Key: "status", Value: number}, {Key: "headers", Value: json.RawMessage(`{"content-type":["application/json"]}`)}}},
+			{Params: jsonobj.Object{{Key: "data", Value: body}, {Key: "end", Value: json.RawMessage("true")}}},
 		}
 	}
 	for _, part := range parts {

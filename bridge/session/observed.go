@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -57,7 +58,7 @@ func (s *Session) measured(out Outcome) {
 
 // spanOf begins the span of a message, and gives the message its context to take along. What
 // the caller has named is left as it is where there is no trace of ours.
-func (s *Session) spanOf(ctx context.Context, params *Object) *observe.Span {
+func (s *Session) spanOf(ctx context.Context, params *jsonobj.Object) *observe.Span {
 	named := observe.Remote{Traceparent: params.String("traceparent"), Tracestate: params.String("tracestate")}
 	span := s.observer.Turn(ctx, s.id, s.tenant, named)
 	if named.Traceparent == "" || span.Own() {
@@ -68,7 +69,7 @@ func (s *Session) spanOf(ctx context.Context, params *Object) *observe.Span {
 
 // traced is a copy of the parameters of a create or resume with the trace context of the
 // call that asks for it, unless they or the configuration name one.
-func (s *Session) traced(ctx context.Context, params Object) Object {
+func (s *Session) traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
 	s.mu.Lock()
 	named := s.config.String("traceparent")
 	s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Session) traced(ctx context.Context, params Object) Object {
 }
 
 // putTrace puts a trace context into parameters.
-func putTrace(params *Object, r observe.Remote) {
+func putTrace(params *jsonobj.Object, r observe.Remote) {
 	if r.Traceparent == "" {
 		return
 	}

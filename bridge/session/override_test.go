@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -121,7 +122,7 @@ func TestOverrideEndsWithItsRuntime(t *testing.T) {
 func TestProvider(t *testing.T) {
 	t.Parallel()
 	r := hanging(t)
-	change := func(o Object) (Object, error) {
+	change := func(o jsonobj.Object) (jsonobj.Object, error) {
 		o.SetString("baseUrl", "http://y")
 		o.Set("apiKey", nil)
 		return o, nil
@@ -134,7 +135,7 @@ func TestProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"apiKey":"k2"`, `"baseUrl":"http://y"`)
-	refuse := func(Object) (Object, error) { return nil, fault.New(fault.InvalidField, "no") }
+	refuse := func(jsonobj.Object) (jsonobj.Object, error) { return nil, fault.New(fault.InvalidField, "no") }
 	wantReason(t, r.s.SetProvider(t.Context(), refuse, ""), fault.InvalidField)
 	r.send(message("hang"))
 	r.awaitEvent("assistant.turn_start")
@@ -176,7 +177,7 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 		{Method: "session.resume", Times: 2, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
 	}})
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"},"model":"m"}`)})
-	err := r.s.SetProvider(t.Context(), func(o Object) (Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
+	err := r.s.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
 	own := tools("bad")
 	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &Handling{Methods: []string{callback.PermissionRequested}}})

@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -26,7 +27,7 @@ type Participant struct {
 	handling Handling
 	// own is what the CLI binds to a connection, as members of the configuration; satellite
 	// is that connection.
-	own       Object
+	own       jsonobj.Object
 	satellite Satellite
 	grace     time.Duration
 	connected bool
@@ -54,7 +55,7 @@ type Joining struct {
 	Handling Handling
 	// Own is what it declares that the CLI binds to a connection: its canvases and its
 	// identity as an extension, as members of the configuration.
-	Own   Object
+	Own   jsonobj.Object
 	Grace time.Duration
 	// Exact says that it wants the CLI's own behaviour, where ours is stricter.
 	Exact bool
@@ -275,7 +276,7 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
 	defer cancel()
-	if _, _, err := s.call(limited, rt, "session.tools.set", Object{{"tools", tools}}); err != nil {
+	if _, _, err := s.call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -299,7 +300,7 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 	types := s.interesting(callback.Interests())
 	s.mu.Unlock()
 	for _, eventType := range types {
-		var params Object
+		var params jsonobj.Object
 		params.SetString("eventType", eventType)
 		if _, _, err := s.call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
 			return err
@@ -313,7 +314,7 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 
 // warmResume gives the CLI the whole effective configuration, with changes, for a
 // session that it has loaded. It leaves no event.
-func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*Object)) error {
+func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsonobj.Object)) error {
 	if err := s.passage.close(ctx); err != nil {
 		return err
 	}

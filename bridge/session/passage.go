@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // passage keeps apart the calls that callers make to the CLI about a session and the warm
@@ -82,7 +83,7 @@ func (p *passage) change(f func()) {
 
 // Invoke is Do for a call of the caller's own choice, which may take as long as callers
 // take to answer what the CLI asks because of it.
-func (s *Session) Invoke(ctx context.Context, method string, params Object) (json.RawMessage, journal.Position, error) {
+func (s *Session) Invoke(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	if !callback.Answers(method) {
 		if err := s.passage.enter(ctx); err != nil {
 			return nil, journal.Position{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -90,7 +91,7 @@ func (s *Session) SavePrompts() {
 func (s *Session) ClosePrompts() { s.prompts.box.Close() }
 
 // outboxForm is a prompt's form in the outbox.
-func (m Message) outboxForm(params Object) outbox.Prompt {
+func (m Message) outboxForm(params jsonobj.Object) outbox.Prompt {
 	return outbox.Prompt{
 		Method: m.Method, Params: params.JSON(), Override: m.Override, Immediate: m.Immediate,
 		Request: m.Request, AskedAt: time.Now(),
@@ -104,16 +105,16 @@ var plainMembers = map[string]bool{"prompt": true, "displayPrompt": true, "attac
 // promptWithoutSecrets returns a prompt's parameters as they are kept on disk, and the paths
 // of what they lack.
 func promptWithoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
-	all, err := ParseObject(params)
+	all, err := jsonobj.Parse(params)
 	if err != nil {
 		return params, nil
 	}
 	var lacks []string
-	kept := make(Object, 0, len(all))
+	kept := make(jsonobj.Object, 0, len(all))
 	for _, m := range all {
 		if !plainMembers[m.Key] {
-			one := withoutSecrets(Object{m}.JSON(), "", &lacks)
-			if o, err := ParseObject(one); err == nil {
+			one := withoutSecrets(jsonobj.Object{m}.JSON(), "", &lacks)
+			if o, err := jsonobj.Parse(one); err == nil {
 				kept = append(kept, o...)
 			}
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -16,7 +17,7 @@ import (
 // reload loads the session from the CLI's history. The CLI writes that a little late: of
 // a session whose runtime was lost in its first turn it may have nothing, and the session
 // begins anew.
-func (s *Session) reload(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	err := s.coldResume(ctx, rt, extra, continuePending)
 	s.mu.Lock()
 	unwritten := s.state == Unloaded && !s.turned
@@ -46,7 +47,7 @@ func (s *Session) recreate(ctx context.Context, rt Runtime, found settlement) er
 
 // coldResume loads the session from the CLI's history, and brings the journal in step
 // with it: what happened before comes before what happens now.
-func (s *Session) coldResume(ctx context.Context, rt Runtime, extra Object, continuePending bool) error {
+func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	if err := s.provided(); err != nil {
 		return err
 	}

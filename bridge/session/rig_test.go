@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -236,9 +237,9 @@ func (r *rig) send(m Message) Sent {
 	return sent
 }
 
-func object(t *testing.T, text string) Object {
+func object(t *testing.T, text string) jsonobj.Object {
 	t.Helper()
-	o, err := ParseObject([]byte(text))
+	o, err := jsonobj.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

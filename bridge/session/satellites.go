@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // Satellite is a connection of one participant's own to the runtime that has its session.
@@ -31,7 +32,7 @@ var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "can
 // the session's, since what is left out may be withdrawn from it, but for what would have
 // the CLI ask the satellite too, and for the provider, whose tokens are asked of whoever
 // named it last. The caller holds mu.
-func (s *Session) satelliteParams(p *Participant) Object {
+func (s *Session) satelliteParams(p *Participant) jsonobj.Object {
 	o := s.effective()
 	for _, name := range slices.Concat(ownMembers, s.switchNames, []string{"requestPermission", "provider", "providers"}) {
 		o.Set(name, nil)
@@ -141,7 +142,7 @@ func (s *Session) leaveSatellites(ctx context.Context) {
 		}
 	}
 	s.mu.Unlock()
-	var params Object
+	var params jsonobj.Object
 	params.SetString("sessionId", s.id)
 	for _, sat := range all {
 		if _, err := sat.Call(ctx, "session.destroy", params.JSON()); err != nil {
@@ -152,7 +153,7 @@ func (s *Session) leaveSatellites(ctx context.Context) {
 }
 
 // canvasIDs are the ids of the canvases in a participant's own members.
-func canvasIDs(own Object) (ids []string) {
+func canvasIDs(own jsonobj.Object) (ids []string) {
 	var canvases []struct{ ID string }
 	_ = json.Unmarshal(own.Get("canvases"), &canvases) // it was made from a message
 	for _, c := range canvases {

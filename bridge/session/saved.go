@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -112,15 +113,15 @@ func withoutSecrets(value json.RawMessage, at string, missing *[]string) json.Ra
 	}
 	switch trimmed[0] {
 	case '{':
-		o, err := ParseObject(value)
+		o, err := jsonobj.Parse(value)
 		if err != nil {
 			return json.RawMessage("null")
 		}
-		out := make(Object, 0, len(o))
+		out := make(jsonobj.Object, 0, len(o))
 		for _, m := range o {
 			path := at + m.Key
 			if !secretMembers[m.Key] || empty(m.Value) {
-				out = append(out, Member{m.Key, withoutSecrets(m.Value, path+".", missing)})
+				out = append(out, jsonobj.Member{m.Key, withoutSecrets(m.Value, path+".", missing)})
 				continue
 			}
 			*missing = append(*missing, path)
@@ -154,7 +155,7 @@ type Providers map[string]json.RawMessage
 
 // Save returns what is to be kept of the session. defaults are members of configurations
 // that the bridge sets itself, providers what it can give again in its next life. It returns nil for a session that is not to be kept.
-func (s *Session) Save(defaults Object, providers Providers) json.RawMessage {
+func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == Creating || s.state == Deleted {
@@ -235,18 +236,18 @@ func CheckSaved(text []byte) error {
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
 	}
-	_, err := ParseObject(in.Config)
+	_, err := jsonobj.Parse(in.Config)
 	return err
 }
 
 // Restore gives a new session what an earlier life of the bridge kept of it. Its
 // participants have their grace time to come back.
-func (s *Session) Restore(text []byte, defaults Object, providers Providers) error {
+func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Providers) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
 		return err
 	}
-	config, err := ParseObject(in.Config)
+	config, err := jsonobj.Parse(in.Config)
 	if err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func (s *Session) Restore(text []byte, defaults Object, providers Providers) err
 	s.config, s.missing, s.tools, s.handling = config, in.Missing, toolsOf(in.Tools), in.Handling
 	s.awaited, s.registered = len(in.Pending) > 0, in.Registered
 	for _, one := range in.Settings {
-		if params, err := ParseObject(one.Params); err == nil {
+		if params, err := jsonobj.Parse(one.Params); err == nil {
 			s.settings = append(s.settings, setting{one.Key, one.Method, params})
 		}
 	}
@@ -286,7 +287,7 @@ func (s *Session) Restore(text []byte, defaults Object, providers Providers) err
 	s.tellAgain()
 	for _, sp := range in.Participants {
 		p := &Participant{ID: sp.ID, hash: sp.Token, name: sp.Name, tools: toolsOf(sp.Tools), commands: sp.Commands, handling: sp.Handling, grace: sp.Grace}
-		if p.own, err = ParseObject(sp.Own); err != nil {
+		if p.own, err = jsonobj.Parse(sp.Own); err != nil {
 			p.own = nil
 		}
 		s.participants = append(s.participants, p)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
@@ -27,7 +28,7 @@ type Message struct {
 	// Method is the CLI's method; "" is session.send.
 	Method string
 	// Params are its parameters.
-	Params Object
+	Params jsonobj.Object
 	// Override says that the message's headers take the place of the provider's.
 	Override bool
 	// Immediate says that it steers the running turn.
@@ -139,7 +140,7 @@ func (s *Session) forgetPrompt(w *Waiter) {
 }
 
 // give makes the call, with a waiter that was there before it.
-func (s *Session) give(ctx context.Context, rt Runtime, method string, params Object, w *Waiter) (Sent, error) {
+func (s *Session) give(ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *Waiter) (Sent, error) {
 	sent := Sent{Waiter: w}
 	params.SetString("sessionId", s.id)
 	// The next messages of the session wait behind this one.
@@ -217,7 +218,7 @@ func (s *Session) Abort(ctx context.Context) (bool, journal.Position, error) {
 }
 
 // Do makes a call about the session, loading it if need be.
-func (s *Session) Do(ctx context.Context, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+func (s *Session) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
 	var at journal.Position
 	err := s.retried(ctx, func(rt Runtime) (err error) {
@@ -249,7 +250,7 @@ func changesQueue(method string) bool {
 }
 
 // SetModel switches the model and remembers it for the next load.
-func (s *Session) SetModel(ctx context.Context, params Object) (json.RawMessage, journal.Position, error) {
+func (s *Session) SetModel(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	if err := lock(ctx, s.gate); err != nil {
 		return nil, journal.Position{}, err
 	}
@@ -273,7 +274,7 @@ func (s *Session) SetModel(ctx context.Context, params Object) (json.RawMessage,
 }
 
 // SetProvider changes the provider's members, and the model if one is named.
-func (s *Session) SetProvider(ctx context.Context, change func(provider Object) (Object, error), model string) error {
+func (s *Session) SetProvider(ctx context.Context, change func(provider jsonobj.Object) (jsonobj.Object, error), model string) error {
 	if err := lock(ctx, s.gate); err != nil {
 		return err
 	}
@@ -286,7 +287,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider Object) 
 	}
 	s.mu.Lock()
 	before, ref := s.config, s.providerRef
-	provider, err := ParseObject(before.Get("provider"))
+	provider, err := jsonobj.Parse(before.Get("provider"))
 	if err != nil {
 		provider = nil
 	}
@@ -326,13 +327,13 @@ func (s *Session) ProviderRef() string {
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the
 // place of those it has.
-func (s *Session) SetCredentials(ctx context.Context, secrets Object, token string) error {
+func (s *Session) SetCredentials(ctx context.Context, secrets jsonobj.Object, token string) error {
 	if err := lock(ctx, s.gate); err != nil {
 		return err
 	}
 	defer unlock(s.gate)
 	s.mu.Lock()
-	provider, err := ParseObject(s.config.Get("provider"))
+	provider, err := jsonobj.Parse(s.config.Get("provider"))
 	if len(secrets) > 0 && err != nil {
 		s.mu.Unlock()
 		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")

@@ -19,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -132,7 +133,7 @@ type Session struct {
 	mu           sync.Mutex
 	state        State
 	runtime      Runtime
-	config       Object
+	config       jsonobj.Object
 	tools        []Tool
 	handling     Handling
 	lifetime     bridgev1.Lifetime
@@ -256,7 +257,7 @@ func unlock(gate chan struct{}) { <-gate }
 
 // call makes a JSON-RPC call about the session, and returns the journal's position when
 // the reply was read.
-func (s *Session) call(ctx context.Context, rt Runtime, method string, params Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+func (s *Session) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = withAgentNames(params)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // What callers set in a session by calls of the CLI's own, and the CLI forgets when no
@@ -21,7 +22,7 @@ const maxSettings = 512
 type setting struct {
 	key    string
 	method string
-	params Object
+	params jsonobj.Object
 }
 
 // Keep says which earlier settings a new one replaces.
@@ -34,7 +35,7 @@ type Keep struct {
 }
 
 // Apply makes a call that sets something, and remembers it for the next load.
-func (s *Session) Apply(ctx context.Context, method string, params Object, keep Keep) (json.RawMessage, journal.Position, error) {
+func (s *Session) Apply(ctx context.Context, method string, params jsonobj.Object, keep Keep) (json.RawMessage, journal.Position, error) {
 	s.mu.Lock()
 	full := len(s.settings) >= maxSettings && !slices.ContainsFunc(s.settings, func(o setting) bool { return keep.Key != "" && o.key == keep.Key })
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -15,8 +16,8 @@ import (
 // carries secrets.
 func TestSettingsAreSaved(t *testing.T) {
 	t.Parallel()
-	params := func(text string) Object {
-		o, err := ParseObject([]byte(text))
+	params := func(text string) jsonobj.Object {
+		o, err := jsonobj.Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +59,7 @@ func TestSettingsWithSecrets(t *testing.T) {
 	if _, _, err := r.s.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil { // once in each life
 		t.Error("the CLI refused, without an error")
 	}
-	for method, params := range map[string]Object{"session.provider.add": add, "session.options.update": update} {
+	for method, params := range map[string]jsonobj.Object{"session.provider.add": add, "session.options.update": update} {
 		keep := Keep{Key: map[string]string{"session.options.update": "options"}[method], Merge: true}
 		if _, _, err := r.s.Apply(t.Context(), method, params, keep); err != nil {
 			t.Fatal(err)

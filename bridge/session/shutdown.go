@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -13,7 +14,7 @@ import (
 // complete. What the CLI keeps of it after that takes messages and does nothing with them,
 // and cannot be resumed; so the session leaves the runtime, and is loaded by whatever needs
 // it next.
-func (s *Session) Shutdown(ctx context.Context, params Object) (json.RawMessage, journal.Position, error) {
+func (s *Session) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	if err := lock(ctx, s.gate); err != nil {
 		return nil, journal.Position{}, err
 	}

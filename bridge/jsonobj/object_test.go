@@ -1,8 +1,6 @@
-package session
+package jsonobj
 
-import (
-	"testing"
-)
+import "testing"
 
 func TestObject(t *testing.T) {
 	t.Parallel()
@@ -39,8 +37,17 @@ func TestObject(t *testing.T) {
 		t.Errorf("no members give %s", got)
 	}
 	for _, bad := range []string{"", "[]", "null", `{"a":}`, `{"a":1`, `{"a":1}}`} {
-		if o, err := ParseObject([]byte(bad)); err == nil {
+		if o, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("%q was parsed to %v", bad, o)
 		}
 	}
+}
+
+func object(t *testing.T, text string) Object {
+	t.Helper()
+	o, err := Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }

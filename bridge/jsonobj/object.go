@@ -1,0 +1,111 @@
+// Package jsonobj has a JSON object whose members keep their order and their bytes. It owns nothing
+// and has neither locks nor goroutines: an Object is a value that its holder guards.
+package jsonobj
+
+import (
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+)
+
+// Object is a JSON object whose members keep their order and their bytes: the order of
+// a tool's schema reaches the model, and with it the model's prompt cache.
+type Object []Member
+
+// Member is a member of an Object.
+type Member struct {
+	Key   string
+	Value json.RawMessage
+}
+
+// Parse splits a JSON object into its members. The values share b's memory.
+func Parse(b []byte) (Object, error) {
+	var o Object
+	for m, err := range translate.Members(b) {
+		if err != nil {
+			return nil, err
+		}
+		o.Set(string(m.Name), m.Value)
+	}
+	return o, nil
+}
+
+// Get returns a member's value, or nil.
+func (o Object) Get(key string) json.RawMessage {
+	for _, m := range o {
+		if m.Key == key {
+			return m.Value
+		}
+	}
+	return nil
+}
+
+// Set sets a member, at its old place if it has one. A nil value removes it.
+func (o *Object) Set(key string, value json.RawMessage) {
+	for i, m := range *o {
+		if m.Key != key {
+			continue
+		}
+		if value == nil {
+			*o = append((*o)[:i:i], (*o)[i+1:]...)
+		} else {
+			(*o)[i].Value = value
+		}
+		return
+	}
+	if value != nil {
+		*o = append(*o, Member{key, value})
+	}
+}
+
+// SetString sets a member to a string.
+func (o *Object) SetString(key, value string) {
+	b, _ := json.Marshal(value) // a string always encodes
+	o.Set(key, b)
+}
+
+// SetBool sets a member to a boolean.
+func (o *Object) SetBool(key string, value bool) {
+	if value {
+		o.Set(key, json.RawMessage("true"))
+	} else {
+		o.Set(key, json.RawMessage("false"))
+	}
+}
+
+// String returns a member's value if it is a string.
+func (o Object) String(key string) string {
+	var s string
+	if json.Unmarshal(o.Get(key), &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// Bool reports whether a member is true.
+func (o Object) Bool(key string) bool { return string(o.Get(key)) == "true" }
+
+// Clone returns a copy that can be changed without changing o.
+func (o Object) Clone() Object { return append(make(Object, 0, len(o)+8), o...) }
+
+// Merge returns o with the members of over in the place of its own.
+func (o Object) Merge(over Object) Object {
+	out := o.Clone()
+	for _, m := range over {
+		out.Set(m.Key, m.Value)
+	}
+	return out
+}
+
+// JSON returns the object's text.
+func (o Object) JSON() []byte {
+	out := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		key, _ := json.Marshal(m.Key) // a string always encodes
+		out = append(append(append(out, key...), ':'), m.Value...)
+	}
+	return append(out, '}')
+}
