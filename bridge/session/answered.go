@@ -5,13 +5,14 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
 // AnswerOf finds, in the journal, the event that says that a callback is over.
 func (s *Session) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
 	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
 		var d struct{ RequestID string }
-		if callback.Ends(rec.Type) && dataOf(rec, &d) && d.RequestID == id {
+		if callback.Ends(rec.Type) && event.Data(rec, &d) && d.RequestID == id {
 			at, ok = rec.Pos, true
 		}
 		return !ok

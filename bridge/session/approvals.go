@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
 // What a permission was answered with for the rest of the session, the CLI forgets when no
@@ -127,7 +128,7 @@ func (s *Session) approved(rec *journal.Record) {
 			Approval json.RawMessage
 		}
 	}
-	if !dataOf(rec, &d) || d.Result.Kind != "approved-for-session" {
+	if !event.Data(rec, &d) || d.Result.Kind != "approved-for-session" {
 		return
 	}
 	approval, err := jsonobj.Parse(d.Result.Approval)

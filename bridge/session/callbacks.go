@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
@@ -37,7 +38,7 @@ type Resolved struct {
 
 // asked registers the callback that an event asks. The caller holds mu.
 func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
-	data := rawData(rec)
+	data := event.Raw(rec)
 	var d struct {
 		RequestID, ToolName, CommandName, Command string
 		Traceparent, Tracestate                   string
@@ -119,7 +120,7 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 // what ended it. The caller holds mu.
 func (s *Session) settled(rec *journal.Record) {
 	var d struct{ RequestID string }
-	if !dataOf(rec, &d) {
+	if !event.Data(rec, &d) {
 		return
 	}
 	if p, err := s.pending.Claim(d.RequestID); err == nil {
@@ -304,12 +305,12 @@ func (s *Session) orphans(ctx context.Context) {
 func (s *Session) AnsweredElsewhere(requestID, method string) {
 	rec, ok := s.journal.Find(func(r *journal.Record) bool {
 		var d struct{ RequestID string }
-		return callback.Asks(r.Type) == method && dataOf(r, &d) && d.RequestID == requestID
+		return callback.Asks(r.Type) == method && event.Data(r, &d) && d.RequestID == requestID
 	})
 	if !ok {
 		return
 	}
-	asked := rawData(rec)
+	asked := event.Raw(rec)
 	for _, p := range s.pending.List() {
 		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
 			if _, err := s.pending.Claim(p.ID); err == nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -74,7 +75,7 @@ func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (
 	var found *journal.Record
 	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
 		var d struct{ RequestID string }
-		if rec.Type == method && dataOf(rec, &d) && d.RequestID == id {
+		if rec.Type == method && event.Data(rec, &d) && d.RequestID == id {
 			found = rec
 		}
 		return found == nil

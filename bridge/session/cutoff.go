@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -65,7 +66,7 @@ func (s *Session) leftRunning(epoch uint64) bool {
 	}
 	rec, ok := s.journal.Get(journal.Position{Epoch: epoch, Seq: failed})
 	var d struct{ ErrorType string }
-	return ok && dataOf(rec, &d) && d.ErrorType == loggedError
+	return ok && event.Data(rec, &d) && d.ErrorType == loggedError
 }
 
 // OutcomeOf is how the turn of a message ended, as far as the journal tells.

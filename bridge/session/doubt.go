@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -151,7 +152,7 @@ func (s *Session) inHistory(m Message, after journal.Position) (ids []string, at
 			return true
 		}
 		var d struct{ MessageID string }
-		if dataOf(r, &d) && contentOf(r) == prompts[len(ids)] {
+		if event.Data(r, &d) && contentOf(r) == prompts[len(ids)] {
 			ids, at = append(ids, d.MessageID), r.Pos
 		}
 		return true
@@ -198,7 +199,7 @@ func (m Message) result(ids []string) json.RawMessage {
 func contentOf(rec *journal.Record) string {
 	var d struct{ Content json.RawMessage }
 	var text string
-	if !dataOf(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
+	if !event.Data(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
 		return ""
 	}
 	return text

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
 // findBytes is how much is read at a time to find an event.
@@ -39,7 +40,7 @@ func (s *Session) FindMessage(ctx context.Context, after journal.Position, texts
 	s.each(ctx, after, func(rec *journal.Record) bool {
 		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, contentOf(rec)); ok {
 			var d struct{ MessageID string }
-			dataOf(rec, &d)
+			event.Data(rec, &d)
 			messageID, at = d.MessageID, rec.Pos
 		}
 		return !ok
@@ -56,7 +57,7 @@ func (s *Session) PlaceOf(ctx context.Context, id string) (at journal.Position, 
 			return true
 		}
 		var d struct{ MessageID string }
-		if dataOf(rec, &d) && d.MessageID != "" && (d.MessageID == id || d.MessageID == now) {
+		if event.Data(rec, &d) && d.MessageID != "" && (d.MessageID == id || d.MessageID == now) {
 			at, ok = rec.Pos, true
 		}
 		return true

@@ -1,12 +1,11 @@
 package session
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -91,7 +90,7 @@ func (s *Session) observe(rec *journal.Record) {
 			SelectedModel string       `json:"selectedModel"`
 			Context       *contextInfo `json:"context"`
 		}
-		if dataOf(rec, &d) {
+		if event.Data(rec, &d) {
 			if !d.StartTime.IsZero() {
 				s.meta.start = d.StartTime
 			}
@@ -104,24 +103,24 @@ func (s *Session) observe(rec *journal.Record) {
 		}
 	case "session.title_changed":
 		var d struct{ Title string }
-		if dataOf(rec, &d) && d.Title != s.meta.summary {
+		if event.Data(rec, &d) && d.Title != s.meta.summary {
 			s.meta.summary = d.Title
 			s.host.Keep(s)
 			s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 		}
 	case "session.model_change":
 		var d struct{ NewModel string }
-		if dataOf(rec, &d) && d.NewModel != "" {
+		if event.Data(rec, &d) && d.NewModel != "" {
 			s.meta.model = d.NewModel
 			s.host.Keep(s)
 		}
 	case "session.context_changed":
 		var d contextInfo
-		if dataOf(rec, &d) && d.Cwd != "" {
+		if event.Data(rec, &d) && d.Cwd != "" {
 			s.meta.context = d
 		}
 	case "capabilities.changed":
-		dataOf(rec, &s.meta.capabilities)
+		event.Data(rec, &s.meta.capabilities)
 	case "user.message":
 		s.used = true
 		s.host.Keep(s)
@@ -139,19 +138,4 @@ func (s *Session) observe(rec *journal.Record) {
 		}
 		s.journal.TurnEnded()
 	}
-}
-
-// dataOf decodes the data of an event; what does not fit is left as it was.
-func dataOf(rec *journal.Record, into any) bool {
-	data := rawData(rec)
-	return data != nil && json.Unmarshal(data, into) == nil
-}
-
-// rawData returns the data of an event, as part of its JSON.
-func rawData(rec *journal.Record) json.RawMessage {
-	head, err := translate.ScanEvent(rec.JSON)
-	if err != nil {
-		return nil
-	}
-	return head.Data
 }

@@ -8,10 +8,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
-	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -493,52 +491,4 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.prompts.box.Clear(func(*outbox.Entry) bool { return true }) // what is not taken up by now never is
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})
-}
-
-// ParseEvent makes a record of an event's JSON, which it takes over.
-func ParseEvent(event json.RawMessage) (*journal.Record, error) {
-	head, err := translate.ScanEvent(event)
-	if err != nil {
-		return nil, err
-	}
-	return Record(head, event, nil), nil
-}
-
-// Names remembers the names that events repeat, so that not every one allocates its own, and
-// what is known of them. It is for one goroutine; a nil one remembers nothing.
-type Names map[string]name
-
-// name is the name of a type or an agent.
-type name struct {
-	text string
-	// plain: of a type, that it means nothing here: no callback, nothing that is kept.
-	plain bool
-}
-
-// maxNames bounds Names: past it, a name it has not seen is just not remembered.
-const maxNames = 1024
-
-func (n Names) of(text []byte) name {
-	if known, ok := n[string(text)]; ok {
-		return known
-	}
-	fresh := name{text: string(text)}
-	fresh.plain = !journal.KeptTypes[fresh.text] && callback.ForEvent(fresh.text) == nil && !callback.Ends(fresh.text)
-	if n != nil && len(n) < maxNames {
-		n[fresh.text] = fresh
-	}
-	return fresh
-}
-
-// Record makes a record of an event whose head is known. It takes text over.
-func Record(head translate.EventHead, text []byte, names Names) *journal.Record {
-	kind := names.of(head.Type)
-	rec := &journal.Record{
-		Type: kind.text, Plain: kind.plain, ID: journal.ParseID(head.ID),
-		Ephemeral: head.Ephemeral, JSON: text,
-	}
-	if len(head.AgentID) > 0 {
-		rec.Agent = names.of(head.AgentID).text
-	}
-	return rec
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -326,7 +327,7 @@ func TestToolGivenUp(t *testing.T) {
 			s := onStock(t, &stock{rt: p})
 			s.tools = tools("work")
 			if test.known {
-				rec, err := ParseEvent([]byte(asked))
+				rec, err := event.Parse([]byte(asked))
 				if err != nil {
 					t.Fatal(err)
 				}

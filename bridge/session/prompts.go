@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -170,7 +171,7 @@ func (s *Session) said(ctx context.Context, history []*journal.Record, entries [
 
 func saidBy(rec *journal.Record) outbox.Said {
 	var d struct{ MessageID string }
-	dataOf(rec, &d)
+	event.Data(rec, &d)
 	var e struct{ Timestamp time.Time }
 	if json.Unmarshal(rec.JSON, &e) != nil || e.Timestamp.IsZero() {
 		e.Timestamp = time.Now() // it does not say, so that it may have been any time

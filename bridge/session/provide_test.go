@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
 // A place that is only kept provides nothing: the CLI is not asked to load the session before
@@ -73,7 +74,7 @@ func TestLeftLying(t *testing.T) {
 				s.tools, s.handling.Methods = tools("work"), []string{test.need}
 				s.Need(test.need)
 				if known {
-					rec, err := ParseEvent([]byte(asked))
+					rec, err := event.Parse([]byte(asked))
 					if err != nil {
 						t.Fatal(err)
 					}

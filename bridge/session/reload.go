@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -188,8 +189,8 @@ func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
 	s.mu.Lock()
 	internal := s.internal
 	s.mu.Unlock()
-	for _, event := range history {
-		if rec, err := ParseEvent(event); err == nil {
+	for _, text := range history {
+		if rec, err := event.Parse(text); err == nil {
 			rec.Bridge = internal && rec.Type == "session.resume"
 			out = append(out, rec)
 		}
@@ -238,7 +239,7 @@ func callID(data json.RawMessage) string {
 // toolEnded ends what a tool waited for that has ended in the history: the CLI has given it
 // up, and does not always say so of what it had asked. The caller holds mu.
 func (s *Session) toolEnded(rec *journal.Record) {
-	id := callID(rawData(rec))
+	id := callID(event.Raw(rec))
 	s.withdraw(func(p *callback.Pending) bool {
 		return id != "" && p.Kind.Survives && callID(p.Params) == id
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
@@ -255,20 +256,20 @@ func (u *unanswered) follow(rec *journal.Record) {
 		*u = append(*u, rec)
 	case callback.Ends(rec.Type):
 		var done, asked struct{ RequestID string }
-		dataOf(rec, &done)
+		event.Data(rec, &done)
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {
-			return dataOf(r, &asked) && asked.RequestID == done.RequestID
+			return event.Data(r, &asked) && asked.RequestID == done.RequestID
 		})
 	case rec.Type == "tool.execution_complete":
-		if id := callID(rawData(rec)); id != "" {
-			*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return callID(rawData(r)) == id })
+		if id := callID(event.Raw(rec)); id != "" {
+			*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return callID(event.Raw(r)) == id })
 		}
 	case rec.Type == "abort" && rec.Agent == "":
 		// CLI 1.0.81 does not tell of each call that an abort has ended it.
 		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
 	case rec.Type == "session.resume":
 		var resumed struct{ ContinuePendingWork, SessionWasActive bool }
-		if dataOf(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
+		if event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
 			*u = nil
 		}
 	}

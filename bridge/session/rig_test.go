@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -147,7 +148,7 @@ func (rt *fakeRuntime) Err() error {
 func (rt *fakeRuntime) event(body []byte) {
 	f, err := translate.ScanFrame(body)
 	if err == nil && rt.routed.Load() {
-		rt.r.s.Ingest(Record(f.Event, bytes.Clone(f.Event.Raw), nil))
+		rt.r.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil))
 	}
 }
 

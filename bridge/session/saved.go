@@ -121,7 +121,7 @@ func withoutSecrets(value json.RawMessage, at string, missing *[]string) json.Ra
 		for _, m := range o {
 			path := at + m.Key
 			if !secretMembers[m.Key] || empty(m.Value) {
-				out = append(out, jsonobj.Member{m.Key, withoutSecrets(m.Value, path+".", missing)})
+				out = append(out, jsonobj.Member{Key: m.Key, Value: withoutSecrets(m.Value, path+".", missing)})
 				continue
 			}
 			*missing = append(*missing, path)

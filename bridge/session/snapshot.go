@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -114,7 +115,7 @@ func (o Outcome) Proto() *bridgev1.TurnOutcome {
 	out := &bridgev1.TurnOutcome{Status: o.Status, Error: o.Error, EndPosition: Proto(o.End)}
 	if o.Message != nil {
 		var d struct{ Content string }
-		dataOf(o.Message, &d)
+		event.Data(o.Message, &d)
 		out.Text, out.MessagePosition = d.Content, Proto(o.Message.Pos)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
@@ -205,7 +206,7 @@ func (t *turn) userMessage(rec *journal.Record) {
 		t.begin()
 	}
 	var d struct{ MessageID string }
-	dataOf(rec, &d)
+	event.Data(rec, &d)
 	for _, w := range t.waiters {
 		switch {
 		case d.MessageID == "":
@@ -258,7 +259,7 @@ func (t *turn) failed(rec *journal.Record) {
 		ErrorType, Message string
 		StatusCode         *int32
 	}
-	dataOf(rec, &d)
+	event.Data(rec, &d)
 	if d.ErrorType == loggedError {
 		return
 	}
@@ -284,7 +285,7 @@ func (t *turn) failed(rec *journal.Record) {
 // idle ends the turn, and says how it ended.
 func (t *turn) idle(rec *journal.Record) bridgev1.TurnStatus {
 	var d struct{ Aborted bool }
-	dataOf(rec, &d)
+	event.Data(rec, &d)
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED, Message: t.message, End: rec.Pos}
 	switch {
 	case t.stalling:
