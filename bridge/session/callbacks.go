@@ -64,7 +64,7 @@ func (s *Session) register(p *callback.Pending, past bool) {
 	}
 	to, handled := s.handlers(p)
 	kind := p.Kind.Type.String()
-	p.Span = s.observer.Callback(s.turn.span(), p.Trace, s.id, s.tenant, p.ID, kind)
+	p.Span = s.observer.Callback(s.turnSpan(), p.Trace, s.id, s.tenant, p.ID, kind)
 	if !s.pending.Add(p, s.expire) {
 		p.Span.EndCallback("overflow")
 		if _, err := s.pending.Get(p.ID); err != nil {

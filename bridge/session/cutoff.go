@@ -1,10 +1,9 @@
 package session
 
 import (
-	"context"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -66,26 +65,5 @@ func (s *Session) leftRunning(epoch uint64) bool {
 	}
 	rec, ok := s.journal.Get(journal.Position{Epoch: epoch, Seq: failed})
 	var d struct{ ErrorType string }
-	return ok && event.Data(rec, &d) && d.ErrorType == loggedError
-}
-
-// OutcomeOf is how the turn of a message ended, as far as the journal tells.
-func (s *Session) OutcomeOf(ctx context.Context, at journal.Position) Outcome {
-	t := turn{running: true, over: func(Outcome) {}}
-	w := &Waiter{accepted: true, begun: true, known: true, done: make(chan struct{})}
-	t.waiters = []*Waiter{w}
-	s.each(ctx, at, func(rec *journal.Record) bool {
-		switch {
-		case rec.Agent != "":
-		case rec.Type == "session.idle":
-			t.idle(rec)
-		default:
-			t.follow(rec)
-		}
-		return !w.over()
-	})
-	if w.over() {
-		return w.out
-	}
-	return Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, Message: t.message, End: s.journal.Last()}
+	return ok && event.Data(rec, &d) && d.ErrorType == turn.LoggedError
 }

@@ -45,7 +45,7 @@ func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *Waiter) {
 	defer limit.Stop()
 	select {
 	case <-d.begun:
-	case <-w.done:
+	case <-w.state.Done():
 	case <-rt.Ended():
 	case <-limit.C:
 	case <-ctx.Done():
@@ -210,12 +210,13 @@ func (s *Session) anew(n uint64) *Waiter {
 	defer s.mu.Unlock()
 	w := s.prompts.waiters[n]
 	if w == nil {
-		w = &Waiter{s: s, entry: n, done: make(chan struct{})}
+		w = &Waiter{s: s}
+		w.state.Init()
+		w.state.Entry = n
 		s.prompts.waiters[n] = w
-		s.turn.waiters = append(s.turn.waiters, w)
+		s.turn.Expect(&w.state)
 	}
-	w.accepted, w.known, w.begun, w.doubt, w.settled, w.messageID = false, false, false, false, false, ""
-	w.seen = map[string]*Outcome{}
+	s.turn.Again(&w.state)
 	return w
 }
 
@@ -226,8 +227,8 @@ func (s *Session) deliveryFailed(ctx context.Context, e outbox.Entry, err error)
 	reason := fault.ReasonOf(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.prompts.waiters[e.N]; w != nil && !w.accepted {
-		w.accepted, w.doubt = true, true // as one whose runtime was lost
+	if w := s.prompts.waiters[e.N]; w != nil {
+		s.turn.Doubt(&w.state)
 	}
 	switch {
 	case ctx.Err() != nil || reason == fault.Draining || reason == fault.ProviderGone:

@@ -48,7 +48,7 @@ func (s *Session) restoreAfter(w *Waiter, rt Runtime) {
 	s.host.Go(func(ctx context.Context) {
 		defer unlock(s.sending)
 		select {
-		case <-w.done:
+		case <-w.state.Done():
 		case <-rt.Ended(): // the message may be given to another, for which sending is needed
 		case <-ctx.Done():
 		}

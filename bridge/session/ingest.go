@@ -71,10 +71,13 @@ func (s *Session) enter(rec *journal.Record) bool {
 	if !s.journal.Append(rec) {
 		return false
 	}
-	if s.turn.lastEvent = s.came; s.came.IsZero() { // it was kept back
-		s.turn.lastEvent = time.Now()
+	at := s.came
+	if at.IsZero() { // it was kept back
+		at = time.Now()
 	}
-	s.turn.model(rec)
+	if effects := s.turn.Apply(rec, at); effects != nil {
+		s.carryOut(effects)
+	}
 	if rec.Agent == "" {
 		s.observe(rec)
 	}
@@ -125,17 +128,10 @@ func (s *Session) observe(rec *journal.Record) {
 		s.used = true
 		s.host.Keep(s)
 		s.meta.modified = time.Now()
-		s.turn.userMessage(rec)
-	case "assistant.turn_start", "assistant.turn_end", "assistant.message", "assistant.idle", "abort", "session.error",
-		"tool.execution_start", "tool.execution_complete":
-		s.turn.follow(rec)
 	case "session.idle":
 		s.meta.modified = time.Now()
 		s.turned = true
 		s.host.Keep(s)
-		if s.turn.idle(rec) == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
-			s.withdrawAborted()
-		}
 		s.journal.TurnEnded()
 	}
 }

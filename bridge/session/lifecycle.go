@@ -221,7 +221,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		}
 	}
 	s.mu.Lock()
-	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.continuing
+	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.Continuing()
 	s.mu.Unlock()
 	params := s.traced(ctx, o.Params)
 	params.SetBool("continuePendingWork", o.ContinuePending)
@@ -353,8 +353,8 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.dropModels()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
-	s.turn.lastEvent = time.Now() // from now on somebody has to load it
-	outcome := s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	s.turn.Heard(time.Now()) // from now on somebody has to load it
+	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
 	return outcome != nil || !s.prompts.box.Empty() || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
@@ -487,7 +487,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	}
 	s.participants = nil
 	s.host.Keep(s)
-	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_ABORTED, s.journal.Last())
+	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	s.prompts.box.Clear(func(*outbox.Entry) bool { return true }) // what is not taken up by now never is
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})

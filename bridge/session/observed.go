@@ -1,9 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,44 +16,36 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
-// begin notes that a turn has begun.
-func (t *turn) begin() {
-	if t.begun != nil {
-		t.begun()
-	}
+// turnMeasure is what the observer is told of the turn that runs.
+type turnMeasure struct {
+	began time.Time
+	own   *observe.Span // of a turn that no message of this process began
 }
 
-// span is the span of the turn: of its first message, as far as that is known, or its own.
-func (t *turn) span() *observe.Span {
-	if i := slices.IndexFunc(t.waiters, func(w *Waiter) bool { return w.begun && w.span != nil }); i >= 0 {
-		return t.waiters[i].span
-	}
-	if i := slices.IndexFunc(t.waiters, func(w *Waiter) bool { return w.accepted && w.span != nil }); i >= 0 {
-		return t.waiters[i].span
-	}
-	return t.own
-}
+// turnSpan is the span of the turn: of its first message, as far as that is known, or its own.
+// The caller holds mu.
+func (s *Session) turnSpan() *observe.Span { return cmp.Or(s.turn.Span(), s.measure.own) }
 
-// turnBegun notes when a turn began. One that no message of this life of the bridge has
-// begun gets a span of its own. The caller holds mu.
-func (s *Session) turnBegun() {
+// turnBegun notes when a turn began. A turn without a message's span gets its own. The caller
+// holds mu.
+func (s *Session) turnBegun(of *observe.Span) {
 	s.prompts.delivery.turnBegun()
-	s.turn.began = time.Now()
-	if s.turn.span() == nil {
-		s.turn.own = s.observer.Turn(context.Background(), s.id, s.tenant, observe.Remote{})
+	s.measure.began = time.Now()
+	if of == nil && s.measure.own == nil {
+		s.measure.own = s.observer.Turn(context.Background(), s.id, s.tenant, observe.Remote{})
 	}
 }
 
 // measured tells the observer of a turn's end. The caller holds mu.
 func (s *Session) measured(out Outcome) {
 	took := time.Duration(0)
-	if !s.turn.began.IsZero() {
-		took = time.Since(s.turn.began)
+	if !s.measure.began.IsZero() {
+		took = time.Since(s.measure.began)
 	}
 	status := out.Status.String()
 	s.observer.TurnOver(status, took)
-	s.turn.own.EndTurn(status)
-	s.turn.own, s.turn.began = nil, time.Time{}
+	s.measure.own.EndTurn(status)
+	s.measure = turnMeasure{}
 }
 
 // spanOf begins the span of a message, and gives the message its context to take along. What

@@ -202,23 +202,25 @@ func TestDesertedWaiters(t *testing.T) {
 				if test.state != 0 {
 					s.state = test.state
 				}
-				w := s.newWaiter()
+				w := s.newWaiter(nil)
 				w.accept()
 				w.identify("m1")
-				w.begun = test.begun
+				if test.begun {
+					s.turn.AwaitRest(&w.state)
+				}
 				begin := time.Now()
-				for !w.over() && time.Since(begin) < time.Hour {
+				for !w.state.Over() && time.Since(begin) < time.Hour {
 					time.Sleep(time.Second)
 					s.Watch()
 					synctest.Wait()
 				}
-				if took := time.Since(begin).Round(time.Minute); !w.over() || took != 10*time.Minute {
-					t.Fatalf("over is %v after %v", w.over(), took)
+				if took := time.Since(begin).Round(time.Minute); !w.state.Over() || took != 10*time.Minute {
+					t.Fatalf("over is %v after %v", w.state.Over(), took)
 				}
-				if w.out.Status != lost {
-					t.Errorf("the outcome is %v", w.out)
+				if w.state.Outcome().Status != lost {
+					t.Errorf("the outcome is %v", w.state.Outcome())
 				}
-				wantReason(t, w.out.Err, test.want)
+				wantReason(t, w.state.Outcome().Err, test.want)
 			})
 		})
 	}
@@ -234,7 +236,7 @@ func TestMessageWhileDropped(t *testing.T) {
 		p := &puppet{answer: func(method string) (string, error) {
 			switch method {
 			case "session.destroy":
-				w = s.newWaiter()
+				w = s.newWaiter(nil)
 				w.accept()
 				w.identify("m2")
 			case "session.getMessages":
@@ -249,10 +251,10 @@ func TestMessageWhileDropped(t *testing.T) {
 			t.Fatal("the turn does not end")
 		}
 		synctest.Wait()
-		if w == nil || !w.over() {
+		if w == nil || !w.state.Over() {
 			t.Fatalf("nobody ends the waiting for the message; calls: %q", p.calls)
 		}
-		wantReason(t, w.out.Err, fault.SendInDoubt)
+		wantReason(t, w.state.Outcome().Err, fault.SendInDoubt)
 		if !slices.Contains(p.calls, "session.resume") {
 			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
 		}
@@ -276,7 +278,7 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := onPuppet(t, &puppet{})
-				w := s.newWaiter()
+				w := s.newWaiter(nil)
 				w.accept()
 				test.begin(s)
 				over := make(chan Outcome, 1)

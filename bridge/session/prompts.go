@@ -44,19 +44,19 @@ func (p *prompts) init(box *outbox.Box) {
 func (s *Session) expect(w *Waiter, n uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.entry = n
+	w.state.Entry = n
 	s.prompts.waiters[n] = w
 }
 
-// over notes that the turn of a waiter's prompt has ended. The caller holds the session's mu.
-func (p *prompts) over(w *Waiter, out Outcome) {
-	delete(p.waiters, w.entry)
+// over notes that the turn of a prompt has ended. The caller holds the session's mu.
+func (p *prompts) over(s *Session, entry uint64, out Outcome) {
+	delete(p.waiters, entry)
 	if out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil {
-		p.box.End(w.entry) // the history still has to say whether it has the prompt
+		p.box.End(entry) // the history still has to say whether it has the prompt
 	} else {
-		p.box.Finish(w.entry)
+		p.box.Finish(entry)
 	}
-	p.flushSoon(w.s)
+	p.flushSoon(s)
 }
 
 // flushSoon writes down what has changed, once the journal has what it follows from.
@@ -245,7 +245,7 @@ func (s *Session) settlePrompt(e *outbox.Entry, d outbox.Decision, out Outcome, 
 			s.prompts.box.Finish(e.N)
 		}
 		if w != nil {
-			s.turn.finish(w, out)
+			s.carryOut(s.turn.Finish(&w.state, out))
 		}
 	case d.Verdict == outbox.Forgotten:
 		s.losePrompt(e, "the CLI took the message up and ended before it wrote that down; the conversation does not have it")
@@ -269,7 +269,8 @@ func (s *Session) losePrompt(e *outbox.Entry, why string) {
 	}
 	s.prompts.box.Lose(e.N, note)
 	if w := s.prompts.waiters[e.N]; w != nil {
-		s.turn.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: lostPrompt(ids, why)})
+		out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: lostPrompt(ids, why)}
+		s.carryOut(s.turn.Finish(&w.state, out))
 	}
 }
 
@@ -296,17 +297,16 @@ func lostPrompt(ids []string, why string) error {
 
 // restorePrompts takes up the prompts of an earlier life. The caller holds mu.
 func (s *Session) restorePrompts() {
-	s.turn.lastEvent = time.Now()
+	s.turn.Heard(time.Now())
 	for _, e := range s.prompts.box.Entries() {
 		if !e.Acknowledged() || e.Ended {
 			continue
 		}
 		names := e.Names()
-		w := &Waiter{s: s, accepted: true, known: true, doubt: true, entry: e.N, done: make(chan struct{})}
-		if len(names) > 0 {
-			w.messageID = names[len(names)-1]
-		}
-		s.turn.waiters = append(s.turn.waiters, w)
+		w := &Waiter{s: s}
+		w.state.Init()
+		w.state.Entry = e.N
+		s.turn.Recover(&w.state, last(names))
 		s.prompts.waiters[e.N] = w
 		for _, id := range names {
 			s.prompts.restored[id] = w
@@ -387,8 +387,8 @@ func (s *Session) abortPrompts(which []outbox.Entry) bool {
 	defer s.mu.Unlock()
 	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: s.journal.Last()}
 	for _, n := range ended {
-		if w := s.prompts.waiters[n]; w != nil && w.doubt {
-			s.turn.finish(w, out)
+		if w := s.prompts.waiters[n]; w != nil && w.state.Unconfirmed() {
+			s.carryOut(s.turn.Finish(&w.state, out))
 		}
 	}
 	return len(ended) > 0

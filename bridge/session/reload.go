@@ -39,7 +39,7 @@ func (s *Session) recreate(ctx context.Context, rt Runtime, found settlement) er
 		return err
 	}
 	s.mu.Lock()
-	s.settle()
+	s.carryOut(s.turn.Confirm(s.journal.Last()))
 	s.settlePrompts(found)
 	s.mu.Unlock()
 	s.flushPrompts()
@@ -98,8 +98,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.continuing = s.pending.Len() > 0
-	s.turn.running = s.turn.running || s.turn.continuing
+	s.turn.Continue(s.pending.Len() > 0)
 	return nil
 }
 
@@ -155,13 +154,12 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	// Turns of the past are over; the CLI keeps no record of their idle events.
-	s.turn.told = true
-	s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+	s.carryOut(s.turn.LosePast(s.journal.Last()))
 	// What the history has just added belongs to them, and begins no turn that a later life
 	// would have to tell the end of.
 	s.ended = s.journal.Last()
 	s.host.Keep(s)
-	s.settle()
+	s.carryOut(s.turn.Confirm(s.journal.Last()))
 	s.settlePrompts(found)
 	if continuePending {
 		for _, rec := range open {

@@ -101,7 +101,7 @@ func (s *Session) sendInOrder(ctx context.Context, m Message) (sent Sent, err er
 // the caller.
 func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
 	params := m.Params.Clone()
-	w := s.newSpanWaiter(s.spanOf(ctx, &params))
+	w := s.newWaiter(s.spanOf(ctx, &params))
 	before := s.journal.Last()
 	n, stored, err := s.prompts.box.Add(m.outboxForm(params), promptWithoutSecrets, before)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	sent, err := s.give(ctx, rt, method, params, w)
 	if err != nil {
 		if !errors.Is(err, errUnanswered) {
-			sent, err = s.unsure(ctx, rt, m, before, err)
+			sent, err = s.unconfirmed(ctx, rt, m, before, err)
 		}
 		s.forgetPrompt(w)
 		return sent, err
@@ -134,9 +134,9 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 func (s *Session) forgetPrompt(w *Waiter) {
 	w.Close()
 	s.mu.Lock()
-	delete(s.prompts.waiters, w.entry)
+	delete(s.prompts.waiters, w.state.Entry)
 	s.mu.Unlock()
-	s.prompts.box.Drop(w.entry)
+	s.prompts.box.Drop(w.state.Entry)
 }
 
 // give makes the call, with a waiter that was there before it.
@@ -144,7 +144,7 @@ func (s *Session) give(ctx context.Context, rt Runtime, method string, params js
 	sent := Sent{Waiter: w}
 	params.SetString("sessionId", s.id)
 	// The next messages of the session wait behind this one.
-	limited, cancel := context.WithTimeoutCause(ctx, s.bounds.Send, errUnanswered)
+	limited, cancel := context.WithTimeoutCause(ctx, s.turn.Bounds.Send, errUnanswered)
 	defer cancel()
 	result, err := rt.Call(limited, method, params.JSON(), rpcconn.OnReply(func() {
 		sent.At = s.journal.Last()
@@ -152,8 +152,8 @@ func (s *Session) give(ctx context.Context, rt Runtime, method string, params js
 	}))
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
-			s.host.Logger().Error("message not answered by the CLI", "session_id", s.id, "method", method, "waited", s.bounds.Send)
-			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt, "no answer to %s within %v; it may have been taken up", method, s.bounds.Send)
+			s.host.Logger().Error("message not answered by the CLI", "session_id", s.id, "method", method, "waited", s.turn.Bounds.Send)
+			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt, "no answer to %s within %v; it may have been taken up", method, s.turn.Bounds.Send)
 		}
 		return Sent{}, Classify(err, method)
 	}
@@ -163,17 +163,17 @@ func (s *Session) give(ctx context.Context, rt Runtime, method string, params js
 
 // waitIdle waits for the end of the running turn, if one runs.
 func (s *Session) waitIdle(ctx context.Context) error {
-	w := s.newWaiter()
+	w := s.newWaiter(nil)
 	defer w.Close()
 	s.mu.Lock()
-	running := s.turn.busy()
-	w.accepted, w.begun, w.all = true, true, true
+	running := s.turn.Busy()
+	s.turn.AwaitRest(&w.state)
 	s.mu.Unlock()
 	if !running {
 		return nil
 	}
 	select {
-	case <-w.done:
+	case <-w.state.Done():
 		return nil
 	case <-ctx.Done():
 		return Classify(ctx.Err(), "")
@@ -187,7 +187,7 @@ func (s *Session) AwaitRest(ctx context.Context) error { return s.waitIdle(ctx) 
 // from the error, before the CLI is done with the turn, and may mend its cause at once.
 func (s *Session) waitFailed(ctx context.Context) error {
 	s.mu.Lock()
-	failing := s.turn.failing
+	failing := s.turn.Failing()
 	s.mu.Unlock()
 	if !failing {
 		return nil

@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -142,7 +143,8 @@ type Session struct {
 	participants []*Participant
 	needs        []string                 // the methods that have to be handled
 	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
-	turn         turn
+	turn         *turn.Machine
+	measure      turnMeasure
 	meta         meta
 	held         []*journal.Record // events kept back while history is being read
 	holding      bool
@@ -158,7 +160,6 @@ type Session struct {
 	ended        journal.Position // of the last turn whose end was told
 	tied         journal.Position // up to here the journal was in step with the CLI's history
 	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
-	doubted      []string         // messages that were accepted and lost, oldest first
 	internal     bool             // what happens now is the bridge's own book-keeping
 	override     bool             // a turn runs whose headers replace the provider's
 	toldSwitches string           // what the CLI was told last
@@ -169,7 +170,6 @@ type Session struct {
 	settings     []setting         // in the order they were made
 	registered   map[string]string // event types that callers want, by their handles
 	prompts      prompts
-	bounds       Bounds
 	shared       bool
 	uses         int       // what keeps it from being unloaded
 	touched      time.Time // when it was last used
@@ -195,15 +195,14 @@ func New(cfg Config) *Session {
 		pending: callback.NewRegistry(cfg.Room),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
 		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		meta: meta{start: now, modified: now}, bounds: cfg.Bounds.withDefaults(), shared: cfg.Shared, touched: now,
-		observer: cfg.Observer, audit: cfg.Audit,
+		meta: meta{start: now, modified: now}, shared: cfg.Shared, touched: now,
+		observer: cfg.Observer, audit: cfg.Audit, turn: turn.New(cfg.Bounds, turnReason),
 	}
 	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
 	s.prompts.init(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()
 	}
-	s.turn.over, s.turn.begun = s.turnOver, s.turnBegun
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

@@ -36,7 +36,7 @@ func (s *Session) Shutdown(ctx context.Context, params jsonobj.Object) (json.Raw
 	here := s.state == Loaded && s.runtime == rt
 	if here {
 		s.state, s.internal = Unloaded, true // whoever needs it waits for the gate
-		s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_ABORTED, s.journal.Last())
+		s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	}
 	s.mu.Unlock()

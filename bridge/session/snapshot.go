@@ -9,7 +9,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -90,7 +89,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 			Elicitation: m.capabilities.UI.Elicitation, McpApps: m.capabilities.UI.McpApps,
 			Canvases: m.capabilities.UI.Canvases, Extensions: m.capabilities.Extensions,
 		},
-		TurnRunning: s.turn.busy(), Participants: s.participantList(), Position: Proto(at),
+		TurnRunning: s.turn.Busy(), Participants: s.participantList(), Position: Proto(at),
 		ClientName: s.config.String("clientName"),
 	}
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.box.Problem()); err != nil {
@@ -108,17 +107,6 @@ func (s *Session) Snapshot() *bridgev1.Session {
 // Proto gives a position the form of the API.
 func Proto(p journal.Position) *bridgev1.Position {
 	return &bridgev1.Position{Epoch: p.Epoch, Seq: p.Seq}
-}
-
-// Proto gives an outcome the form of the API.
-func (o Outcome) Proto() *bridgev1.TurnOutcome {
-	out := &bridgev1.TurnOutcome{Status: o.Status, Error: o.Error, EndPosition: Proto(o.End)}
-	if o.Message != nil {
-		var d struct{ Content string }
-		event.Data(o.Message, &d)
-		out.Text, out.MessagePosition = d.Content, Proto(o.Message.Pos)
-	}
-	return out
 }
 
 // Offered returns the participants a callback was offered to.

@@ -80,7 +80,7 @@ func TestTurnOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := played()
-			w := s.newWaiter()
+			w := s.newWaiter(nil)
 			for _, step := range test.steps {
 				switch step.do {
 				case "accept":
@@ -89,7 +89,7 @@ func TestTurnOutcomes(t *testing.T) {
 					w.identify(step.data)
 				case "lost":
 					s.mu.Lock()
-					s.turn.lost(lost, s.journal.Last())
+					s.turnLost(lost)
 					s.mu.Unlock()
 				case "sub":
 					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)})
@@ -97,7 +97,7 @@ func TestTurnOutcomes(t *testing.T) {
 					s.play(step.do, step.data)
 				}
 			}
-			if !w.over() {
+			if !w.state.Over() {
 				if test.want != 0 {
 					t.Fatal("the turn does not end")
 				}
@@ -110,8 +110,8 @@ func TestTurnOutcomes(t *testing.T) {
 			if test.want == failed && out.GetError() == nil {
 				t.Error("it does not say why")
 			}
-			if n := len(s.turn.waiters); n != 0 {
-				t.Errorf("%d waiters are left", n)
+			if s.turn.Waiting() {
+				t.Error("waiters are left")
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestTurnOutcomes(t *testing.T) {
 func TestTurnErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := played()
-	w := s.newWaiter()
+	w := s.newWaiter(nil)
 	w.accept()
 	w.identify("m1")
 	s.play("user.message", user("m1"))
@@ -136,7 +136,7 @@ func TestOldMessageIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := played()
 	for i, text := range []string{"first", ""} {
-		w := s.newWaiter()
+		w := s.newWaiter(nil)
 		w.accept()
 		w.identify(fmt.Sprint("m", i))
 		s.play("user.message", user(fmt.Sprint("m", i)))
@@ -155,7 +155,7 @@ func TestWaitTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := played()
 		wait := func(limit, idle time.Duration) (bridgev1.TurnStatus, time.Duration) {
-			w := s.newWaiter()
+			w := s.newWaiter(nil)
 			defer w.Close()
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)

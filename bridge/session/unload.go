@@ -29,10 +29,10 @@ func (s *Session) Hold() (release func()) {
 // the bridge knows. The caller holds mu.
 func (s *Session) resting(idle time.Duration) bool {
 	last := s.touched
-	if s.turn.lastEvent.After(last) {
-		last = s.turn.lastEvent
+	if s.turn.LastEvent().After(last) {
+		last = s.turn.LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.Busy() && s.pending.Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.

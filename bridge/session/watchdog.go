@@ -7,79 +7,16 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Defaults of Bounds.
 const (
-	DefaultStall     = 10 * time.Minute
-	DefaultModelCall = 30 * time.Minute
-	// DefaultSend is the default of Bounds.Send; the CLI takes some milliseconds.
-	DefaultSend = 4 * time.Minute
-)
-
-const (
-	// DefaultRest is the default of Bounds.Rest; the CLI takes some milliseconds.
-	DefaultRest = 30 * time.Second
 	// stallTimeout bounds each step of ending a turn that has stalled.
 	stallTimeout = 10 * time.Second
 	// bringBackTimeout bounds loading a session for those who wait, the start of a runtime
 	// included.
 	bringBackTimeout = 2 * time.Minute
 )
-
-// Bounds say for how long nothing may happen in a turn before it is given up. Time in
-// which a tool runs or a callback waits for its answer does not count.
-type Bounds struct {
-	// Stall is for the turn as a whole.
-	Stall time.Duration
-	// ModelCall takes its place while an agent waits for a model.
-	ModelCall time.Duration
-	// Rest takes its place once the agent has come to rest or has failed: all that is
-	// missing then is the event that says so of the session.
-	Rest time.Duration
-	// Send is for the CLI's answer to a message.
-	Send time.Duration
-}
-
-func (b Bounds) withDefaults() Bounds {
-	for _, f := range []struct {
-		field *time.Duration
-		value time.Duration
-	}{{&b.Stall, DefaultStall}, {&b.ModelCall, DefaultModelCall}, {&b.Rest, DefaultRest}, {&b.Send, DefaultSend}} {
-		if *f.field <= 0 {
-			*f.field = f.value
-		}
-	}
-	b.Rest, b.ModelCall = min(b.Rest, b.Stall), max(b.ModelCall, b.Stall)
-	return b
-}
-
-// model follows the calls of models, of sub-agents too.
-func (t *turn) model(rec *journal.Record) {
-	switch rec.Type {
-	case "model.call_start":
-		if t.calling == nil {
-			t.calling = map[string]struct{}{}
-		}
-		t.calling[rec.Agent] = struct{}{}
-	case "model.call_finished", "assistant.turn_end":
-		delete(t.calling, rec.Agent)
-	}
-}
-
-// silence is how long nothing may happen now. The caller holds mu.
-func (s *Session) silence() time.Duration {
-	t := &s.turn
-	switch {
-	case t.rested || t.failing:
-		return s.bounds.Rest
-	case len(t.calling) > 0:
-		return s.bounds.ModelCall
-	}
-	return s.bounds.Stall
-}
 
 // Whoever waits for a turn has somebody who ends that, whatever became of the turn:
 //
@@ -91,51 +28,18 @@ func (s *Session) silence() time.Duration {
 //   - out of it, whoever loads the session again, and where nobody does for the bound, the
 //     watchdog.
 
-// outstanding reports whether a tool is thought to run, or a callback to wait for its
-// answer. The caller holds mu.
-func (s *Session) outstanding() bool {
-	return s.pending.Len() > 0 || s.turn.toolsRun()
-}
-
-// toolsRun reports whether tools of the turn are thought to run: not where all else has
-// come to its end.
-func (t *turn) toolsRun() bool { return t.tools > 0 && !t.rested && !t.failing }
-
-// overdue reports whether a turn runs of which nothing was heard for too long. The caller
-// holds mu.
-func (s *Session) overdue(now time.Time) bool {
-	t := &s.turn
-	if s.state != Loaded || t.stalling || !t.busy() {
-		return false
-	}
-	since := t.lastEvent
-	if s.outstanding() {
-		t.waited = now
-	} else if t.waited.After(since) {
-		since = t.waited
-	}
-	return now.Sub(since) >= s.silence()
-}
-
-// deserted reports whether somebody waits for a turn of a session that no runtime has, and
-// nobody has loaded it for too long. The caller holds mu.
-func (s *Session) deserted(now time.Time) bool {
-	t := &s.turn
-	return s.state != Loaded && !t.stalling && len(t.waiters) > 0 && now.Sub(t.lastEvent) >= s.bounds.Stall
-}
-
-// Watch sees to it that what somebody waits for comes to an end. It is to be called now and
-// then; it does not wait for the CLI.
+// Watch ends turns and waits that have made no progress within their time limits. The bridge
+// calls it every few seconds; it does not wait for the CLI.
 func (s *Session) Watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch now := time.Now(); {
-	case s.overdue(now):
-		s.turn.stalling = true
-		rt, last := s.runtime, s.turn.lastEvent
+	case s.state == Loaded && s.turn.Overdue(now, s.pending.Len() > 0):
+		s.turn.SetStalling(true)
+		rt, last := s.runtime, s.turn.LastEvent()
 		s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
-	case s.deserted(now):
-		s.turn.stalling = true
+	case s.state != Loaded && s.turn.Deserted(now):
+		s.turn.SetStalling(true)
 		s.host.Go(s.bringBack)
 	}
 }
@@ -145,17 +49,17 @@ func (s *Session) Watch() {
 func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 	working := s.goesOn(ctx, rt)
 	s.mu.Lock()
-	heard := s.runtime != rt || !s.turn.busy() || s.turn.lastEvent != last
+	heard := s.runtime != rt || !s.turn.Busy() || s.turn.LastEvent() != last
 	if working && !heard {
-		s.turn.lastEvent = time.Now()
+		s.turn.Heard(time.Now())
 	}
 	if working || heard {
-		s.turn.stalling = false
+		s.turn.SetStalling(false)
 		s.mu.Unlock()
 		return
 	}
-	if s.turn.rested || s.turn.failing {
-		s.turn.rest(s.restOutcome())
+	if s.turn.AtRest() {
+		s.carryOut(s.turn.Rest(s.journal.Last()))
 		s.mu.Unlock()
 		return
 	}
@@ -174,7 +78,7 @@ func (s *Session) goesOn(ctx context.Context, rt Runtime) bool {
 		return true
 	}
 	s.mu.Lock()
-	asking, tools := s.pending.Len() > 0, s.turn.toolsRun()
+	asking, tools := s.pending.Len() > 0, s.turn.ToolsRun()
 	s.mu.Unlock()
 	if asking { // each has its deadline
 		return true
@@ -199,23 +103,21 @@ func (s *Session) bringBack(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.stalling = false
+	s.turn.SetStalling(false)
 	if err == nil {
 		return
 	}
 	s.host.Logger().Warn("session not loaded for those who wait for its turn", "session_id", s.id, "error", err)
 	if s.state != Loaded {
-		s.turn.lost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, s.journal.Last())
+		s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	}
 }
 
-// restOutcome is the outcome of a turn whose agent has come to rest, as its idle event
-// would have told it. The caller holds mu.
-func (s *Session) restOutcome() Outcome {
-	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_COMPLETED, Message: s.turn.message, End: s.journal.Last()}
-	if s.turn.aborted {
-		out.Status = bridgev1.TurnStatus_TURN_STATUS_ABORTED
-	}
+// turnLost ends the turn because its runtime, or the session's use, has ended. It returns the
+// outcome of the turn that ran; nil if there was none. The caller holds mu.
+func (s *Session) turnLost(status bridgev1.TurnStatus) *Outcome {
+	out, effects := s.turn.Lose(status, s.journal.Last())
+	s.carryOut(effects)
 	return out
 }
 
@@ -223,10 +125,10 @@ func (s *Session) restOutcome() Outcome {
 // queued behind it for ever. Where that does not bring the session to rest, the session
 // is unloaded: the next load has it afresh.
 func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
-	w := s.newWaiter()
+	w := s.newWaiter(nil)
 	defer w.Close()
 	s.mu.Lock()
-	w.accepted, w.begun, w.all = true, true, true
+	s.turn.AwaitRest(&w.state)
 	s.internal = true
 	s.mu.Unlock()
 	defer s.setInternal(false)
@@ -235,17 +137,17 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	_, _, err := s.call(ctx, rt, "session.abort", nil)
 	if err == nil {
 		select {
-		case <-w.done:
+		case <-w.state.Done():
 			return
 		case <-ctx.Done():
 		}
 	}
 	s.mu.Lock()
-	if s.runtime != rt || !s.turn.stalling {
+	if s.runtime != rt || !s.turn.Stalling() {
 		s.mu.Unlock()
 		return
 	}
-	s.turn.rest(Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_STALLED, Message: s.turn.message, End: s.journal.Last()})
+	s.carryOut(s.turn.GiveUp(s.journal.Last()))
 	s.mu.Unlock()
 	s.host.Logger().Warn("stalled turn not aborted, session is loaded afresh", "session_id", s.id, "error", err)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), stallTimeout)
@@ -254,7 +156,7 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 		s.host.Logger().Warn("session not unloaded", "session_id", s.id, "error", err)
 	}
 	s.mu.Lock()
-	waited := s.state != Loaded && len(s.turn.waiters) > 0
+	waited := s.state != Loaded && s.turn.Waiting()
 	s.mu.Unlock()
 	if waited { // for a message that came meanwhile
 		s.bringBack(context.WithoutCancel(ctx))

@@ -134,7 +134,7 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 					return idle(method)
 				}
 				s = onPuppet(t, p)
-				w := s.newWaiter()
+				w := s.newWaiter(nil)
 				w.accept()
 				w.identify("m1")
 				for _, e := range test.events {
@@ -144,8 +144,8 @@ func TestTurnsAlwaysEnd(t *testing.T) {
 				if over != (test.after > 0) || over && took != test.after {
 					t.Errorf("over is %v after %v, want %v", over, took, test.after)
 				}
-				if over && (!w.over() || w.out.Status != test.want) {
-					t.Errorf("the outcome is %v", w.out)
+				if over && (!w.state.Over() || w.state.Outcome().Status != test.want) {
+					t.Errorf("the outcome is %v", w.state.Outcome())
 				}
 				if got := p.called("session.abort"); got != test.abort {
 					t.Errorf("the turn was aborted: %v", got)
@@ -163,14 +163,14 @@ func TestMessageNeverTakenUp(t *testing.T) {
 		p := &puppet{}
 		p.answer = idleOnAbort(&s, `{}`)
 		s = onPuppet(t, p)
-		w := s.newWaiter()
+		w := s.newWaiter(nil)
 		w.accept()
 		w.identify("m1")
 		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
 			t.Errorf("over is %v after %v", over, took)
 		}
-		if !w.over() || w.out.Status != stalled {
-			t.Errorf("the outcome is %v", w.out)
+		if !w.state.Over() || w.state.Outcome().Status != stalled {
+			t.Errorf("the outcome is %v", w.state.Outcome())
 		}
 	})
 }

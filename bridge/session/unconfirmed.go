@@ -19,71 +19,15 @@ import (
 // that was sent may not even have been read when the runtime ends. Which of them became
 // part of the conversation is found in the history, when the session is loaded again.
 
-// maxDoubted bounds the lost messages that are remembered, for callers that ask again.
-const maxDoubted = 1024
-
-// inDoubt puts a waiter in doubt if its message was accepted and not seen since. The
-// caller holds mu.
-func (w *Waiter) inDoubt() bool {
-	w.doubt = w.doubt || (w.accepted || w.entry != 0) && !w.begun && !w.all
-	return w.doubt && !w.begun
-}
-
-// errNotTaken says that a message was accepted and lost.
-func errNotTaken(id string) error {
-	return fault.New(fault.SendInDoubt, "the runtime ended before it was seen to take the message up; the history does not have it").
-		With("message_id", id)
-}
-
-// notTaken ends the waiting for a message that was lost.
-func (t *turn) notTaken(w *Waiter) {
-	t.finish(w, Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, Err: errNotTaken(w.messageID)})
-}
-
-// settle ends the doubt about messages that are not in the outbox: what the history has been
-// seen to have was taken up, and its turn was lost; the rest is lost. The caller holds mu.
-func (s *Session) settle() {
-	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
-	for _, w := range s.turn.snapshot() {
-		switch {
-		case !w.doubt || w.entry != 0:
-		case w.begun:
-			s.turn.finish(w, out)
-		case !w.known:
-			w.note(out)
-			w.settled = true
-		default:
-			s.forgetMessage(w.messageID)
-			s.turn.notTaken(w)
-		}
-	}
-}
-
-// forgetMessage remembers that a message was lost. The caller holds mu.
-func (s *Session) forgetMessage(id string) {
-	if id == "" {
-		return
-	}
-	s.doubted = append(s.doubted, id)
-	if len(s.doubted) > maxDoubted {
-		s.doubted = s.doubted[1:]
-	}
-}
-
 // Doubted returns SEND_IN_DOUBT for a message that was accepted and is known to be lost.
 func (s *Session) Doubted(messageID string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range s.doubted {
-		if id == messageID {
-			return errNotTaken(id)
-		}
-	}
-	return nil
+	return s.turn.LostMessage(messageID)
 }
 
-// GiveUp notes that nobody goes on trying to load the session, because of an error: what that
-// would have settled is settled without. It is still loaded when somebody needs it.
+// GiveUp notes that the bridge stops trying to load the session, because of an error, and resolves
+// the messages that a load would have resolved. The session is still loaded when a call needs it.
 func (s *Session) GiveUp(ctx context.Context, err error) {
 	if lock(ctx, s.gate) != nil {
 		return
@@ -94,7 +38,7 @@ func (s *Session) GiveUp(ctx context.Context, err error) {
 		found = s.lookUp(ctx, nil, cmp.Or(err, errNotLoaded))
 	}
 	s.mu.Lock()
-	s.settle()
+	s.carryOut(s.turn.Confirm(s.journal.Last()))
 	s.settlePrompts(found)
 	s.mu.Unlock()
 	s.flushPrompts()
@@ -110,9 +54,9 @@ var ErrUnsettled = errors.New("whether the message was taken up is not known")
 // settleTimeout bounds loading a session to see what became of a message.
 const settleTimeout = time.Minute
 
-// unsure settles a send during which the runtime ended: if the history has the message,
+// unconfirmed resolves a send during which the runtime ended: if the history has the message,
 // it was sent, and its turn was lost.
-func (s *Session) unsure(ctx context.Context, rt Runtime, m Message, before journal.Position, cause error) (Sent, error) {
+func (s *Session) unconfirmed(ctx context.Context, rt Runtime, m Message, before journal.Position, cause error) (Sent, error) {
 	_, answered := errors.AsType[*rpcconn.Error](cause)
 	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
 		return Sent{}, cause
@@ -133,9 +77,9 @@ func (s *Session) unsure(ctx context.Context, rt Runtime, m Message, before jour
 	if ids == nil {
 		return Sent{}, in
 	}
-	w := &Waiter{s: s, done: make(chan struct{})}
-	w.out = Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()}
-	close(w.done)
+	w := &Waiter{s: s}
+	w.state.Init()
+	w.state.Finish(Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()})
 	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
 }
 

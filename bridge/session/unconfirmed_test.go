@@ -23,7 +23,7 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	if out := running.Waiter.Wait(t.Context(), 0); out.Status != lost || out.Err != nil {
 		t.Errorf("the running turn ended as %v", out)
 	}
-	if queued.Waiter.over() {
+	if queued.Waiter.state.Over() {
 		t.Error("the queued message is settled before anybody has looked")
 	}
 	if out := r.send(message("next")).Waiter.Wait(t.Context(), 0); out.Status != completed {
@@ -54,13 +54,13 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 func TestDoubtEndsWithTheTrying(t *testing.T) {
 	t.Parallel()
 	s := played()
-	w := s.newWaiter()
+	w := s.newWaiter(nil)
 	w.accept()
 	s.mu.Lock()
-	s.turn.lost(lost, s.journal.Last())
+	s.turnLost(lost)
 	s.mu.Unlock()
 	s.GiveUp(t.Context(), nil)
-	if w.over() {
+	if w.state.Over() {
 		t.Fatal("it is over before its id is known")
 	}
 	w.identify("m1")
@@ -144,22 +144,22 @@ func TestSentAfterAll(t *testing.T) {
 func TestMessagesWithoutIDs(t *testing.T) {
 	t.Parallel()
 	s := played()
-	first, second := s.newWaiter(), s.newWaiter()
+	first, second := s.newWaiter(nil), s.newWaiter(nil)
 	for i, w := range []*Waiter{first, second} {
 		w.accept()
 		w.identify([]string{"m1", "m2"}[i])
 	}
 	s.play("user.message", "")
 	s.play("session.error", `{"errorType":"query"}`)
-	if !first.over() || first.out.Status != failed {
-		t.Errorf("the first: %v", first.out)
+	if !first.state.Over() || first.state.Outcome().Status != failed {
+		t.Errorf("the first: %v", first.state.Outcome())
 	}
-	if second.over() {
-		t.Fatalf("the second ended with the first: %v", second.out)
+	if second.state.Over() {
+		t.Fatalf("the second ended with the first: %v", second.state.Outcome())
 	}
 	s.play("user.message", "")
 	s.play("session.idle", "")
-	if !second.over() || second.out.Status != completed {
-		t.Errorf("the second: %v", second.out)
+	if !second.state.Over() || second.state.Outcome().Status != completed {
+		t.Errorf("the second: %v", second.state.Outcome())
 	}
 }

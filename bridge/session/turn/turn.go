@@ -1,0 +1,352 @@
+// Package turn follows what a session's agent is doing, from its events: when a turn begins
+// and ends, how it ended, and which messages wait for its end.
+//
+// Machine is a pure state machine. It has no lock, no clock, no timer and no goroutine: the
+// session calls it under its mutex, passes the time, and carries out the effects that a call
+// returns, in order and before it calls again. Whoever holds a Waiter may wait for it without
+// the lock.
+package turn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// Statuses of outcomes that the machine gives itself.
+const (
+	completed   = bridgev1.TurnStatus_TURN_STATUS_COMPLETED
+	aborted     = bridgev1.TurnStatus_TURN_STATUS_ABORTED
+	failed      = bridgev1.TurnStatus_TURN_STATUS_FAILED
+	stalled     = bridgev1.TurnStatus_TURN_STATUS_STALLED
+	runtimeLost = bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST
+)
+
+// Effect is what the session carries out after a call.
+type Effect struct {
+	Kind EffectKind
+	// Outcome is of Ended, Finished and Rested.
+	Outcome Outcome
+	// Waiter is of Finished.
+	Waiter *Waiter
+	// Span is of Begun: that of the message that began the turn; nil if none is known.
+	Span *observe.Span
+}
+
+// EffectKind says what an effect is.
+type EffectKind uint8
+
+// The kinds of effects.
+const (
+	// Begun: a turn has begun.
+	Begun EffectKind = iota + 1
+	// Ended: the turn has ended. There is one for each turn.
+	Ended
+	// Finished: a waiter has its outcome. The session calls its Release.
+	Finished
+	// Rested: the CLI has said that the session is idle.
+	Rested
+)
+
+// Classifier gives the reason of an error that ended a turn, if one is known by its message,
+// and a message that says what to do about it.
+type Classifier func(message string) (fault.Reason, string)
+
+// Machine is the state of a session's turn. Make one with New.
+type Machine struct {
+	// Bounds are those of New with defaults. They do not change.
+	Bounds   Bounds
+	classify Classifier
+
+	running bool
+	tools   int // tool executions begun and not ended
+	aborted bool
+	failing bool            // an error has ended it for those who wait; the CLI is not done yet
+	message *journal.Record // the agent's last message
+	// lastEvent is when something was last heard; outstandingAt when something was last seen
+	// to be outstanding.
+	lastEvent, outstandingAt time.Time
+	// calling are the agents that wait for a model; the session's own has no name.
+	calling map[string]struct{}
+	// resting: the agent has come to rest, which the CLI says before it says so of the
+	// session, whose background tasks may go on.
+	resting bool
+	// continuing: an earlier runtime began the turn. CLI 1.0.81 may lose it in a resume
+	// that leaves its event.
+	continuing bool
+	// stalling: the turn is being given up, so that its end is no ordinary one.
+	stalling bool
+	// ended: the turn's end has been told.
+	ended   bool
+	waiters []*Waiter
+	lost    messageIDs // of messages that were accepted and lost
+
+	effects []Effect // of the call that is being made
+}
+
+// New returns the machine of a session in which no turn runs.
+func New(bounds Bounds, classify Classifier) *Machine {
+	return &Machine{Bounds: bounds.WithDefaults(), classify: classify}
+}
+
+// take returns the effects of a call.
+func (m *Machine) take() []Effect {
+	effects := m.effects
+	m.effects = nil
+	return effects
+}
+
+// Apply takes an event of the session, which came at a time.
+func (m *Machine) Apply(rec *journal.Record, at time.Time) []Effect {
+	m.lastEvent = at
+	switch rec.Type {
+	case "model.call_start":
+		if m.calling == nil {
+			m.calling = map[string]struct{}{}
+		}
+		m.calling[rec.Agent] = struct{}{}
+		return nil
+	case "model.call_finished", "assistant.turn_end":
+		delete(m.calling, rec.Agent)
+		return nil
+	}
+	if rec.Agent != "" { // sub-agents have no turns
+		return nil
+	}
+	switch rec.Type {
+	case "user.message":
+		m.userMessage(rec)
+	case "assistant.turn_start":
+		began := !m.running
+		m.running, m.resting = true, false
+		if began {
+			m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
+		}
+	case "assistant.idle":
+		m.resting = m.running
+	case "assistant.message":
+		m.message = rec
+	case "tool.execution_start":
+		m.tools++
+	case "tool.execution_complete":
+		m.tools = max(0, m.tools-1)
+	case "abort":
+		m.aborted = true
+	case "session.error":
+		m.fail(rec)
+	case "session.idle":
+		m.idle(rec)
+	default:
+		return nil
+	}
+	return m.take()
+}
+
+// end tells the end of the turn that runs, unless that has been told.
+func (m *Machine) end(out Outcome) {
+	if m.running && !m.ended {
+		m.ended = true
+		m.effects = append(m.effects, Effect{Kind: Ended, Outcome: out})
+	}
+}
+
+// finish gives a waiter its outcome.
+func (m *Machine) finish(w *Waiter, out Outcome) {
+	w.finished, w.out = true, out
+	m.Drop(w)
+	m.effects = append(m.effects, Effect{Kind: Finished, Outcome: out, Waiter: w})
+}
+
+// userMessage notes that the agent took a message up.
+func (m *Machine) userMessage(rec *journal.Record) {
+	began := !m.running || m.failing // what was queued behind a failure is a turn of its own
+	if began {
+		m.message, m.aborted, m.ended = nil, false, false
+	}
+	m.running, m.failing, m.resting = true, false, false
+	if began {
+		m.effects = append(m.effects, Effect{Kind: Begun, Span: m.Span()})
+	}
+	var d struct{ MessageID string }
+	event.Data(rec, &d)
+	for _, w := range m.waiters {
+		switch {
+		case d.MessageID == "":
+			// CLI 1.0.81 does not always say which message it is: it takes them up in the
+			// order in which they came.
+			if w.begun {
+				continue
+			}
+			w.begun = true
+			return
+		case w.known:
+			w.begun = w.begun || d.MessageID == w.messageID
+		default:
+			w.seen[d.MessageID] = nil
+		}
+	}
+}
+
+// LoggedError is the type of an error that a client wrote into the timeline.
+const LoggedError = "notification"
+
+// fail ends the waiting with an error: an idle event does not always follow. It is the failure
+// of the message that runs; the CLI goes on with what is queued behind it.
+func (m *Machine) fail(rec *journal.Record) {
+	var d struct {
+		ErrorType, Message string
+		StatusCode         *int32
+	}
+	event.Data(rec, &d)
+	if d.ErrorType == LoggedError {
+		return
+	}
+	m.failing = m.running
+	why, text := fault.Reason(""), d.Message
+	if m.classify != nil {
+		why, text = m.classify(d.Message)
+	}
+	out := Outcome{Status: failed, Message: m.message, End: rec.Pos, Error: &bridgev1.TurnError{
+		ErrorType: d.ErrorType, Message: text, StatusCode: d.StatusCode, Reason: reason.Enum(why),
+		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
+	}}
+	m.end(out)
+	for _, w := range slices.Clone(m.waiters) {
+		switch {
+		case !w.accepted || w.untilRest || w.unconfirmed:
+		case w.begun || !m.running:
+			m.finish(w, out)
+		case !w.known:
+			w.note(out)
+		}
+	}
+}
+
+// idle ends the turn.
+func (m *Machine) idle(rec *journal.Record) {
+	var d struct{ Aborted bool }
+	event.Data(rec, &d)
+	out := Outcome{Status: completed, Message: m.message, End: rec.Pos}
+	switch {
+	case m.stalling:
+		out.Status = stalled
+	case m.aborted || d.Aborted:
+		out.Status = aborted
+	}
+	m.rest(out)
+	m.effects = append(m.effects, Effect{Kind: Rested, Outcome: out})
+}
+
+// rest ends the turn: the agent has come to rest.
+func (m *Machine) rest(out Outcome) {
+	m.end(out)
+	for _, w := range slices.Clone(m.waiters) {
+		switch {
+		case !w.accepted || w.unconfirmed:
+		// An abort also drops messages that were never taken up.
+		case w.begun || out.Status == aborted || out.Status == stalled:
+			m.finish(w, out)
+		case !w.known:
+			w.note(out)
+		}
+	}
+	m.reset()
+}
+
+// reset makes ready for the next turn.
+func (m *Machine) reset() {
+	m.running, m.failing, m.aborted, m.ended, m.tools = false, false, false, false, 0
+	m.resting, m.stalling, m.continuing = false, false, false
+	clear(m.calling)
+}
+
+// Rest ends a turn whose agent has come to rest, as its idle event at a position would have
+// said.
+func (m *Machine) Rest(at journal.Position) []Effect {
+	out := Outcome{Status: completed, Message: m.message, End: at}
+	if m.aborted {
+		out.Status = aborted
+	}
+	m.rest(out)
+	return m.take()
+}
+
+// GiveUp ends a turn that has stalled.
+func (m *Machine) GiveUp(at journal.Position) []Effect {
+	m.rest(Outcome{Status: stalled, Message: m.message, End: at})
+	return m.take()
+}
+
+// Lose ends the turn because its runtime, or the session's use, has ended. It returns the
+// outcome of the turn that ran or was about to; nil if there was none. Messages whose fate
+// only the history knows stay unconfirmed if the runtime was lost.
+func (m *Machine) Lose(status bridgev1.TurnStatus, at journal.Position) (*Outcome, []Effect) {
+	out := Outcome{Status: status, Message: m.message, End: at}
+	silent := status == runtimeLost
+	was := m.running || m.Busy() && !silent
+	m.running = was
+	m.end(out)
+	for _, w := range slices.Clone(m.waiters) {
+		if silent && w.doubt() {
+			w.note(out)
+			continue
+		}
+		m.finish(w, out)
+	}
+	m.reset()
+	m.message = nil
+	if !was {
+		return nil, m.take()
+	}
+	return &out, m.take()
+}
+
+// LosePast is Lose for turns of the past that a load found in the history: their end is not
+// told again.
+func (m *Machine) LosePast(at journal.Position) []Effect {
+	m.ended = true
+	_, effects := m.Lose(runtimeLost, at)
+	return effects
+}
+
+// Continue notes that a load has found whether the CLI goes on with an earlier runtime's turn.
+func (m *Machine) Continue(goesOn bool) {
+	m.continuing = goesOn
+	m.running = m.running || goesOn
+}
+
+// Continuing reports whether the turn was begun by an earlier runtime.
+func (m *Machine) Continuing() bool { return m.continuing }
+
+// Busy reports whether a turn runs, or is about to: the CLI has accepted a message, and the
+// event that says that it was taken up is still to come.
+func (m *Machine) Busy() bool {
+	return m.running || slices.ContainsFunc(m.waiters, func(w *Waiter) bool { return w.accepted && !w.unconfirmed })
+}
+
+// Failing reports whether the turn has failed and the CLI has not said yet that it is idle.
+func (m *Machine) Failing() bool { return m.failing }
+
+// Waiting reports whether there are waiters.
+func (m *Machine) Waiting() bool { return len(m.waiters) > 0 }
+
+// Span is the span of the turn's first message, as far as that is known; nil if none has one.
+func (m *Machine) Span() *observe.Span {
+	var accepted *observe.Span
+	for _, w := range m.waiters {
+		switch {
+		case w.Span == nil:
+		case w.begun:
+			return w.Span
+		case w.accepted && accepted == nil:
+			accepted = w.Span
+		}
+	}
+	return accepted
+}

@@ -1,0 +1,208 @@
+package turn
+
+import (
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+)
+
+// Waiter waits for the end of the turn that a message begins. A turn that takes several
+// messages ends once, for all of them. Init comes first; only Done and Outcome may be called
+// without the machine's lock.
+type Waiter struct {
+	// Span is that of the message; nil if it waits for a turn of others. The session sets it
+	// before Expect.
+	Span *observe.Span
+	// Entry is its prompt's in the outbox; 0 if it waits for a turn of others.
+	Entry uint64
+
+	// accepted: the CLI has replied, so that the turn's end can come. The reply's id is
+	// known (messageID) only a little later.
+	accepted, known bool
+	messageID       string
+	// begun: the message was taken up.
+	begun bool
+	// unconfirmed: the runtime ended before the message was seen to be taken up; notInHistory:
+	// a load has found that it was not.
+	unconfirmed, notInHistory bool
+	// untilRest: it waits until the agent has come to rest, whatever fails before.
+	untilRest bool
+	// seen are the messages taken up before the id was known, each with the end of its
+	// turn if that came too.
+	seen     map[string]*Outcome
+	finished bool
+	out      Outcome
+	done     chan struct{}
+}
+
+// Init makes a waiter ready for Expect.
+func (w *Waiter) Init() {
+	w.done, w.seen = make(chan struct{}), map[string]*Outcome{}
+}
+
+// InitEnded makes a waiter for a turn that has ended.
+func (w *Waiter) InitEnded(out Outcome) {
+	w.done, w.finished, w.out = make(chan struct{}), true, out
+	close(w.done)
+}
+
+// Done returns a channel that closes when the waiter has its outcome.
+func (w *Waiter) Done() <-chan struct{} { return w.done }
+
+// Over reports whether Done is closed.
+func (w *Waiter) Over() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Outcome is how the turn ended, once Done is closed.
+func (w *Waiter) Outcome() Outcome { return w.out }
+
+// Release closes Done. It carries out Finished.
+func (w *Waiter) Release() { close(w.done) }
+
+// Finish gives an outcome to a waiter that no machine has.
+func (w *Waiter) Finish(out Outcome) {
+	w.finished, w.out = true, out
+	close(w.done)
+}
+
+// Accepted reports whether the CLI has replied to the message.
+func (w *Waiter) Accepted() bool { return w.accepted }
+
+// Unconfirmed reports whether it is not known whether the message was taken up.
+func (w *Waiter) Unconfirmed() bool { return w.unconfirmed }
+
+// note keeps an outcome for whichever of the messages taken up so far is the waiter's.
+func (w *Waiter) note(out Outcome) {
+	for id, end := range w.seen {
+		if end == nil {
+			w.seen[id] = &out
+		}
+	}
+}
+
+// doubt makes a waiter unconfirmed if its message was accepted and not seen since, and reports
+// whether it is.
+func (w *Waiter) doubt() bool {
+	w.unconfirmed = w.unconfirmed || (w.accepted || w.Entry != 0) && !w.begun && !w.untilRest
+	return w.unconfirmed && !w.begun
+}
+
+// Expect adds a waiter for a message that is about to be sent.
+func (m *Machine) Expect(w *Waiter) { m.waiters = append(m.waiters, w) }
+
+// AwaitRest makes a waiter wait for the end of the turn that runs and of what is queued.
+func (m *Machine) AwaitRest(w *Waiter) { w.accepted, w.begun, w.untilRest = true, true, true }
+
+// Accept notes that the CLI has replied to the waiter's message, in order with events.
+func (m *Machine) Accept(w *Waiter, now time.Time) {
+	w.accepted = true
+	m.lastEvent = now
+}
+
+// Identify notes the id of the waiter's message.
+func (m *Machine) Identify(w *Waiter, messageID string) []Effect {
+	w.known, w.messageID = true, messageID
+	out, taken := w.seen[messageID]
+	w.begun = w.begun || taken
+	if out != nil && !w.finished {
+		m.finish(w, *out)
+	}
+	w.seen = nil
+	if w.notInHistory && !w.finished && w.Entry == 0 {
+		m.finish(w, notTaken(w.messageID))
+	}
+	return m.take()
+}
+
+// Drop ends the waiting without an outcome, and reports whether there was none.
+func (m *Machine) Drop(w *Waiter) (unfinished bool) {
+	m.waiters = slices.DeleteFunc(slices.Clone(m.waiters), func(o *Waiter) bool { return o == w })
+	return !w.finished
+}
+
+// Finish gives a waiter its outcome.
+func (m *Machine) Finish(w *Waiter, out Outcome) []Effect {
+	m.finish(w, out)
+	return m.take()
+}
+
+// Again makes a waiter ready for another delivery of its prompt.
+func (m *Machine) Again(w *Waiter) {
+	w.accepted, w.known, w.begun, w.unconfirmed, w.notInHistory, w.messageID = false, false, false, false, false, ""
+	w.seen = map[string]*Outcome{}
+}
+
+// Doubt makes a waiter one whose runtime was lost, unless its message was accepted.
+func (m *Machine) Doubt(w *Waiter) {
+	if !w.accepted {
+		w.accepted, w.unconfirmed = true, true
+	}
+}
+
+// Recover adds a waiter for a message that an earlier process sent.
+func (m *Machine) Recover(w *Waiter, messageID string) {
+	w.accepted, w.known, w.unconfirmed, w.messageID = true, true, true, messageID
+	m.waiters = append(m.waiters, w)
+}
+
+// maxLost bounds the lost messages that are remembered, for callers that ask again.
+const maxLost = 1024
+
+// Confirm resolves unconfirmed messages that are not in the outbox, after the events of the
+// history were applied: a message that the history has was taken up, and its turn was lost; any
+// other is lost.
+func (m *Machine) Confirm(at journal.Position) []Effect {
+	out := Outcome{Status: runtimeLost, End: at}
+	for _, w := range slices.Clone(m.waiters) {
+		switch {
+		case !w.unconfirmed || w.Entry != 0:
+		case w.begun:
+			m.finish(w, out)
+		case !w.known:
+			w.note(out)
+			w.notInHistory = true
+		default:
+			m.lost.add(w.messageID)
+			m.finish(w, notTaken(w.messageID))
+		}
+	}
+	return m.take()
+}
+
+// messageIDs are ids of messages, oldest first.
+type messageIDs []string
+
+func (l *messageIDs) add(id string) {
+	if id == "" {
+		return
+	}
+	if *l = append(*l, id); len(*l) > maxLost {
+		*l = (*l)[1:]
+	}
+}
+
+// LostMessage returns SEND_IN_DOUBT for a message that was accepted and is known to be lost.
+func (m *Machine) LostMessage(id string) error {
+	if slices.Contains(m.lost, id) {
+		return errNotTaken(id)
+	}
+	return nil
+}
+
+// notTaken is the outcome of a message that was lost.
+func notTaken(id string) Outcome { return Outcome{Status: runtimeLost, Err: errNotTaken(id)} }
+
+// errNotTaken says that a message was accepted and lost.
+func errNotTaken(id string) error {
+	return fault.New(fault.SendInDoubt, "the runtime ended before it was seen to take the message up; the history does not have it").
+		With("message_id", id)
+}
