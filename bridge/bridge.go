@@ -18,6 +18,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
@@ -112,9 +113,9 @@ type Bridge struct {
 	defaults   session.Object
 	tuned      atomic.Pointer[tuned]
 	once       *idempotency.Store
-	watchers   watchers
-	telemetry  notices
-	hostEvents notices
+	watchers   *broadcast.Hub[change]
+	telemetry  *notices
+	hostEvents *notices
 	runs       runs
 	runtimes   Runtimes
 	table      *placement.Table
@@ -196,6 +197,7 @@ func New(cfg Config) (*Bridge, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
+		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
 		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
 		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},

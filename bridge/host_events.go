@@ -18,22 +18,22 @@ var openHostEvents = map[string]bool{"task_transition": true, "plugin_caches_inv
 // takeHostEvent takes one. What is said of a session that the bridge itself takes out of its
 // runtime, or brings back, is the bridge's doing.
 func (bind *binding) takeHostEvent(params []byte) {
-	if !bind.b.hostEvents.watched() {
+	if !bind.b.hostEvents.Active() {
 		return
 	}
 	var e struct{ Scope about }
 	_ = json.Unmarshal(params, &e) // what names no session is about none
 	s := bind.session([]byte(e.Scope.SessionID))
-	bind.b.hostEvents.take(bind, e.Scope.SessionID, params, s != nil && s.Internal())
+	bind.publish(bind.b.hostEvents, e.Scope.SessionID, params, s != nil && s.Internal())
 }
 
 // WatchHostEvents streams what CLI processes tell their host.
 func (b *Bridge) WatchHostEvents(ctx context.Context, r *bridgev1.WatchHostEventsRequest, send func(*bridgev1.WatchHostEventsResponse) error) error {
-	return b.watchNotices(ctx, &b.hostEvents, r.GetSessionId(), r.GetHeartbeatInterval(), func(n *notice) error {
+	return b.watchNotices(ctx, b.hostEvents, r.GetSessionId(), r.GetHeartbeatInterval(), func(n *notice, lost int64) error {
 		if n == nil {
 			return send(&bridgev1.WatchHostEventsResponse{})
 		}
-		out := &bridgev1.WatchHostEventsResponse{RuntimeId: n.runtime, Lost: n.lost, Event: &cliv1.CallbackHostServiceEventRequest{}}
+		out := &bridgev1.WatchHostEventsResponse{RuntimeId: n.runtime, Lost: lost, Event: &cliv1.CallbackHostServiceEventRequest{}}
 		if err := b.codec.fromJSON(n.params, out.Event); err != nil {
 			return err
 		}

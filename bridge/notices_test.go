@@ -1,50 +1,58 @@
 package bridge
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A watcher that is slow loses the oldest events, and is told how many.
+// A watcher that is slow loses the oldest events, and the first event after them has their number.
 func TestNoticesAreBounded(t *testing.T) {
 	t.Parallel()
-	var all notices
-	rt := &binding{id: "rt"}
-	slow, other := all.add("", ""), all.add("", "other")
+	r := newRig(t, fakecli.Script{})
+	rt := &binding{b: r.Bridge, id: "rt"}
 	const more = 10
-	for i := range noticeQueue + more {
-		all.take(rt, "s", fmt.Appendf(nil, `{"n":%d}`, i), false)
+	type got struct {
+		lost int64
+		text string
 	}
-	got := all.drain(slow)
-	if len(got) != noticeQueue || got[0].lost != more {
-		t.Fatalf("%d events wait, and %d are lost", len(got), got[0].lost)
-	}
-	if want := fmt.Sprintf(`{"n":%d}`, more); string(got[0].params) != want {
-		t.Errorf("the first is %s, want %s", got[0].params, want)
-	}
-	all.take(rt, "other", nil, false)
-	if got := all.drain(slow); len(got) != 1 || got[0].lost != 0 {
-		t.Errorf("then %v", got)
-	}
-	if got := all.drain(other); len(got) != 1 || got[0].lost != 0 || got[0].runtime != "rt" {
-		t.Errorf("the one of another session gets %v", got)
-	}
-	all.take(&binding{id: "theirs", profile: runtime.Profile{Tenant: "rival"}}, "other", nil, false)
-	if got := len(all.drain(slow)) + len(all.drain(other)); got != 0 {
-		t.Errorf("%d events of another tenant's runtime come", got)
-	}
-	if !all.watched() {
-		t.Error("it is as if nobody watched")
-	}
-	all.remove(slow)
-	all.remove(other)
-	if all.watched() {
-		t.Error("somebody watches")
-	}
-	all.take(rt, "", nil, false)
-	if got := all.drain(slow); len(got) != 0 {
-		t.Errorf("after its end it gets %v", got)
+	var seen []got
+	for session, want := range map[string]int{"": noticeQueue, "s": noticeQueue, "other": 0} {
+		seen = nil
+		beats := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		q := &bridgev1.WatchTelemetryRequest{SessionId: session}
+		err := r.WatchTelemetry(ctx, q, func(w *bridgev1.WatchTelemetryResponse) error {
+			if w.GetRuntimeId() == "" {
+				beats++
+				for i := range noticeQueue + more {
+					rt.takeTelemetry(fmt.Appendf(nil, `{"sessionId":"s","event":{"kind":"%d"}}`, i))
+				}
+				if want == 0 {
+					cancel()
+				}
+				return nil
+			}
+			if seen = append(seen, got{w.GetLost(), w.GetEvent().GetEvent().GetKind()}); len(seen) == want {
+				return errSeen
+			}
+			return nil
+		})
+		cancel()
+		if beats != 1 || len(seen) != want || want > 0 && !errors.Is(err, errSeen) {
+			t.Fatalf("session %q: %d events and %d heartbeats, and then %v", session, len(seen), beats, err)
+		}
+		for i, e := range seen {
+			if want := (got{0, fmt.Sprint(i + more)}); i > 0 && e != want || i == 0 && e != (got{more, want.text}) {
+				t.Fatalf("session %q: event %d is %v", session, i, e)
+			}
+		}
+		if r.telemetry.Active() {
+			t.Error("somebody watches still")
+		}
 	}
 }

@@ -13,21 +13,21 @@ const telemetryEvent = "gitHubTelemetry.event"
 
 // takeTelemetry takes one.
 func (bind *binding) takeTelemetry(params []byte) {
-	if !bind.b.telemetry.watched() {
+	if !bind.b.telemetry.Active() {
 		return
 	}
 	var a about
 	_ = json.Unmarshal(params, &a) // what names no session is about none
-	bind.b.telemetry.take(bind, a.SessionID, params, false)
+	bind.publish(bind.b.telemetry, a.SessionID, params, false)
 }
 
 // WatchTelemetry streams the copies of the CLI's telemetry.
 func (b *Bridge) WatchTelemetry(ctx context.Context, r *bridgev1.WatchTelemetryRequest, send func(*bridgev1.WatchTelemetryResponse) error) error {
-	return b.watchNotices(ctx, &b.telemetry, r.GetSessionId(), r.GetHeartbeatInterval(), func(n *notice) error {
+	return b.watchNotices(ctx, b.telemetry, r.GetSessionId(), r.GetHeartbeatInterval(), func(n *notice, lost int64) error {
 		if n == nil {
 			return send(&bridgev1.WatchTelemetryResponse{})
 		}
-		out := &bridgev1.WatchTelemetryResponse{RuntimeId: n.runtime, Lost: n.lost, Event: &cliv1.CallbackGitHubTelemetryServiceEventRequest{}}
+		out := &bridgev1.WatchTelemetryResponse{RuntimeId: n.runtime, Lost: lost, Event: &cliv1.CallbackGitHubTelemetryServiceEventRequest{}}
 		if err := b.codec.fromJSON(n.params, out.Event); err != nil {
 			return err
 		}

@@ -155,7 +155,7 @@ func (b *Bridge) shareChanged(ctx context.Context, s *session.Session, action, w
 
 // tellGuests tells the watchers of one tenant that a session is shared with it, or no longer is.
 func (b *Bridge) tellGuests(s *session.Session, with string, what bridgev1.SessionChange) {
-	b.watchers.tell(change{s, what, s.ID()}, func(tenant string) bool { return tenant == with })
+	b.watchers.Publish(change{s, what, s.ID(), func(tenant string) bool { return tenant == with }})
 }
 
 // sharing reads whose session is shared with whom.

@@ -2,89 +2,47 @@ package bridge
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
 )
 
-// watchQueue bounds the changes waiting for one watcher. A watcher that is slower is
-// told RESET and then how things are.
+// watchQueue bounds the changes that wait for one watcher. A slower watcher gets RESET and then
+// the current state.
 const watchQueue = 256
 
-// change is a change to a session: to one that the bridge has, or to one of the history,
-// of which there is the id.
+// change is a change to a session of the bridge or, if s is nil, of the history.
 type change struct {
 	s    *session.Session
 	what bridgev1.SessionChange
 	id   string
+	// shown reports whether the watchers of a tenant may know of the change.
+	shown func(tenant string) bool
 }
 
-// watchers are the WatchSessions streams.
-type watchers struct {
-	mu  sync.Mutex
-	all map[*watcher]struct{}
-}
-
-type watcher struct {
-	tenant   string
-	queue    chan change
-	overflow chan struct{} // capacity 1
-}
-
-// Changed tells the watchers of a change. It never blocks.
+// Changed publishes a change to the watchers. It never blocks.
 func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
 	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
 		b.retire(s)
 	}
-	b.watchers.tell(change{s, what, s.ID()}, func(tenant string) bool { return b.shows(s, tenant) })
+	b.watchers.Publish(change{s, what, s.ID(), func(tenant string) bool { return b.shows(s, tenant) }})
 }
 
 // deleted tells the watchers that a session of the history was deleted; s is nil unless the
 // bridge knew it.
 func (b *Bridge) deleted(s *session.Session, tenant, id string) {
-	b.watchers.tell(change{s, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id}, func(to string) bool {
+	b.watchers.Publish(change{s, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id, func(to string) bool {
 		return to == tenant || s != nil && b.shows(s, to)
-	})
+	}})
 }
 
-// tell queues a change for the watchers of the tenants that may know of it.
-func (ws *watchers) tell(c change, shown func(tenant string) bool) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for w := range ws.all {
-		if !shown(w.tenant) {
-			continue
-		}
-		select {
-		case w.queue <- c:
-		default:
-			select {
-			case w.overflow <- struct{}{}:
-			default:
-			}
-		}
-	}
-}
-
-func (ws *watchers) add(tenant string) *watcher {
-	w := &watcher{tenant: tenant, queue: make(chan change, watchQueue), overflow: make(chan struct{}, 1)}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	if ws.all == nil {
-		ws.all = map[*watcher]struct{}{}
-	}
-	ws.all[w] = struct{}{}
-	return w
-}
-
-func (ws *watchers) remove(w *watcher) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	delete(ws.all, w)
+// watchChanges subscribes to the changes that a tenant may know of.
+func (b *Bridge) watchChanges(tenant string) *broadcast.Subscription[change] {
+	return b.watchers.Subscribe(func(c change) bool { return c.shown(tenant) })
 }
 
 // WatchSessions streams the coming and going of sessions.
@@ -93,37 +51,55 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 	if err != nil {
 		return err
 	}
-	w := b.watchers.add(caller.From(ctx).Tenant)
-	defer b.watchers.remove(w)
+	tenant := caller.From(ctx).Tenant
+	w := b.watchChanges(tenant)
+	defer w.Close()
 	if r.GetNotifications() {
 		send = b.notifying(send)
 	}
 	if err := b.sendCurrent(ctx, send); err != nil {
 		return err
 	}
-	beat := time.NewTicker(every)
-	defer beat.Stop()
-	gone := leaving.From(ctx).Away
+	beat := func() error {
+		return send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
+	}
+	return b.watch(ctx, every, w.Ready(), beat, func() error {
+		batch := w.Take()
+		if batch.Reset {
+			if err := send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err != nil {
+				return err
+			}
+			return b.sendCurrent(ctx, send)
+		}
+		for _, c := range batch.Values {
+			if !b.concerns(c, tenant) {
+				continue
+			}
+			if err := send(changed(c, tenant)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// watch runs a stream of a subscription: take when ready receives, beat in pauses. It returns
+// nil when the caller is to watch again on another connection, or at another server.
+func (b *Bridge) watch(ctx context.Context, every time.Duration, ready <-chan struct{}, beat, take func() error) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	away := leaving.From(ctx).Away
 	for {
 		var err error
 		select {
-		case c := <-w.queue:
-			if b.concerns(c, w.tenant) {
-				err = send(changed(c, w.tenant))
-			}
-		case <-w.overflow:
-			for len(w.queue) > 0 {
-				<-w.queue
-			}
-			if err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err == nil {
-				err = b.sendCurrent(ctx, send)
-			}
-		case <-beat.C:
-			err = send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
+		case <-ready:
+			err = take()
+		case <-ticker.C:
+			err = beat()
 		case <-b.draining:
 			return nil
-		case <-gone:
-			return nil // as when the server drains: the caller watches again on another connection
+		case <-away:
+			return nil
 		case <-ctx.Done():
 			return session.Classify(ctx.Err(), "")
 		}
@@ -135,7 +111,7 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 
 func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
 	for _, s := range b.visible(ctx) {
-		c := change{s, bridgev1.SessionChange_SESSION_CHANGE_CURRENT, s.ID()}
+		c := change{s: s, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
 		if err := send(changed(c, caller.From(ctx).Tenant)); err != nil {
 			return err
 		}
