@@ -78,7 +78,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	join, err := a.joining()

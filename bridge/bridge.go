@@ -27,6 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -120,29 +121,14 @@ type Bridge struct {
 	runtimes   Runtimes
 	table      *placement.Table
 
-	// ctx ends when the bridge closes; tasks are what runs in the background.
-	ctx    context.Context
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
+	shutdown *shutdown.Coordinator
+
 	// parked is held by calls that wait in the CLI.
 	parked quota.Gauge
 	// shellStarts are channels by session, held while a command begins.
 	shellStarts sync.Map
-	// draining closes when streams are to go away, stopping when they are to end.
-	draining, stopping chan struct{}
-	drainOnce          sync.Once
-	// stopped ends when stopping closes.
-	stopped context.Context
-	stop    context.CancelFunc
-	// grace is the time between the two; it is set before draining closes.
-	grace time.Duration
-
-	// taskMu is apart from mu: sessions begin tasks with their own lock held, and mu is
-	// held while sessions are asked how they are.
-	taskMu sync.Mutex
-	closed bool
-	// unloading are the tenants of whom a session is being unloaded; taskMu guards it.
-	unloading map[string]bool
+	// unloading has the tenants that have a session being unloaded.
+	unloading sync.Map
 
 	budget *journal.Budget
 	flight inFlight
@@ -194,24 +180,22 @@ func New(cfg Config) (*Bridge, error) {
 		cfg.Placement.MaxSessions = math.MaxInt
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
-	ctx, cancel := context.WithCancel(context.Background())
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
 		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
-		ctx: ctx, cancel: cancel, draining: make(chan struct{}), stopping: make(chan struct{}),
-		sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{}, table: placement.New(cfg.Placement, cfg.Profile, time.Now), unloading: map[string]bool{},
+		shutdown: shutdown.New(), sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{},
+		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 	}
 	b.once = idempotency.New(time.Now, b.rememberedQuota)
 	if err := b.Tune(cfg.tuning()); err != nil {
-		cancel()
+		b.shutdown.Close()
 		return nil, err
 	}
 	b.table.Bound(b.bounds)
-	b.stopped, b.stop = context.WithCancel(ctx)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	if err := errors.Join(b.remember(), b.restore()); err != nil {
-		cancel()
+		b.shutdown.Close()
 		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
 	}
 	b.Go(b.tend)
@@ -230,20 +214,7 @@ func setDefault[T comparable](field *T, value T) {
 }
 
 // Drain asks every stream to go away, and ends those that have not after grace.
-func (b *Bridge) Drain(grace time.Duration) {
-	b.drainOnce.Do(func() {
-		b.grace = grace
-		close(b.draining)
-		b.Go(func(ctx context.Context) {
-			select {
-			case <-time.After(grace):
-			case <-ctx.Done():
-			}
-			close(b.stopping)
-			b.stop()
-		})
-	})
-}
+func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
 func (b *Bridge) AwaitTurns(ctx context.Context) {
@@ -257,40 +228,15 @@ func (b *Bridge) AwaitTurns(ctx context.Context) {
 // Close ends what runs in the background and waits for it. Streams and calls must have
 // ended before.
 func (b *Bridge) Close() {
-	b.taskMu.Lock()
-	b.closed = true
-	b.taskMu.Unlock()
-	b.cancel()
-	b.tasks.Wait()
+	b.shutdown.Close()
 	b.closeStore()
 }
 
 // Go runs f in the background until the bridge closes.
-func (b *Bridge) Go(f func(ctx context.Context)) {
-	b.taskMu.Lock()
-	defer b.taskMu.Unlock()
-	if b.closed {
-		return
-	}
-	b.tasks.Go(func() { f(b.ctx) })
-}
+func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }
 
 // Logger is for what has no caller to be told.
 func (b *Bridge) Logger() *slog.Logger { return b.log }
-
-// accepting refuses what begins something new while the bridge drains. What ends
-// something, such as an answer, is still taken.
-func (b *Bridge) accepting() error {
-	select {
-	case <-b.draining:
-		return fault.New(fault.Draining, "the server is draining").WithRetry(drainRetry)
-	default:
-		return nil
-	}
-}
-
-// drainRetry is when callers are told to try another server.
-const drainRetry = time.Second
 
 // sessionID is the form of a session's id.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)

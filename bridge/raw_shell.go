@@ -205,7 +205,7 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 		case <-sh.changed:
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-b.stopping:
+		case <-b.shutdown.Stopping():
 			err = fault.New(fault.Draining, "the server stops")
 		}
 	}

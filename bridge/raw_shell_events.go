@@ -126,7 +126,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 			return result, sh.pass() // all events come before the reply
 		case <-ctx.Done():
 			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
-		case <-sh.b.stopping:
+		case <-sh.b.shutdown.Stopping():
 			return shellResult{}, fault.New(fault.Draining, "the server stops")
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 // Run says something and streams until the turn has ended.
 func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sink) error {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return err
 	}
 	o, err := newOptions(r.GetOptions())

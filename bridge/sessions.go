@@ -32,7 +32,7 @@ func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, a
 
 // createAs is create with the id that a session gets whose caller names none.
 func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string, join *session.Joining) (*session.Session, session.Joined, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
 	if err := caller.From(ctx).Require(caller.Own, "making a session"); err != nil {
@@ -134,7 +134,7 @@ func (b *Bridge) ResumeSession(ctx context.Context, r *bridgev1.ResumeSessionReq
 }
 
 func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, session.Joined{}, err
 	}
 	if err := caller.From(ctx).Require(caller.Own, "resuming a session"); err != nil {

@@ -44,12 +44,12 @@ func (b *Bridge) reviveOne(ctx context.Context, s *session.Session) {
 	defer func() {
 		// What a load would have settled. Where participants are to bring what the session
 		// needs, theirs settles it; and a bridge that stops leaves it to its next life.
-		if b.accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
+		if b.shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
 			s.GiveUp(ctx, err)
 		}
 	}()
 	for range reviveTries {
-		if b.accepting() != nil || s.Usable() != nil {
+		if b.shutdown.Accepting() != nil || s.Usable() != nil {
 			return
 		}
 		if err = load(ctx, s); err == nil || !again(err) {

@@ -71,27 +71,16 @@ func (b *Bridge) unload(list []resting) {
 		lanes[r.s.Tenant()] = append(lanes[r.s.Tenant()], r)
 	}
 	for tenant, lane := range lanes {
-		b.taskMu.Lock()
-		busy := b.unloading[tenant]
-		b.unloading[tenant] = true
-		b.taskMu.Unlock()
-		if busy {
+		if _, busy := b.unloading.LoadOrStore(tenant, nil); busy {
 			continue // what rests now does so the next time too
 		}
 		b.Go(func(ctx context.Context) {
-			defer b.unloaded(tenant)
+			defer b.unloading.Delete(tenant)
 			for _, r := range lane {
 				b.unloadOne(ctx, r)
 			}
 		})
 	}
-}
-
-// unloaded ends a tenant's lane.
-func (b *Bridge) unloaded(tenant string) {
-	b.taskMu.Lock()
-	defer b.taskMu.Unlock()
-	delete(b.unloading, tenant)
 }
 
 func (b *Bridge) unloadOne(ctx context.Context, r resting) {

@@ -125,7 +125,7 @@ func (st *stream) run(ctx context.Context) error {
 	defer beat.Stop()
 	var ready []*follower
 	conn := leaving.From(ctx)
-	draining, away, done := st.b.draining, conn.Away, st.done
+	draining, away, done := st.b.shutdown.Draining(), conn.Away, st.done
 	var leave *bridgev1.GoAway // to be said
 	for st.open > 0 {
 		var err error
@@ -151,7 +151,7 @@ func (st *stream) run(ctx context.Context) error {
 			}
 		case <-draining:
 			draining, leave = nil, &bridgev1.GoAway{
-				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.grace),
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.b.shutdown.Grace()),
 			}
 		case <-away:
 			away, leave = nil, &bridgev1.GoAway{
@@ -159,7 +159,7 @@ func (st *stream) run(ctx context.Context) error {
 			}
 		case <-conn.Ended:
 			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
-		case <-st.b.stopping:
+		case <-st.b.shutdown.Stopping():
 			return st.closeAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
 		case <-ctx.Done():
 			return session.Classify(context.Cause(ctx), "")
@@ -285,7 +285,7 @@ func (b *Bridge) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, si
 // subscription prepares the stream of a subscription. It is apart from Subscribe so that
 // what it needs of the stack is not held for as long as the stream lasts.
 func (b *Bridge) subscription(ctx context.Context, r *bridgev1.SubscribeRequest) (*stream, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	o, err := newOptions(r.GetOptions())

@@ -67,7 +67,7 @@ func switchedOn(config session.Object) (methods []string) {
 
 // cliCreate is session.create.
 func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	o, err := b.cliOpening(c)
@@ -109,7 +109,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 
 // cliResume is session.resume.
 func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	if err := b.checkOwn(ctx, c.id, "session_id"); err != nil {
@@ -219,7 +219,7 @@ func textList(text json.RawMessage) []string {
 
 // cliSend is session.send and what else begins a turn.
 func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
 	s, err := b.open(ctx, c.id)

@@ -57,7 +57,7 @@ func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, e
 		case <-woken:
 		case <-timer.C:
 			return recorded(ctx, result, at, nil)
-		case <-b.stopping:
+		case <-b.shutdown.Stopping():
 			return recorded(ctx, result, at, nil)
 		case <-ctx.Done():
 			return nil, session.Classify(ctx.Err(), c.method)

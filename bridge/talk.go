@@ -56,7 +56,7 @@ func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridge
 
 // send has the session of a request take its prompt. call is the rpc's name.
 func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session.Session, session.Sent, error) {
-	if err := b.accepting(); err != nil {
+	if err := b.shutdown.Accepting(); err != nil {
 		return nil, session.Sent{}, err
 	}
 	s, err := b.open(ctx, r.GetSessionId())

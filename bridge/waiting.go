@@ -84,12 +84,12 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string,
 	}
 	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, maxTimeout))
 	defer cancel()
-	defer context.AfterFunc(b.stopped, cancel)()
+	defer context.AfterFunc(b.shutdown.Stopped(), cancel)()
 	out := begun.sent.Waiter.Wait(wait, idle)
 	if err := ctx.Err(); err != nil {
 		return nil, session.Classify(err, "")
 	}
-	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.stopped.Err() != nil {
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && b.shutdown.Stopped().Err() != nil {
 		return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", message)
 	}
 	if out.Err != nil {

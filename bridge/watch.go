@@ -96,7 +96,7 @@ func (b *Bridge) watch(ctx context.Context, every time.Duration, ready <-chan st
 			err = take()
 		case <-ticker.C:
 			err = beat()
-		case <-b.draining:
+		case <-b.shutdown.Draining():
 			return nil
 		case <-away:
 			return nil

@@ -41,7 +41,7 @@ func detached[T any](ctx context.Context, b *Bridge, f func(context.Context) (T,
 		return r.value, r.err
 	case <-ctx.Done():
 		return none, session.Classify(ctx.Err(), "")
-	case <-b.ctx.Done():
+	case <-b.shutdown.Done():
 	}
 	select {
 	case r := <-done: // it came to its end first

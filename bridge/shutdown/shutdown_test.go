@@ -1,0 +1,68 @@
+package shutdown
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestPhases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New()
+		want := func(phase string, draining, stopping, done bool) {
+			t.Helper()
+			synctest.Wait()
+			if closed(c.Draining()) != draining || closed(c.Stopping()) != stopping || closed(c.Done()) != done {
+				t.Errorf("%s: draining %v, stopping %v, done %v", phase, !draining, !stopping, !done)
+			}
+			if got := fault.ReasonOf(c.Accepting()) == fault.Draining; got != draining {
+				t.Errorf("%s: accepting %v", phase, c.Accepting())
+			}
+			if (c.Stopped().Err() != nil) != stopping {
+				t.Errorf("%s: the context says %v", phase, c.Stopped().Err())
+			}
+		}
+		want("serving", false, false, false)
+		c.Drain(time.Minute)
+		c.Drain(time.Second) // the first call counts
+		want("draining", true, false, false)
+		if c.Grace() != time.Minute {
+			t.Errorf("the grace is %v", c.Grace())
+		}
+		time.Sleep(time.Minute - 1)
+		want("draining still", true, false, false)
+		time.Sleep(1)
+		want("stopping", true, true, false)
+		c.Close()
+		want("closed", true, true, true)
+	})
+}
+
+func TestCloseJoinsTasks(t *testing.T) {
+	t.Parallel()
+	c := New()
+	ended := false
+	c.Go(func(ctx context.Context) {
+		<-ctx.Done()
+		ended = true
+	})
+	c.Drain(time.Hour)
+	c.Close()
+	if !ended || !closed(c.Stopping()) {
+		t.Error("Close returned before its tasks ended")
+	}
+	c.Go(func(context.Context) { t.Error("a task starts after Close") })
+}
