@@ -69,7 +69,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 
 // answer carries out an answer.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{"answer", a.start.GetExact()})
+	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{field: "answer", exact: a.start.GetExact()})
 	if err != nil {
 		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return

@@ -4,10 +4,9 @@ import (
 	"context"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -121,17 +120,18 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen. Another caller of the tenant joins the session as another participant.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	m, err := a.b.once.Do(ctx, requestKey(ctx, idempotency.Attach, id), a.start, func() (proto.Message, error) {
-		first = true
-		if s, joined, err = open(); err != nil {
-			return nil, err
-		}
-		return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: nameOf(ctx, s)}}, nil
+	started, err := operation.Run(ctx, a.b.operations, operation.Operation[*bridgev1.AttachStarted]{
+		Scope: idempotency.Attach, ID: id, Request: a.start, Do: func(ctx context.Context) (*bridgev1.AttachStarted, error) {
+			first = true
+			if s, joined, err = open(); err != nil {
+				return nil, err
+			}
+			return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: nameOf(ctx, s)}}, nil
+		},
 	})
 	if err != nil || first {
 		return s, joined, err
 	}
-	started := m.(*bridgev1.AttachStarted)
 	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}

@@ -16,19 +16,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
@@ -113,7 +110,7 @@ type Bridge struct {
 	codec      *codec
 	defaults   session.Object
 	tuned      atomic.Pointer[tuned]
-	once       *idempotency.Store
+	operations *operation.Runner
 	watchers   *broadcast.Hub[change]
 	telemetry  *notices
 	hostEvents *notices
@@ -187,21 +184,21 @@ func New(cfg Config) (*Bridge, error) {
 		shutdown: shutdown.New(), sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{},
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 	}
-	b.once = idempotency.New(time.Now, b.rememberedQuota)
+	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()
 		return nil, err
 	}
 	b.table.Bound(b.bounds)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
-	if err := errors.Join(b.remember(), b.restore()); err != nil {
+	if err := errors.Join(b.restoreOperations(), b.restore()); err != nil {
 		b.shutdown.Close()
 		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
 	}
 	b.Go(b.tend)
 	b.Go(b.budget.Run)
 	b.Go(b.keeping)
-	b.Go(b.sweepRequests)
+	b.Go(b.operations.Sweep)
 	b.awake()
 	return b, nil
 }
@@ -286,27 +283,4 @@ func (b *Bridge) all() []*session.Session {
 // record notes the position of the reply to the call that ctx belongs to.
 func record(ctx context.Context, p journal.Position) {
 	position.Record(ctx, position.Position{Epoch: p.Epoch, Seq: p.Seq})
-}
-
-// idempotent answers a request that comes twice with the first one's answer.
-func idempotent[T proto.Message](ctx context.Context, b *Bridge, operation, id string, request proto.Message, f func() (T, error)) (T, error) {
-	m, err := b.once.Do(ctx, requestKey(ctx, operation, id), withoutTrace(request), func() (proto.Message, error) { return f() })
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return m.(T), nil
-}
-
-// withoutTrace returns the request without its prompt's trace context, which differs
-// from try to try.
-func withoutTrace(request proto.Message) proto.Message {
-	r, ok := request.(interface{ GetPrompt() *bridgev1.Prompt })
-	if !ok || r.GetPrompt().GetTraceparent() == "" {
-		return request
-	}
-	bare := proto.Clone(request)
-	p := bare.(interface{ GetPrompt() *bridgev1.Prompt }).GetPrompt()
-	p.Traceparent, p.Tracestate = "", ""
-	return bare
 }

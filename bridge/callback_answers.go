@@ -10,7 +10,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -18,19 +20,21 @@ import (
 
 // Resolve answers a callback.
 func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
-	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
-		return b.resolveOnce(ctx, r, func() (*bridgev1.ResolveResponse, error) {
-			s, err := b.asking(ctx, r.GetSessionId())
-			if err != nil {
-				return nil, err
-			}
-			at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), answerAt{field: "answer"})
-			if err != nil {
-				return nil, err
-			}
-			record(ctx, at)
-			return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
-		})
+	resolve := func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
+		s, err := b.asking(ctx, r.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		form := answerAt{field: "answer", detached: r.GetRequestId() != ""}
+		at, err := b.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), form)
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, at)
+		return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+	}
+	return operation.Run(ctx, b.operations, operation.Operation[*bridgev1.ResolveResponse]{
+		Scope: idempotency.Resolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve, Settle: b.settleResolve(r, resolve),
 	})
 }
 
@@ -38,6 +42,8 @@ func (b *Bridge) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*brid
 type answerAt struct {
 	field string
 	exact bool
+	// detached: the operation that brings the answer continues without its caller already.
+	detached bool
 }
 
 // resolve checks an answer and gives it to the CLI.
@@ -69,7 +75,11 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	}
 	// An answer that is on its way comes to its end without its caller, whom a CLI that does
 	// not take it must not hold.
-	return detached(ctx, b, func(ctx context.Context) (journal.Position, error) { return s.Resolve(ctx, id, by, reply) })
+	answer := func(ctx context.Context) (journal.Position, error) { return s.Resolve(ctx, id, by, reply) }
+	if at.detached {
+		return answer(ctx)
+	}
+	return operation.Detach(ctx, b.operations, answer)
 }
 
 // giver is a participant with its answer. Callers of Resolve are nobody in particular: their

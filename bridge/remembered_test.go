@@ -2,7 +2,6 @@ package bridge
 
 import (
 	"crypto/sha256"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -104,6 +104,5 @@ func (r *rig) remembering(k idempotency.Key, request proto.Message, since []byte
 		r.t.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	interrupted := idempotency.Remembered{Key: k, Request: sum[:], Expires: time.Now().Add(time.Hour), Since: since}
-	r.once.Remember(slices.Values([]idempotency.Remembered{interrupted}))
+	r.operations.Restore(nil, []store.Request{{Key: k, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: since}})
 }

@@ -6,11 +6,10 @@ import (
 	"slices"
 	"sync"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -98,14 +97,10 @@ type turn struct {
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
-	return whole(ctx, b, r.GetRequestId(), func(ctx context.Context) (*turn, error) { return b.runOnce(ctx, r, m) })
-}
-
-func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), newUUID())
 	m.Request = promptKey(ctx, idempotency.Run, r.GetRequestId())
 	var begun *turn
-	begin := func() (proto.Message, error) {
+	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
 		s, end, err := b.runSession(ctx, r, id)
 		if err != nil {
 			return nil, err
@@ -127,12 +122,16 @@ func (b *Bridge) runOnce(ctx context.Context, r *bridgev1.RunRequest, m session.
 		begun = t
 		return &bridgev1.RunStarted{SessionId: nameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
-	key := requestKey(ctx, idempotency.Run, r.GetRequestId())
-	m0, err := b.once.DoOrSettle(ctx, key, withoutTrace(r), b.interruptedRun(ctx, r, id, m.Request, begin), begin)
-	if err != nil || begun != nil {
-		return begun, err
+	started, err := operation.Run(ctx, b.operations, operation.Operation[*bridgev1.RunStarted]{
+		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: run,
+		Settle: b.settleRun(r, sentPrompt{id, m.Request, textsOf(r.GetPrompt())}, run),
+	})
+	if err != nil {
+		return nil, err // a detached run may still be setting begun
 	}
-	started := m0.(*bridgev1.RunStarted)
+	if begun != nil {
+		return begun, nil
+	}
 	if again := b.runs.get(ctx, started.GetSessionId(), started.GetMessageId()); again != nil {
 		return again, nil
 	}

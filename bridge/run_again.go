@@ -3,39 +3,38 @@ package bridge
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// interruptedRun describes how to settle a Run that a crash interrupted before its start was
-// recorded. id is the session's, and key the prompt's in the outbox. If the session exists, its
-// outbox and its history decide whether the prompt was sent; if a session that the Run was to
-// create does not exist, begin runs again.
-func (b *Bridge) interruptedRun(ctx context.Context, r *bridgev1.RunRequest, id, key string, begin func() (proto.Message, error)) idempotency.Doubt {
-	of := func(id string) idempotency.Doubt {
-		return doubtful(ctx, b, id, key, textsOf(r.GetPrompt()), func(messageID string, _ journal.Position) proto.Message {
+// settleRun settles a Run that a crash interrupted before its start was recorded. If the session
+// exists, its outbox and its history decide whether the prompt was sent; if a session that the Run
+// was to create does not exist, run starts it again.
+func (b *Bridge) settleRun(
+	r *bridgev1.RunRequest, p sentPrompt, run func(context.Context) (*bridgev1.RunStarted, error),
+) *operation.Settlement[*bridgev1.RunStarted] {
+	of := func(id string) *operation.Settlement[*bridgev1.RunStarted] {
+		p.sessionID = id
+		return settleSent(b, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
 			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
 		})
 	}
-	d := of(id)
+	settle := of(p.sessionID)
 	if r.GetCreate() == nil {
-		return d
+		return settle
 	}
-	return idempotency.Doubt{
-		Since: func() []byte { return []byte(id) },
-		Settle: func(since []byte) (proto.Message, error) {
-			if _, err := b.find(ctx, string(since)); fault.ReasonOf(err) == fault.SessionNotFound {
-				return begin()
-			}
-			return of(string(since)).Settle(nil)
-		},
-		Open: d.Open,
+	id := p.sessionID
+	settle.Before = func(context.Context) []byte { return []byte(id) }
+	settle.Find = func(ctx context.Context, chosen []byte) (*bridgev1.RunStarted, error) {
+		if _, err := b.find(ctx, string(chosen)); fault.ReasonOf(err) == fault.SessionNotFound {
+			return run(ctx)
+		}
+		return of(string(chosen)).Find(ctx, nil)
 	}
+	return settle
 }
 
 // runAgain returns the turn of a Run that an earlier process of the bridge began. The session's

@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -18,9 +19,16 @@ import (
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
 	id := cmp.Or(r.GetSessionId(), newUUID())
-	return b.createOnce(ctx, r, id, func(ctx context.Context) (*session.Session, error) {
+	create := func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
 		s, _, err := b.createAs(ctx, r, id, "", nil)
-		return s, err
+		if err != nil {
+			return nil, err
+		}
+		record(ctx, s.Journal().Last())
+		return &bridgev1.CreateSessionResponse{Session: s.Snapshot()}, nil
+	}
+	return operation.Run(ctx, b.operations, operation.Operation[*bridgev1.CreateSessionResponse]{
+		Scope: idempotency.Create, ID: r.GetRequestId(), Request: r, Detach: true, Do: create, Settle: b.settleCreate(id, create),
 	})
 }
 
@@ -123,13 +131,16 @@ func newUUID() string {
 
 // ResumeSession opens a session of the history, or one that is open.
 func (b *Bridge) ResumeSession(ctx context.Context, r *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error) {
-	return idempotent(ctx, b, idempotency.Resume, r.GetRequestId(), r, func() (*bridgev1.ResumeSessionResponse, error) {
-		s, _, err := b.resume(ctx, r, "", nil)
-		if err != nil {
-			return nil, err
-		}
-		record(ctx, s.Journal().Last())
-		return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
+	return operation.Run(ctx, b.operations, operation.Operation[*bridgev1.ResumeSessionResponse]{
+		Scope: idempotency.Resume, ID: r.GetRequestId(), Request: r,
+		Do: func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
+			s, _, err := b.resume(ctx, r, "", nil)
+			if err != nil {
+				return nil, err
+			}
+			record(ctx, s.Journal().Last())
+			return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
+		},
 	})
 }
 

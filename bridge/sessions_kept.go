@@ -302,6 +302,18 @@ func (b *Bridge) drop(s *session.Session) {
 	}
 }
 
+// restoreOperations takes up the operations of the bridge's previous run.
+func (b *Bridge) restoreOperations() error {
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	log, requests, err := b.cfg.Directory.Requests()
+	if err == nil {
+		b.operations.Restore(log, requests)
+	}
+	return err
+}
+
 // closeStore keeps everything as it is when the bridge ends.
 func (b *Bridge) closeStore() {
 	if b.cfg.Directory == nil {
@@ -319,7 +331,7 @@ func (b *Bridge) closeStore() {
 		}
 		s.SavePrompts()
 	}
-	if err := b.once.Close(); err != nil {
+	if err := b.operations.Close(); err != nil {
 		b.log.Error("remembered requests not closed", "error", err)
 	}
 }

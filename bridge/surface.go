@@ -11,6 +11,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -114,9 +115,12 @@ func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (js
 	if beginsTurn[c.method] {
 		return b.promptOnce(ctx, c, requestID)
 	}
-	reply, err := idempotent(ctx, b, operationOn(c.method, c.id), requestID, wrapperspb.Bytes(c.params.JSON()), func() (*wrapperspb.BytesValue, error) {
-		result, err := b.dispatch(ctx, c)
-		return wrapperspb.Bytes(result), err
+	reply, err := operation.Run(ctx, b.operations, operation.Operation[*wrapperspb.BytesValue]{
+		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
+		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+			result, err := b.dispatch(ctx, c)
+			return wrapperspb.Bytes(result), err
+		},
 	})
 	return reply.GetValue(), err
 }

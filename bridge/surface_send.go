@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -22,39 +21,42 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // was lost after it was acknowledged fails with SEND_IN_DOUBT too.
 func (b *Bridge) promptOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
 	c.request = promptKey(ctx, c.method, requestID)
-	key := requestKey(ctx, operationOn(c.method, c.id), requestID)
-	m, err := b.once.DoOrSettle(ctx, key, wrapperspb.Bytes(c.params.JSON()), b.interruptedPrompt(ctx, c), func() (proto.Message, error) {
-		result, err := b.dispatch(ctx, c)
-		return wrapperspb.Bytes(result), err
+	reply, err := operation.Run(ctx, b.operations, operation.Operation[*wrapperspb.BytesValue]{
+		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
+		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
+			result, err := b.dispatch(ctx, c)
+			return wrapperspb.Bytes(result), err
+		},
+		Settle: b.settlePrompt(c),
 	})
 	if err != nil {
 		return nil, err
 	}
-	result := m.(*wrapperspb.BytesValue).GetValue()
 	var said struct{ MessageID string }
-	if s, err := b.open(ctx, c.id); err == nil && json.Unmarshal(result, &said) == nil {
+	if s, err := b.open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
 		if _, err := s.Repeat(ctx, said.MessageID); err != nil {
 			return nil, err
 		}
 	}
-	return result, nil
+	return reply.GetValue(), nil
 }
 
-// interruptedPrompt describes how to settle a prompt that a crash interrupted.
-func (b *Bridge) interruptedPrompt(ctx context.Context, c *cliCall) idempotency.Doubt {
+// settlePrompt settles a prompt that a crash interrupted.
+func (b *Bridge) settlePrompt(c *cliCall) *operation.Settlement[*wrapperspb.BytesValue] {
 	texts := []string{c.params.String("prompt")}
 	if display := c.params.String("displayPrompt"); display != "" {
 		texts = append(texts, display)
 	}
-	d := doubtful(ctx, b, c.id, c.request, texts, func(messageID string, _ journal.Position) proto.Message {
+	p := sentPrompt{c.id, c.request, texts}
+	settle := settleSent(b, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
 		var result session.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())
 	})
 	if c.method != "session.send" {
-		d.Settle = func([]byte) (proto.Message, error) {
+		settle.Find = func(context.Context, []byte) (*wrapperspb.BytesValue, error) {
 			return nil, fault.New(fault.SendInDoubt, "the server ended before the CLI replied to %s", c.method)
 		}
 	}
-	return d
+	return settle
 }

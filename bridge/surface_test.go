@@ -19,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -211,14 +212,14 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
 	r.ask("s1", "hello") // the interrupted request's prompt
 	params := wrapperspb.Bytes([]byte(`{"prompt":"hello"}`))
-	r.remembering(idempotency.Key{Operation: operationOn("session.send", "s1"), ID: "q"}, params, since)
+	r.remembering(idempotency.Key{Operation: operation.On("session.send", "s1"), ID: "q"}, params, since)
 	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}
 	out, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "q")
 	if err != nil || out.GetMessageId() == "" {
 		t.Errorf("session.send is answered %v, %v", out, err)
 	}
 	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
-	r.remembering(idempotency.Key{Operation: operationOn("session.fleet.start", "s1"), ID: "q"}, params, since)
+	r.remembering(idempotency.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
 	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
 	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendInDoubt {
 		t.Errorf("session.fleet.start fails with %v", err)

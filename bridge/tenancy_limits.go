@@ -1,10 +1,12 @@
 package bridge
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
@@ -187,4 +189,17 @@ func (r room) Give() {
 func (b *Bridge) roomOf(tenant string) room {
 	used, _ := b.rooms.LoadOrStore(tenant, new(atomic.Int64))
 	return room{b: b, tenant: tenant, used: used.(*atomic.Int64)}
+}
+
+// rememberedQuota returns what may be remembered for a tenant, and for all tenants together.
+// A server without a limit for its host's owner has one for all together alone.
+func (b *Bridge) rememberedQuota(tenant string) (own, all idempotency.Quota) {
+	of := func(l quota.Limits, requests int, bytes int64) idempotency.Quota {
+		return idempotency.Quota{Requests: cmp.Or(l.RememberedRequests, requests), Bytes: cmp.Or(l.RememberedBytes, bytes)}
+	}
+	all = of(b.overall(), idempotency.DefaultTotalRequests, idempotency.DefaultTotalBytes)
+	if b.cfg.Tenant == nil {
+		return of(b.limits(tenant), all.Requests, all.Bytes), all
+	}
+	return of(b.limits(tenant), idempotency.DefaultRequests, idempotency.DefaultBytes), all
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -49,7 +50,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	if err != nil || said.GetOutcome() != nil {
 		return said, err
 	}
-	return idempotent(ctx, b, operationOn(idempotency.TurnEnd, r.GetSessionId()), r.GetRequestId(), r, func() (*bridgev1.SendAndWaitResponse, error) {
+	wait := func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
 		if begun == nil {
 			begun = b.runs.get(ctx, r.GetSessionId(), said.GetMessageId())
 		}
@@ -65,6 +66,9 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		ctx, done := b.visiting(ctx, begun.s)
 		out, err := b.awaitTurn(ctx, begun, r.GetSessionId(), said.GetMessageId(), idle, timeout)
 		return out, done(err)
+	}
+	return operation.Run(ctx, b.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
+		Scope: operation.On(idempotency.TurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: wait,
 	})
 }
 
