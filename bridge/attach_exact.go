@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -31,7 +32,7 @@ func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionReques
 // refusal is the error of a start that failed.
 func (a *Attachment) refusal(err error) error {
 	if !a.start.GetExact() {
-		return within(err, "start.")
+		return fields.Within(err, "start.")
 	}
 	method, id := "session.create", a.start.GetCreate().GetSessionId()
 	if r := a.start.GetResume(); r != nil {
@@ -39,7 +40,7 @@ func (a *Attachment) refusal(err error) error {
 	} else if a.start.GetJoinSessionId() != "" {
 		method, id = "session.resume", a.start.GetJoinSessionId()
 	}
-	return session.Exactly(within(err, "start."), method, id)
+	return session.Exactly(fields.Within(err, "start."), method, id)
 }
 
 // answered says in started what the CLI answered, to a caller that asks for that.

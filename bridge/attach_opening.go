@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -124,5 +125,5 @@ func (a *Attachment) respond(ctx context.Context, r *bridgev1.ModelResponse) err
 	if err == nil {
 		_, err = a.s.RespondModel(ctx, a.p.ID, part)
 	}
-	return within(err, "model_response.")
+	return fields.Within(err, "model_response.")
 }

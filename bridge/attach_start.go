@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -17,18 +18,18 @@ func (a *Attachment) joining() (session.Joining, error) {
 	start := a.start
 	var err error
 	if a.options, err = newOptions(start.GetOptions()); err != nil {
-		return session.Joining{}, within(err, "start.")
+		return session.Joining{}, fields.Within(err, "start.")
 	}
 	if _, err = newFilter(start.GetFilter(), "start.filter"); err != nil {
 		return session.Joining{}, err
 	}
-	if err := known(start.GetStart(), "start.start"); err != nil {
+	if err := fields.Known(start.GetStart(), "start.start"); err != nil {
 		return session.Joining{}, err
 	}
 	if len(start.GetName()) > maxName {
 		return session.Joining{}, fault.New(fault.InvalidField, "longer than %d characters", maxName).WithField("start.name")
 	}
-	grace, err := duration(start.GetGrace(), "start.grace", 0, maxGrace)
+	grace, err := fields.Duration(start.GetGrace(), "start.grace", 0, maxGrace)
 	if err != nil {
 		return session.Joining{}, err
 	}
@@ -55,7 +56,7 @@ func (a *Attachment) joining() (session.Joining, error) {
 func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
 	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
 	if err != nil {
-		return nil, rename(err, at+".tools", at)
+		return nil, fields.Rename(err, at+".tools", at)
 	}
 	if tools == nil {
 		return nil, nil
@@ -71,7 +72,7 @@ func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Com
 		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
 	}, "config", start.GetExact())
 	if err != nil {
-		return nil, nil, rename(err, "config.", at)
+		return nil, nil, fields.Rename(err, "config.", at)
 	}
 	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
 	own.Set("commands", nil)
@@ -103,7 +104,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_JoinSessionId:
 		s, err := a.b.open(ctx, how.JoinSessionId)
 		if err != nil {
-			return nil, joined, rename(err, "session_id", "join_session_id")
+			return nil, joined, fields.Rename(err, "session_id", "join_session_id")
 		}
 		if err := checkGuestHandlers(ctx, s, j.Handling, "handlers"); err != nil {
 			return nil, joined, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -294,7 +295,7 @@ func errorReply(p *callback.Pending, e *bridgev1.AnswerError) callback.Reply {
 
 // answerInvalid turns a fault about a field into one about an answer.
 func answerInvalid(err error) error {
-	if f, ok := asFault(err); ok && f.Reason == fault.InvalidField {
+	if f, ok := fields.AsFault(err); ok && f.Reason == fault.InvalidField {
 		return fault.New(fault.AnswerInvalid, "%s", f.Message).WithField(f.Field)
 	}
 	return err

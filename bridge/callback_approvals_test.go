@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -71,7 +72,7 @@ func TestApprovalForTheSession(t *testing.T) {
 			} {
 				got, err := permissionDecision(&callback.Pending{ID: "1", Params: []byte(params)}, []byte(c.decision), "answer.permission")
 				if c.want == "" {
-					f, _ := asFault(err)
+					f, _ := fields.AsFault(err)
 					if f == nil || f.Reason != fault.AnswerInvalid || f.Field != "answer.permission.approve_for_session.approval" {
 						t.Errorf("%s: got %s, %v, want an invalid answer with its field", params, got, err)
 					}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -18,11 +19,11 @@ func (b *Bridge) RespondToModelRequest(ctx context.Context, r *bridgev1.RespondT
 	}
 	part, err := modelPart(r.GetResponse())
 	if err != nil {
-		return nil, within(err, "response.")
+		return nil, fields.Within(err, "response.")
 	}
 	at, err := s.RespondModel(ctx, "", part)
 	if err != nil {
-		return nil, within(err, "response.")
+		return nil, fields.Within(err, "response.")
 	}
 	record(ctx, at)
 	return &bridgev1.RespondToModelRequestResponse{Position: session.Proto(at)}, nil

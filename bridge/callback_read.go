@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -42,7 +43,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if err != nil {
 		return err
 	}
-	if err := known(r.GetFidelity(), "fidelity"); err != nil {
+	if err := fields.Known(r.GetFidelity(), "fidelity"); err != nil {
 		return err
 	}
 	fidelity := translate.Tidy

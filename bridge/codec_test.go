@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -170,7 +171,7 @@ func TestToJSON(t *testing.T) {
 		if string(got) != test.want || fault.ReasonOf(err) != test.reason {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
-		if f, ok := asFault(err); ok && f.Field != test.field {
+		if f, ok := fields.AsFault(err); ok && f.Field != test.field {
 			t.Errorf("%s: field %q, want %q", name, f.Field, test.field)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -36,7 +37,7 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 	if limit < minPageBytes || limit > maxPageBytes {
 		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, minPageBytes, maxPageBytes).WithField("page_bytes")
 	}
-	if err := known(r.GetFidelity(), "fidelity"); err != nil {
+	if err := fields.Known(r.GetFidelity(), "fidelity"); err != nil {
 		return nil, err
 	}
 	after := journal.Position{Epoch: r.GetAfter().GetEpoch(), Seq: r.GetAfter().GetSeq()}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -170,7 +171,7 @@ func (b *Bridge) RunShell(ctx context.Context, r *bridgev1.RunShellRequest, emit
 	if r.GetCommand() == "" {
 		return fault.New(fault.InvalidField, "command is required").WithField("command")
 	}
-	timeout, err := duration(r.GetTimeout(), "timeout", time.Millisecond, maxShellTime)
+	timeout, err := fields.Duration(r.GetTimeout(), "timeout", time.Millisecond, maxShellTime)
 	if err != nil {
 		return err
 	}

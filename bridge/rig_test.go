@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -209,14 +210,14 @@ func one(id string) []*bridgev1.SessionCursor { return []*bridgev1.SessionCursor
 
 func wantField(t *testing.T, what string, err error, reason fault.Reason, field string) {
 	t.Helper()
-	f, ok := asFault(err)
+	f, ok := fields.AsFault(err)
 	if !ok || f.Reason != reason || f.Field != field {
 		t.Errorf("%s: error is %v (field %q), want %s about %q", what, err, fieldOf(err), reason, field)
 	}
 }
 
 func fieldOf(err error) string {
-	if f, ok := asFault(err); ok {
+	if f, ok := fields.AsFault(err); ok {
 		return f.Field
 	}
 	return ""

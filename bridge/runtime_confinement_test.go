@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -392,7 +393,7 @@ func TestCallersPartOfTheConfinement(t *testing.T) {
 
 func wantConfining(t *testing.T, what string, err error) {
 	t.Helper()
-	f, ok := asFault(err)
+	f, ok := fields.AsFault(err)
 	if !ok || f.Reason != fault.ConfinementChanging || f.RetryAfter <= 0 {
 		t.Errorf("%s: error is %v, want CONFINEMENT_CHANGING and when to try again", what, err)
 	}

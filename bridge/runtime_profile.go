@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -119,7 +120,7 @@ func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, ow
 	if err := provided(&p, m, at, own); err != nil {
 		return p, err
 	}
-	if f, bad := asFault(p.Validate()); bad {
+	if f, bad := fields.AsFault(p.Validate()); bad {
 		field := f.Field
 		if field == "dir" {
 			field = "working_directory"
@@ -144,7 +145,7 @@ func provided(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own string) er
 	}
 	if fs := m.GetSessionFs(); fs != nil {
 		field := at + ".session_fs."
-		if err := known(fs.GetConventions(), field+"conventions"); err != nil {
+		if err := fields.Known(fs.GetConventions(), field+"conventions"); err != nil {
 			return err
 		}
 		windows := fs.GetConventions() == bridgev1.PathConventions_PATH_CONVENTIONS_WINDOWS

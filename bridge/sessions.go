@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -88,7 +89,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 // stay.
 func inRequest(err error, at string) error {
 	for _, field := range []string{"session_id", "config."} {
-		err = rename(err, field, at+field)
+		err = fields.Rename(err, field, at+field)
 	}
 	return err
 }

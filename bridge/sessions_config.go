@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -95,15 +96,15 @@ func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return o, err
 	}
 	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
-		return o, within(err, at)
+		return o, fields.Within(err, at)
 	}
 	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
 		return o, err
 	}
-	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+	if o.Timeout, err = fields.Duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
-	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+	if err := fields.Known(r.GetLifetime(), at+"lifetime"); err != nil {
 		return o, err
 	}
 	if cloud := r.GetCloud(); cloud != nil {
@@ -128,12 +129,12 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 		return o, err
 	}
 	if o.Config, err = b.restrained(ctx, o.Config); err != nil {
-		return o, within(err, at)
+		return o, fields.Within(err, at)
 	}
-	if o.Timeout, err = duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
+	if o.Timeout, err = fields.Duration(r.GetCallbackTimeout(), at+"callback_timeout", time.Millisecond, maxTimeout); err != nil {
 		return o, err
 	}
-	if err := known(r.GetLifetime(), at+"lifetime"); err != nil {
+	if err := fields.Known(r.GetLifetime(), at+"lifetime"); err != nil {
 		return o, err
 	}
 	if err := b.named(ctx, &o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
@@ -172,7 +173,7 @@ func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m s
 	if err := b.checkPrompt(caller.From(ctx).Tenant, len(p.GetText()), at+".text"); err != nil {
 		return m, err
 	}
-	if err := known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
+	if err := fields.Known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {
 		return m, err
 	}
 	// The CLI's own request has the same members; it is translated as one.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -97,7 +98,7 @@ func TestSessionWithoutState(t *testing.T) {
 		t.Errorf("the other session is %v", s)
 	}
 	_, err = k.Send(k.ctx, &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "three"}})
-	if f, _ := asFault(err); f == nil || f.Reason != fault.SessionNotFound || !strings.Contains(f.Message, "damaged") {
+	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound || !strings.Contains(f.Message, "damaged") {
 		t.Errorf("sending fails with %v", err)
 	}
 	_, err = k.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
@@ -151,7 +152,7 @@ func TestDamagedSessionStays(t *testing.T) {
 		t.Errorf("deleted, it is %v, with %v", s, segments())
 	}
 	_, err := k.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
-	if f, _ := asFault(err); f == nil || f.Reason != fault.SessionNotFound {
+	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound {
 		t.Errorf("deleting it twice: %v", err)
 	}
 	k.create("s1") // the id is free

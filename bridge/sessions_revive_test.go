@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -167,7 +168,7 @@ func TestCrashLoop(t *testing.T) {
 		_, err = r.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return fault.ReasonOf(err) == fault.CLICrashLoop
 	})
-	if f, ok := asFault(err); !ok || f.RetryAfter <= 0 {
+	if f, ok := fields.AsFault(err); !ok || f.RetryAfter <= 0 {
 		t.Errorf("the error does not say when to try again: %v", err)
 	}
 	close(mended)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -313,12 +314,12 @@ func (st *stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 		return fault.New(fault.InvalidField, "session %q is named twice", id).WithField(at + "session_id")
 	}
 	seen[id] = true
-	if err := known(c.GetStart(), at+"start"); err != nil {
+	if err := fields.Known(c.GetStart(), at+"start"); err != nil {
 		return err
 	}
 	s, err := st.b.asking(ctx, id)
 	if err != nil {
-		return within(err, at)
+		return fields.Within(err, at)
 	}
 	f, err := st.follow(s, cursor{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, c.GetFilter(), at)
 	if err != nil {

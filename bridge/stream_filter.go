@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -93,7 +94,7 @@ const (
 )
 
 func heartbeat(d *durationpb.Duration, field string) (time.Duration, error) {
-	every, err := duration(d, field, time.Second, 10*time.Minute)
+	every, err := fields.Duration(d, field, time.Second, 10*time.Minute)
 	if every == 0 {
 		every = defaultHeartbeat
 	}
@@ -108,14 +109,14 @@ type options struct {
 }
 
 func newOptions(o *bridgev1.StreamOptions) (out options, err error) {
-	if err := known(o.GetFidelity(), "options.fidelity"); err != nil {
+	if err := fields.Known(o.GetFidelity(), "options.fidelity"); err != nil {
 		return out, err
 	}
 	out.form = form(o.GetFidelity(), o.GetOriginalJson())
 	if out.heartbeat, err = heartbeat(o.GetHeartbeatInterval(), "options.heartbeat_interval"); err != nil {
 		return out, err
 	}
-	out.linger, err = duration(o.GetLinger(), "options.linger", 0, maxLinger)
+	out.linger, err = fields.Duration(o.GetLinger(), "options.linger", 0, maxLinger)
 	return out, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -81,7 +82,7 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	limits.MaxDepth = maxRequestDepth
 	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
-		return nil, rename(badField(err, requestField), requestField+".", "")
+		return nil, fields.Rename(badField(err, requestField), requestField+".", "")
 	}
 	if c.params, err = session.ParseObject(text); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "parameters of %s", c.method)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -43,7 +44,7 @@ func unanswered(c *cliCall, err error) (json.RawMessage, error) {
 		}
 		return undone, nil
 	}
-	return nil, rename(err, "callback_id", "request_id")
+	return nil, fields.Rename(err, "callback_id", "request_id")
 }
 
 // cliReply checks an answer that came as parameters.

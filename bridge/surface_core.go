@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -86,7 +87,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		return nil, err
 	}
 	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
-		return nil, rename(err, "config.", "")
+		return nil, fields.Rename(err, "config.", "")
 	}
 	release, err := b.admitSession(caller.From(ctx).Tenant)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 		if fresh {
 			b.forget(s)
 		}
-		return nil, rename(err, "config.", "")
+		return nil, fields.Rename(err, "config.", "")
 	}
 	if fresh {
 		placeOf(s).set(b.own(ctx))

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -54,7 +55,7 @@ func (b *Bridge) exactDelete(ctx context.Context, c *cliCall, err error) (json.R
 	case fault.SessionNotFound, fault.InvalidField:
 		return b.forwardServer(ctx, c)
 	case fault.SessionRefused:
-		f, _ := asFault(err)
+		f, _ := fields.AsFault(err)
 		var result session.Object
 		result.SetBool("success", false)
 		result.SetString("error", f.Message)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -235,7 +236,7 @@ func TestSurfaceRefuses(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	_, err := invokeCLI(r, "runtime.shutdown", &cliv1.RuntimeServiceShutdownRequest{}, &cliv1.RuntimeServiceShutdownResponse{}, false, "")
 	wantField(t, "runtime.shutdown", err, fault.MethodRefused, "method")
-	if f, ok := asFault(err); !ok || f.RPC != nil {
+	if f, ok := fields.AsFault(err); !ok || f.RPC != nil {
 		t.Errorf("a tidy caller is told %v", err)
 	}
 	for _, extra := range []string{`{"sessionId":"s2"}`, `{"prompt":"x"}`} {
@@ -251,7 +252,7 @@ func TestSurfaceRefuses(t *testing.T) {
 		t.Errorf("a session in json_extra: %v", err)
 	}
 	_, err = invokeCLI(r, "session.mode.get", &cliv1.SessionModeServiceGetRequest{SessionId: "none"}, &cliv1.SessionModeServiceGetResponse{}, true, "")
-	if f, ok := asFault(err); !ok || f.RPC == nil || f.RPC.Code != -32603 || !strings.HasSuffix(f.RPC.Message, "Session not found for sessionId: none") {
+	if f, ok := fields.AsFault(err); !ok || f.RPC == nil || f.RPC.Code != -32603 || !strings.HasSuffix(f.RPC.Message, "Session not found for sessionId: none") {
 		t.Errorf("an exact caller is told %v", err)
 	}
 }

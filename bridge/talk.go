@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -185,7 +186,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 	}
 	text, err := b.codec.toJSON(request, "log")
 	if err != nil {
-		return nil, rename(err, "log.", "")
+		return nil, fields.Rename(err, "log.", "")
 	}
 	params, err := session.ParseObject(text)
 	if err != nil {
@@ -236,7 +237,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 	if given == nil {
 		given = &cliv1.ProviderConfig{}
 	}
-	fields := given.ProtoReflect().Descriptor().Fields()
+	members := given.ProtoReflect().Descriptor().Fields()
 	var names []string // the CLI's members that change
 	paths := r.GetUpdateMask().GetPaths()
 	all := slices.Equal(paths, []string{"*"})
@@ -244,7 +245,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 		paths = nil
 	}
 	for _, path := range paths {
-		fd := fields.ByName(protoreflect.Name(path))
+		fd := members.ByName(protoreflect.Name(path))
 		// json_extra is no member but some: they change without being named, or with all.
 		if fd == nil || path == "json_extra" {
 			return nil, fault.New(fault.InvalidField, "the provider has no field %q", path).WithField("update_mask")

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
@@ -90,7 +91,7 @@ func (b *Bridge) checkOwn(ctx context.Context, id, field string) error {
 		return checkID(id, field)
 	}
 	if _, err := b.find(ctx, id); err != nil {
-		return rename(err, "session_id", field)
+		return fields.Rename(err, "session_id", field)
 	}
 	return fault.New(fault.Forbidden, "session %q is another tenant's: only that tenant resumes and disconnects it", id).WithField(field)
 }

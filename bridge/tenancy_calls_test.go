@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -42,7 +43,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 				case err = <-ended:
 				case <-time.After(20 * time.Second):
 				}
-				f, ok := asFault(err)
+				f, ok := fields.AsFault(err)
 				if !ok || f.Reason != fault.LimitExceeded || f.RetryAfter <= 0 {
 					t.Fatalf("call %d of guest %d: %v, want LIMIT_EXCEEDED and when to try again", n, guest, err)
 				}

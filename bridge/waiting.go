@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -15,11 +16,11 @@ import (
 
 // SendAndWait says something and waits for the turn's end.
 func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error) {
-	idle, err := duration(r.GetIdleTimeout(), "idle_timeout", 0, maxTimeout)
+	idle, err := fields.Duration(r.GetIdleTimeout(), "idle_timeout", 0, maxTimeout)
 	if err != nil {
 		return nil, err
 	}
-	timeout, err := duration(r.GetTimeout(), "timeout", 0, maxTimeout)
+	timeout, err := fields.Duration(r.GetTimeout(), "timeout", 0, maxTimeout)
 	if err != nil {
 		return nil, err
 	}

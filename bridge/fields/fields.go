@@ -1,4 +1,5 @@
-package bridge
+// Package fields checks request fields and names the offending field in errors. It is pure.
+package fields
 
 import (
 	"errors"
@@ -11,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// duration reads a duration within bounds; unset is zero.
-func duration(d *durationpb.Duration, field string, low, high time.Duration) (time.Duration, error) {
+// Duration reads a duration between low and high; an unset one is zero.
+func Duration(d *durationpb.Duration, field string, low, high time.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
 	}
@@ -25,26 +26,25 @@ func duration(d *durationpb.Duration, field string, low, high time.Duration) (ti
 	return d.AsDuration(), nil
 }
 
-// known refuses an enum's number that this version has no name for: what it was to mean
-// cannot be guessed.
-func known(e protoreflect.Enum, field string) error {
+// Known rejects an enum value that this version does not define.
+func Known(e protoreflect.Enum, field string) error {
 	if e.Descriptor().Values().ByNumber(e.Number()) == nil {
 		return fault.New(fault.InvalidField, "%s has no value %d", e.Descriptor().Name(), e.Number()).WithField(field)
 	}
 	return nil
 }
 
-// within puts a prefix before the field that an error names.
-func within(err error, at string) error {
-	if f, ok := asFault(err); ok && f.Field != "" {
+// Within prefixes the field that an error names with at.
+func Within(err error, at string) error {
+	if f, ok := AsFault(err); ok && f.Field != "" {
 		return f.WithField(at + f.Field)
 	}
 	return err
 }
 
-// rename replaces the beginning of the field that an error names.
-func rename(err error, from, to string) error {
-	f, ok := asFault(err)
+// Rename replaces the prefix from of the field that an error names by to.
+func Rename(err error, from, to string) error {
+	f, ok := AsFault(err)
 	if !ok {
 		return err
 	}
@@ -54,4 +54,5 @@ func rename(err error, from, to string) error {
 	return err
 }
 
-func asFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error](err) }
+// AsFault returns the fault in an error's chain.
+func AsFault(err error) (*fault.Error, bool) { return errors.AsType[*fault.Error](err) }
