@@ -1,12 +1,14 @@
 package bridge
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 )
 
 const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","deltaContent":" the next"},"ephemeral":true,` +
@@ -18,7 +20,7 @@ const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"session
 // allocates its JSON, its record and its encoded form. What the journal's maps and lists
 // grow by is spread over many events.
 func TestEventAllocations(t *testing.T) {
-	c, err := newCodec()
+	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +33,7 @@ func TestEventAllocations(t *testing.T) {
 	}
 	const want = 3
 	allocations := testing.AllocsPerRun(5, func() {
-		j := journal.New(journal.Config{Epoch: 1, Encode: c.event})
+		j := journal.New(journal.Config{Epoch: 1, Encode: c.Event})
 		reader, err := j.NewReader(journal.Position{}, true, func() {})
 		if err != nil {
 			t.Fatal(err)

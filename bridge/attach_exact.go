@@ -53,11 +53,11 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 	switch a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		result := &cliv1.SessionServiceCreateResponse{}
-		err = a.b.codec.fromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.b.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_CreateResult{CreateResult: result}
 	case *bridgev1.AttachStart_Resume:
 		result := &cliv1.SessionServiceResumeResponse{}
-		err = a.b.codec.fromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.b.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
 	}
 	if err != nil {
@@ -76,15 +76,15 @@ func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) 
 		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
 	}
 	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
-		text, err := b.codec.toJSONAs(decision, at+".permission", translate.JSONOptions{})
+		text, err := b.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
 		return members("result", text), answerInvalid(err)
 	}
-	field := a.ProtoReflect().WhichOneof(b.codec.answers)
+	field := b.codec.AnswerCase(a)
 	hook := a.GetHook()
-	if field == nil || b.codec.tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
+	if field == nil || b.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
 		return b.reply(p, a, at)
 	}
-	text, err := b.codec.toJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
+	text, err := b.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
 	switch {
 	case err != nil:
 		return callback.Reply{}, answerInvalid(err)

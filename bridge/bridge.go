@@ -26,6 +26,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/position"
@@ -107,7 +108,7 @@ type Config struct {
 type Bridge struct {
 	cfg        Config
 	log        *slog.Logger
-	codec      *codec
+	codec      *wire.Codec
 	defaults   session.Object
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
@@ -163,7 +164,7 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c, err := newCodec()
+	c, err := wire.New(cfg.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -129,8 +129,8 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 	case *bridgev1.Answer_Error:
 		return errorReply(p, answer.Error), nil
 	}
-	field := a.ProtoReflect().WhichOneof(b.codec.answers)
-	if b.codec.tag(field) != p.Kind.Method {
+	field := b.codec.AnswerCase(a)
+	if b.codec.Tag(field) != p.Kind.Method {
 		return wrong()
 	}
 	answer := a.ProtoReflect().Get(field).Message().Interface()
@@ -138,10 +138,10 @@ func (b *Bridge) reply(p *callback.Pending, a *bridgev1.Answer, at string) (call
 	if hook, ok := answer.(*cliv1.HookOutput); ok {
 		return b.hookReply(p, hook, at)
 	}
-	if lacking := b.codec.lacking(answer.ProtoReflect()); lacking != "" {
+	if lacking := b.codec.Lacking(answer.ProtoReflect()); lacking != "" {
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "%s is required", lacking).WithField(at+"."+lacking).With("callback_id", p.ID)
 	}
-	text, err := b.codec.toJSON(answer, at)
+	text, err := b.codec.ToJSON(answer, at)
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}
@@ -164,11 +164,11 @@ func (b *Bridge) hookReply(p *callback.Pending, out *cliv1.HookOutput, at string
 	switch {
 	case variant == nil: // no opinion
 		return callback.Reply{Members: json.RawMessage(`{}`)}, nil
-	case b.codec.tag(variant) != p.Hook && (b.codec.tag(variant) != "" || b.codec.hooks[p.Hook]):
+	case b.codec.Tag(variant) != p.Hook && (b.codec.Tag(variant) != "" || b.codec.HookTyped(p.Hook)):
 		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is a %q, the output is of another", p.Hook).
 			WithField(at).With("callback_id", p.ID)
 	}
-	text, err := b.codec.toJSON(out, at)
+	text, err := b.codec.ToJSON(out, at)
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}
@@ -181,7 +181,7 @@ func (b *Bridge) toolReply(a *bridgev1.ToolAnswer, at string) (callback.Reply, e
 	case *bridgev1.ToolAnswer_Text:
 		return members("result", quote(o.Text)), nil
 	case *bridgev1.ToolAnswer_Result:
-		text, err := b.codec.toJSON(o.Result, at+".result")
+		text, err := b.codec.ToJSON(o.Result, at+".result")
 		if err != nil {
 			return callback.Reply{}, answerInvalid(err)
 		}
@@ -212,7 +212,7 @@ var current = map[string]bool{
 }
 
 func (b *Bridge) permissionReply(p *callback.Pending, d *cliv1.PermissionDecision, at string) (callback.Reply, error) {
-	text, err := b.codec.toJSON(d, at)
+	text, err := b.codec.ToJSON(d, at)
 	if err != nil {
 		return callback.Reply{}, answerInvalid(err)
 	}

@@ -2,11 +2,13 @@ package bridge
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -99,7 +101,7 @@ func TestApprovalOfARequestWithoutAPrompt(t *testing.T) {
 // A participant that is exact says what the CLI is to hear, and no more.
 func TestExactApproval(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
+	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

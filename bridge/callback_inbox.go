@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
@@ -79,14 +80,11 @@ func (b *Bridge) inbox(
 		all = all[:size]
 		out.NextPageToken = all[size-1].token()
 	}
-	room := inlineBytes
+	room := wire.InlineBytes
 	for _, w := range all {
-		if len(w.p.Params) > room {
-			out.Callbacks = append(out.Callbacks, b.withoutRequest(w.s, nameFor(w.s, tenant), w.p, translate.Tidy))
-			continue
-		}
-		room -= len(w.p.Params)
-		out.Callbacks = append(out.Callbacks, b.callback(w.s, nameFor(w.s, tenant), w.p, translate.Tidy))
+		var c *bridgev1.Callback
+		c, room = b.codec.CallbackWithin(room, w.p, nameFor(w.s, tenant), w.s.Offered(w.p), translate.Tidy)
+		out.Callbacks = append(out.Callbacks, c)
 	}
 	return out, nil
 }

@@ -5,33 +5,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// inlineBytes is how much JSON of requests goes into one frame or list at most: gRPC's
-// clients take messages of 4 MiB unless told otherwise.
-const inlineBytes = 1 << 20
-
-// callbackFrame is a pending callback as it goes into a frame.
-func (b *Bridge) callbackFrame(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
-	if len(p.Params) > inlineBytes {
-		return b.withoutRequest(s, name, p, fidelity)
-	}
-	return b.callback(s, name, p, fidelity)
-}
-
-// withoutRequest leaves out what is too long.
-func (b *Bridge) withoutRequest(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
-	c := b.callback(s, name, p, fidelity)
-	size := proto.Size(c)
-	c.Request, c.WholeBytes = nil, int64(size)
-	return c
-}
 
 // ReadCallback reads a pending callback with its request.
 func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackRequest, send func(*bridgev1.ReadCallbackResponse) error) error {
@@ -50,7 +28,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
 		fidelity = translate.Exact
 	}
-	rest, err := proto.Marshal(b.callback(s, nameOf(ctx, s), p, fidelity))
+	rest, err := proto.Marshal(b.codec.Callback(p, nameOf(ctx, s), s.Offered(p), fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

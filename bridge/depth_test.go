@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -68,10 +69,10 @@ func TestEveryRequestHasADepth(t *testing.T) {
 			continue
 		}
 		seen++
-		for levels, want := range map[int]fault.Reason{maxRequestDepth - 2: "", maxRequestDepth: fault.InvalidField, 5000: fault.InvalidField} {
+		for levels, want := range map[int]fault.Reason{wire.MaxRequestDepth - 2: "", wire.MaxRequestDepth: fault.InvalidField, 5000: fault.InvalidField} {
 			m := dynamicpb.NewMessage(method.Input())
 			m.Set(extra, protoreflect.ValueOfString(`{"someMember":`+nested(levels)+`}`))
-			if _, err := b.codec.toJSONAs(m, "request", translate.JSONOptions{}); fault.ReasonOf(err) != want {
+			if _, err := b.codec.ToJSONAs(m, "request", translate.JSONOptions{}); fault.ReasonOf(err) != want {
 				t.Errorf("%s with %d levels: %v", name, levels, err)
 			}
 		}

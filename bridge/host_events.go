@@ -34,7 +34,7 @@ func (b *Bridge) WatchHostEvents(ctx context.Context, r *bridgev1.WatchHostEvent
 			return send(&bridgev1.WatchHostEventsResponse{})
 		}
 		out := &bridgev1.WatchHostEventsResponse{RuntimeId: n.runtime, Lost: lost, Event: &cliv1.CallbackHostServiceEventRequest{}}
-		if err := b.codec.fromJSON(n.params, out.Event); err != nil {
+		if err := b.codec.FromJSON(n.params, out.Event); err != nil {
 			return err
 		}
 		if n.bridge {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"runtime"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // These tests guard against the costs that times of day cannot be trusted with in CI. They
@@ -61,9 +64,9 @@ type ingested struct {
 	n       int
 }
 
-func newIngested(t *testing.T, c *codec, readers int) *ingested {
+func newIngested(t *testing.T, c *wire.Codec, readers int) *ingested {
 	t.Helper()
-	in := &ingested{t: t, j: journal.New(journal.Config{Epoch: 1, Encode: c.event}), names: session.Names{}}
+	in := &ingested{t: t, j: journal.New(journal.Config{Epoch: 1, Encode: c.Event}), names: session.Names{}}
 	for range readers {
 		r, err := in.j.NewReader(journal.Position{}, true, func() {})
 		if err != nil {
@@ -112,7 +115,11 @@ func (in *ingested) take(n int) {
 // An event's way through the bridge costs a few times what its translation alone does, and
 // a reader more next to nothing.
 func TestIngestAgainstTranslation(t *testing.T) {
-	c, err := newCodec()
+	c, err := wire.New(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := c.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +129,7 @@ func TestIngestAgainstTranslation(t *testing.T) {
 	got := best(t, 20,
 		func() {
 			for range events {
-				if buffer, err = c.events.AppendWire(buffer[:0], []byte(deltaEvent), translate.Tidy); err != nil {
+				if buffer, err = table.AppendWire(buffer[:0], []byte(deltaEvent), translate.Tidy); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,7 +150,7 @@ func TestIngestAgainstTranslation(t *testing.T) {
 
 // An event costs the same whatever its session has had before.
 func TestHistoryCostsNothing(t *testing.T) {
-	c, err := newCodec()
+	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

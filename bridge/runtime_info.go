@@ -106,7 +106,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 		return nil, err
 	}
 	greeting := &cliv1.InternalServerServiceConnectResponse{}
-	if err := b.codec.fromJSONAs(bind.runtime().Info().Greeting, greeting, translate.Exact); err != nil {
+	if err := b.codec.FromJSONAs(bind.runtime().Info().Greeting, greeting, translate.Exact); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -158,7 +158,7 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 	out := &bridgev1.ListModelsResponse{}
 	for _, text := range list.Models {
 		m := &cliv1.Model{}
-		if err := b.codec.fromJSON(text, m); err != nil {
+		if err := b.codec.FromJSON(text, m); err != nil {
 			return nil, err
 		}
 		out.Models = append(out.Models, m)

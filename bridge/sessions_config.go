@@ -33,7 +33,7 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.
 	if exact {
 		limits = translate.JSONOptions{}
 	}
-	text, err := b.codec.toJSONAs(c, at, limits)
+	text, err := b.codec.ToJSONAs(c, at, limits)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +108,7 @@ func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return o, err
 	}
 	if cloud := r.GetCloud(); cloud != nil {
-		text, err := b.codec.toJSON(cloud, at+"cloud")
+		text, err := b.codec.ToJSON(cloud, at+"cloud")
 		if err != nil {
 			return o, err
 		}
@@ -145,7 +145,7 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 		if exact {
 			limits = translate.JSONOptions{}
 		}
-		text, err := b.codec.toJSONAs(r.GetOptions(), at+"options", limits)
+		text, err := b.codec.ToJSONAs(r.GetOptions(), at+"options", limits)
 		if err != nil {
 			return o, err
 		}
@@ -186,7 +186,7 @@ func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m s
 	if p.GetPrepend() {
 		send.Prepend = &p.Prepend
 	}
-	text, err := b.codec.toJSON(send, at, "sessionId", "wait")
+	text, err := b.codec.ToJSON(send, at, "sessionId", "wait")
 	if err != nil {
 		return m, err
 	}

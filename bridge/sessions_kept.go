@@ -95,7 +95,7 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	tuned := b.tuned.Load()
 	box := b.outboxOf(key)
 	return session.New(session.Config{
-		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.event, Epoch: b.lastEpoch,
+		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.Event, Epoch: b.lastEpoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 		Outbox: box,

@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/reason"
@@ -188,7 +188,7 @@ const minOwn = 512
 func (f *follower) encode() (own *frame.Buffer) {
 	j, size := f.s.Journal(), 0
 	for _, r := range f.passed {
-		size += len(r.JSON) + eventHead
+		size += len(r.JSON) + wire.EventHead
 	}
 	if size < minOwn || !j.Alone() {
 		f.wires = j.Wire(f.wires, f.passed, f.form)
@@ -196,7 +196,7 @@ func (f *follower) encode() (own *frame.Buffer) {
 	}
 	own = frame.Take(size)
 	for _, r := range f.passed {
-		own.Bytes = f.b.codec.appendEvent(own.Bytes, r, f.form)
+		own.Bytes = f.b.codec.AppendEvent(own.Bytes, r, f.form)
 	}
 	f.wires = append(f.wires, own.Bytes)
 	return own
@@ -216,7 +216,7 @@ func (f *follower) sendEvents(sink frame.Sink) error {
 	head := make([]byte, 0, len(id)+48)
 	head = protowire.AppendString(protowire.AppendTag(head, fieldFrameSession, protowire.BytesType), id)
 	head = protowire.AppendTag(head, fieldFrameResume, protowire.BytesType)
-	head = protowire.AppendBytes(head, appendPosition(make([]byte, 0, 24), f.at))
+	head = protowire.AppendBytes(head, wire.AppendPosition(make([]byte, 0, 24), f.at))
 	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
 	f.wires[0] = head
 	f.told = f.at
@@ -291,7 +291,7 @@ func (f *follower) concerns(k *callback.Kind, offered []string) bool {
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c := f.b.callbackFrame(f.s, f.name, p, f.fidelity())
+	c, _ := f.b.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Offered(p), f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant
@@ -320,51 +320,14 @@ func (f *follower) beat(sink frame.Sink) error {
 func (b *Bridge) pending(s *session.Session, tenant string, fidelity translate.Fidelity) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
-	room, name := inlineBytes, nameFor(s, tenant)
+	room, name := wire.InlineBytes, nameFor(s, tenant)
 	for _, p := range list {
 		if !guestSees(s, tenant, p.Kind) {
 			continue
 		}
-		if len(p.Params) > room {
-			out = append(out, b.withoutRequest(s, name, p, fidelity))
-			continue
-		}
-		room -= len(p.Params)
-		out = append(out, b.callback(s, name, p, fidelity))
+		var c *bridgev1.Callback
+		c, room = b.codec.CallbackWithin(room, p, name, s.Offered(p), fidelity)
+		out = append(out, c)
 	}
 	return out
-}
-
-// callback gives a pending callback the form of the API. One that its type cannot hold
-// goes out raw. name is what the caller calls the session.
-func (b *Bridge) callback(s *session.Session, name string, p *callback.Pending, fidelity translate.Fidelity) *bridgev1.Callback {
-	c := &bridgev1.Callback{
-		CallbackId: p.ID, SessionId: name, Kind: p.Kind.Type,
-		CreateTime: timestamppb.New(p.Created), ParticipantIds: s.Offered(p),
-	}
-	if p.Pos.Seq > 0 {
-		c.Position = session.Proto(p.Pos)
-	}
-	if !p.Deadline.IsZero() {
-		c.Deadline = timestamppb.New(p.Deadline)
-	}
-	trace := p.Span.Remote()
-	c.Traceparent, c.Tracestate = trace.Traceparent, trace.Tracestate
-	field := b.codec.byMethod[p.Kind.Method]
-	if field == nil {
-		c.Request = raw(p)
-		return c
-	}
-	request := c.ProtoReflect().NewField(field)
-	if err := b.codec.fromJSONAs(p.Params, request.Message().Interface(), fidelity); err != nil {
-		b.log.Warn("callback not typed", "session_id", s.ID(), "method", p.Kind.Method, "error", err)
-		c.Request = raw(p)
-		return c
-	}
-	c.ProtoReflect().Set(field, request)
-	return c
-}
-
-func raw(p *callback.Pending) *bridgev1.Callback_Raw {
-	return &bridgev1.Callback_Raw{Raw: &bridgev1.RawCallback{Method: p.Kind.Method, ParamsJson: string(p.Params)}}
 }

@@ -6,36 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
-
-// What is put into a frame of its own is what is kept for sharing, to the byte, whatever is
-// there before it.
-func TestAppendEvent(t *testing.T) {
-	t.Parallel()
-	c, err := newCodec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	long := strings.Replace(deltaEvent, " the next", strings.Repeat(`a line\n`, 5000), 1)
-	for name, text := range map[string]string{"delta": deltaEvent, "long": long, "no event": `[1]`, "no JSON": `{"type":`} {
-		for form := range journal.ExactOriginal + 1 {
-			for _, seq := range []uint64{1, 1 << 40} {
-				r := &journal.Record{Pos: journal.Position{Epoch: 1700000000000, Seq: seq}, Type: "t", JSON: []byte(text), Bridge: seq > 1}
-				want := c.event(r, form)
-				for _, room := range []int{0, 1 << 17} {
-					before := append(make([]byte, 0, room), "before"...)
-					if got := c.appendEvent(before, r, form); !bytes.Equal(got, append([]byte("before"), want...)) {
-						t.Errorf("%s in form %d, room for %d: %d bytes, want %d after those before", name, form, room, len(got), len(want))
-					}
-				}
-			}
-		}
-	}
-}
 
 // A reader that is alone gets frames in memory of their own; with another, they are shared.
 // Either sees the same.

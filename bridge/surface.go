@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -67,11 +68,11 @@ func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescript
 }
 
 func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.MethodDescriptor, request []byte, requestID string) ([]byte, error) {
-	in, err := b.codec.set.Table(method.Input())
+	in, err := b.codec.Table(method.Input())
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	out, err := b.codec.set.Table(method.Output())
+	out, err := b.codec.Table(method.Output())
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
@@ -79,10 +80,10 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if c.exact { // the session is read from what comes out
 		limits = translate.JSONOptions{}
 	}
-	limits.MaxDepth = maxRequestDepth
+	limits.MaxDepth = wire.MaxRequestDepth
 	text, err := in.AppendJSON(nil, request, limits)
 	if err != nil {
-		return nil, fields.Rename(badField(err, requestField), requestField+".", "")
+		return nil, fields.Rename(wire.BadField(err, requestField), requestField+".", "")
 	}
 	if c.params, err = session.ParseObject(text); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "parameters of %s", c.method)

@@ -155,7 +155,7 @@ func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*br
 		params.SetString("reasoningEffort", r.GetReasoningEffort())
 	}
 	if r.GetModelCapabilities() != nil {
-		text, err := b.codec.toJSON(r.GetModelCapabilities(), "model_capabilities")
+		text, err := b.codec.ToJSON(r.GetModelCapabilities(), "model_capabilities")
 		if err != nil {
 			return nil, err
 		}
@@ -184,7 +184,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 	if r.GetEphemeral() {
 		request.Ephemeral = &r.Ephemeral
 	}
-	text, err := b.codec.toJSON(request, "log")
+	text, err := b.codec.ToJSON(request, "log")
 	if err != nil {
 		return nil, fields.Rename(err, "log.", "")
 	}
@@ -252,7 +252,7 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 		}
 		names = append(names, fd.JSONName())
 	}
-	text, err := b.codec.toJSON(given, "provider")
+	text, err := b.codec.ToJSON(given, "provider")
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCred
 	if err != nil {
 		return nil, err
 	}
-	text, err := b.codec.toJSON(r.GetProvider(), "provider")
+	text, err := b.codec.ToJSON(r.GetProvider(), "provider")
 	if err != nil {
 		return nil, err
 	}

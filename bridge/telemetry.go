@@ -28,7 +28,7 @@ func (b *Bridge) WatchTelemetry(ctx context.Context, r *bridgev1.WatchTelemetryR
 			return send(&bridgev1.WatchTelemetryResponse{})
 		}
 		out := &bridgev1.WatchTelemetryResponse{RuntimeId: n.runtime, Lost: lost, Event: &cliv1.CallbackGitHubTelemetryServiceEventRequest{}}
-		if err := b.codec.fromJSON(n.params, out.Event); err != nil {
+		if err := b.codec.FromJSON(n.params, out.Event); err != nil {
 			return err
 		}
 		return send(out)

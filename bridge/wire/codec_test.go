@@ -1,8 +1,10 @@
-package bridge
+package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -39,8 +41,6 @@ func TestFieldNumbers(t *testing.T) {
 		{&bridgev1.Position{}, "seq", fieldSeq, protoreflect.Uint64Kind, false},
 		{&cliv1.SessionEvent{}, "type", fieldType, protoreflect.StringKind, false},
 		{&cliv1.SessionEvent{}, "unrecognized", fieldUnrecognized, protoreflect.StringKind, false},
-		{&bridgev1.SubscribeResponse{}, "session_id", fieldFrameSession, protoreflect.StringKind, false},
-		{&bridgev1.SubscribeResponse{}, "events", fieldFrameEvents, protoreflect.MessageKind, false},
 	} {
 		d := test.m.ProtoReflect().Descriptor()
 		fd := d.Fields().ByName(test.field)
@@ -56,7 +56,7 @@ const said = `{"type":"assistant.message","id":"0f8fad5b-d9cb-469f-a165-70867728
 // The encoder's bytes are those of the message they stand for.
 func TestEventEncoding(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
+	c, err := New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +78,9 @@ func TestEventEncoding(t *testing.T) {
 	}
 }
 
-func checkEncoding(t *testing.T, c *codec, r *journal.Record, form journal.Form) {
+func checkEncoding(t *testing.T, c *Codec, r *journal.Record, form journal.Form) {
 	t.Helper()
-	wire := c.event(r, form)
+	wire := c.Event(r, form)
 	if len(wire) > 1<<20 {
 		t.Errorf("%d bytes", len(wire))
 	}
@@ -150,7 +150,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 
 func TestToJSON(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
+	c, err := New(slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +167,40 @@ func TestToJSON(t *testing.T) {
 		"a forbidden member": {&cliv1.SessionConfig{JsonExtra: `{"sessionId":"x"}`}, "", fault.JSONExtraForbidden, "config.json_extra"},
 		"not JSON":           {&cliv1.SessionConfig{JsonExtra: `{`}, "", fault.InvalidField, "config.json_extra"},
 	} {
-		got, err := c.toJSON(test.config, "config", ownMembers...)
+		got, err := c.ToJSON(test.config, "config", "sessionId")
 		if string(got) != test.want || fault.ReasonOf(err) != test.reason {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
 		if f, ok := fields.AsFault(err); ok && f.Field != test.field {
 			t.Errorf("%s: field %q, want %q", name, f.Field, test.field)
+		}
+	}
+}
+
+const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","deltaContent":" the next"},"ephemeral":true,` +
+	`"id":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a11","timestamp":"2026-01-02T03:04:05.678Z","parentId":"5a3c2f68-7b43-4be2-8c2c-6a9f6d0f7a20"}`
+
+// What is put into a frame of its own is what is kept for sharing, to the byte, whatever is
+// there before it.
+func TestAppendEvent(t *testing.T) {
+	t.Parallel()
+	c, err := New(slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Replace(deltaEvent, " the next", strings.Repeat(`a line\n`, 5000), 1)
+	for name, text := range map[string]string{"delta": deltaEvent, "long": long, "no event": `[1]`, "no JSON": `{"type":`} {
+		for form := range journal.ExactOriginal + 1 {
+			for _, seq := range []uint64{1, 1 << 40} {
+				r := &journal.Record{Pos: journal.Position{Epoch: 1700000000000, Seq: seq}, Type: "t", JSON: []byte(text), Bridge: seq > 1}
+				want := c.Event(r, form)
+				for _, room := range []int{0, 1 << 17} {
+					before := append(make([]byte, 0, room), "before"...)
+					if got := c.AppendEvent(before, r, form); !bytes.Equal(got, append([]byte("before"), want...)) {
+						t.Errorf("%s in form %d, room for %d: %d bytes, want %d after those before", name, form, room, len(got), len(want))
+					}
+				}
+			}
 		}
 	}
 }
