@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
@@ -109,7 +110,7 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 
 // follow makes the stream of the participant's frames.
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
-	a.s, a.p, a.name = s, joined.Participant, nameOf(ctx, s)
+	a.s, a.p, a.name = s, joined.Participant, tenancy.NameOf(ctx, s)
 	a.unvisit = a.b.visit(ctx, s, func() {
 		a.s.Leave(a.p)
 		a.end(session.NotFound(a.name))

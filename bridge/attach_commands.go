@@ -6,6 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
@@ -56,7 +57,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	case *bridgev1.AttachCommand_SetHandlers:
 		h, err := handling(do.SetHandlers, "command.set_handlers")
 		if err == nil && h != nil {
-			err = checkGuestHandlers(ctx, a.s, *h, "command.set_handlers")
+			err = tenancy.CheckHandlers(ctx, a.s, h.Methods, "command.set_handlers")
 		}
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -106,7 +107,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 		if err != nil {
 			return nil, joined, fields.Rename(err, "session_id", "join_session_id")
 		}
-		if err := checkGuestHandlers(ctx, s, j.Handling, "handlers"); err != nil {
+		if err := tenancy.CheckHandlers(ctx, s, j.Handling.Methods, "handlers"); err != nil {
 			return nil, joined, err
 		}
 		joined.Participant, joined.Returned, err = s.Join(ctx, j)
@@ -127,7 +128,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 			if s, joined, err = open(); err != nil {
 				return nil, err
 			}
-			return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: nameOf(ctx, s)}}, nil
+			return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: tenancy.NameOf(ctx, s)}}, nil
 		},
 	})
 	if err != nil || first {

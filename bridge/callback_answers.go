@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -71,7 +72,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if err != nil {
 		return journal.Position{}, err
 	}
-	if err := checkGuestAnswer(ctx, s, p, reply, at.field); err != nil {
+	if err := tenancy.CheckAnswer(ctx, s, p, reply, at.field); err != nil {
 		return journal.Position{}, err
 	}
 	// An answer that is on its way comes to its end without its caller, whom a CLI that does

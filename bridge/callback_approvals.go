@@ -16,46 +16,6 @@ import (
 // forSession is the kind of a decision that approves for the rest of the session.
 const forSession = "approve-for-session"
 
-// prompt is what a permission request says of what it asks for, in the form for prompts or,
-// where there is none, in its own.
-type prompt struct {
-	Kind                    string          `json:"kind"`
-	FullCommandText         string          `json:"fullCommandText"`
-	CommandIdentifiers      []string        `json:"commandIdentifiers"`
-	CanOfferSessionApproval *bool           `json:"canOfferSessionApproval"`
-	CanPersistApproval      *bool           `json:"canPersistApproval"`
-	URL                     string          `json:"url"`
-	ServerName              json.RawMessage `json:"serverName"`
-	ToolName                json.RawMessage `json:"toolName"`
-	Operation               json.RawMessage `json:"operation"`
-	ExtensionName           json.RawMessage `json:"extensionName"`
-	EnvironmentVariables    json.RawMessage `json:"environmentVariables"`
-	ApprovalKey             json.RawMessage `json:"approvalKey"`
-	Commands                []struct {
-		Identifier string `json:"identifier"`
-	} `json:"commands"`
-}
-
-// promptOf reads a permission request.
-func promptOf(p *callback.Pending) (out prompt, err error) {
-	var data struct {
-		PermissionRequest json.RawMessage `json:"permissionRequest"`
-		PromptRequest     json.RawMessage `json:"promptRequest"`
-	}
-	if err := json.Unmarshal(p.Params, &data); err != nil {
-		return prompt{}, err
-	}
-	text := data.PromptRequest
-	if isNull(text) {
-		text = data.PermissionRequest
-	}
-	err = json.Unmarshal(text, &out)
-	for _, c := range out.Commands {
-		out.CommandIdentifiers = append(out.CommandIdentifiers, c.Identifier)
-	}
-	return out, err
-}
-
 func isNull(text json.RawMessage) bool { return len(text) == 0 || string(text) == "null" }
 
 // completed is a decision that says what it approves for the session, if it is one that has
@@ -65,11 +25,11 @@ func completed(p *callback.Pending, decision session.Object, at string) (session
 	if decision.String("kind") != forSession || !isNull(given) && string(given) != "{}" || !isNull(decision.Get("domain")) {
 		return decision, nil
 	}
-	asked, err := promptOf(p)
+	asked, err := callback.PermissionPromptOf(p)
 	if err == nil && asked.Kind == "path" { // the directories, which the CLI knows itself
 		return decision, nil
 	}
-	member, value := asked.approval()
+	member, value := prompt(asked).approval()
 	if err != nil || member == "" {
 		return nil, fault.New(fault.AnswerInvalid, "there is no approval for the session of this %q; approve it once, or say what is approved", asked.Kind).
 			WithField(at+".approve_for_session.approval").With("callback_id", p.ID)
@@ -78,6 +38,9 @@ func completed(p *callback.Pending, decision session.Object, at string) (session
 	decision.Set(member, value)
 	return decision, nil
 }
+
+// prompt is a permission request.
+type prompt callback.PermissionPrompt
 
 // approval is the member of a decision that approves, for the session, what is asked, and
 // its value; none for what cannot be approved without allowing more than was asked.

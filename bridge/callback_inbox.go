@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -69,7 +70,7 @@ func (b *Bridge) inbox(
 	for _, s := range sessions {
 		for _, p := range s.Pending().List() {
 			at := inboxPlace{Created: p.Created.UnixNano(), Tenant: s.Tenant(), Session: s.ID(), Callback: p.ID}
-			if guestSees(s, tenant, p.Kind) && (r.GetPageToken() == "" || at.compare(after) > 0) {
+			if tenancy.Sees(s, tenant, p.Kind) && (r.GetPageToken() == "" || at.compare(after) > 0) {
 				all = append(all, waiting{at, s, p})
 			}
 		}
@@ -83,7 +84,7 @@ func (b *Bridge) inbox(
 	room := wire.InlineBytes
 	for _, w := range all {
 		var c *bridgev1.Callback
-		c, room = b.codec.CallbackWithin(room, w.p, nameFor(w.s, tenant), w.s.Offered(w.p), translate.Tidy)
+		c, room = b.codec.CallbackWithin(room, w.p, tenancy.NameFor(w.s, tenant), w.s.Offered(w.p), translate.Tidy)
 		out.Callbacks = append(out.Callbacks, c)
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -28,7 +29,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
 		fidelity = translate.Exact
 	}
-	rest, err := proto.Marshal(b.codec.Callback(p, nameOf(ctx, s), s.Offered(p), fidelity))
+	rest, err := proto.Marshal(b.codec.Callback(p, tenancy.NameOf(ctx, s), s.Offered(p), fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
@@ -147,7 +148,7 @@ func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, se
 	p := journal.Position{Epoch: r.GetPosition().GetEpoch(), Seq: r.GetPosition().GetSeq()}
 	rec, ok := s.Journal().Get(p)
 	if !ok {
-		return fault.New(fault.EventNotFound, "no event at position %d/%d", p.Epoch, p.Seq).WithField("position").With("session_id", nameOf(ctx, s))
+		return fault.New(fault.EventNotFound, "no event at position %d/%d", p.Epoch, p.Seq).WithField("position").With("session_id", tenancy.NameOf(ctx, s))
 	}
 	total := int64(len(rec.JSON))
 	for rest := rec.JSON; len(rest) > 0; {

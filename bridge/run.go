@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
@@ -57,7 +58,7 @@ func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequ
 		return err
 	}
 	f.callbacks = true
-	started := &bridgev1.RunStarted{SessionId: nameOf(ctx, turn.s), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
+	started := &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, turn.s), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
 	if err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Started{Started: started}}}); err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 		t.ended = end(over, t.oneOff)
 		b.runs.put(t)
 		begun = t
-		return &bridgev1.RunStarted{SessionId: nameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
+		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
 	}
 	started, err := operation.Run(ctx, b.operations, operation.Operation[*bridgev1.RunStarted]{
 		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: run,
@@ -184,7 +185,7 @@ func (rs *runs) forget(s *session.Session) {
 func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.turns[keyOf(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
+	return rs.turns[tenancy.KeyOf(caller.From(ctx).Tenant, sessionID)+"/"+messageID]
 }
 
 // runEnd ends the use of a Run's session when over closes, at once if that is nil. The channel

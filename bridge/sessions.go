@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -199,7 +200,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 // DeleteSession deletes a session for good.
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
 	s, err := b.open(ctx, r.GetSessionId())
-	if fault.ReasonOf(err) == fault.SessionNotFound && !isShared(r.GetSessionId()) {
+	if fault.ReasonOf(err) == fault.SessionNotFound && !tenancy.IsShared(r.GetSessionId()) {
 		if _, damaged := b.damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
 			return &bridgev1.DeleteSessionResponse{}, b.deleteDamaged(ctx, r)
 		}

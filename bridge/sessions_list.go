@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
@@ -107,7 +108,7 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(ctx, r.GetSessionId())) {
 		return nil, err
 	}
-	if isShared(r.GetSessionId()) {
+	if tenancy.IsShared(r.GetSessionId()) {
 		return b.sharedSession(ctx, s, err)
 	}
 	p, metaErr := b.home(ctx, r.GetSessionId(), r.GetRuntimeProfile())
@@ -241,7 +242,7 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 		snapshot := snapshotFor(ctx, s)
 		switch {
 		case !fits(snapshot, f):
-		case foreign(ctx, s):
+		case tenancy.Foreign(ctx, s):
 			shared = append(shared, snapshot)
 		default:
 			byID[s.ID()] = snapshot

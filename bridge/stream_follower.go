@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -70,7 +71,7 @@ func (b *Bridge) follow(s *session.Session, tenant string, c cursor, f *bridgev1
 	if err != nil {
 		return nil, err
 	}
-	fl := &follower{b: b, s: s, tenant: tenant, name: nameFor(s, tenant), filter: flt, form: o.form}
+	fl := &follower{b: b, s: s, tenant: tenant, name: tenancy.NameFor(s, tenant), filter: flt, form: o.form}
 	begin := journal.Position{Epoch: c.after.GetEpoch(), Seq: c.after.GetSeq()}
 	if c.after == nil && c.tail {
 		begin = s.Journal().Last()
@@ -287,7 +288,7 @@ func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
 // often and with contents: that goes to those participants only who are to answer it, and to
 // streams that are nobody's, on which those listen who answer for the session.
 func (f *follower) concerns(k *callback.Kind, offered []string) bool {
-	return guestSees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
+	return tenancy.Sees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }
 
 func (f *follower) sendRequested(p *callback.Pending, sink frame.Sink) error {
@@ -320,9 +321,9 @@ func (f *follower) beat(sink frame.Sink) error {
 func (b *Bridge) pending(s *session.Session, tenant string, fidelity translate.Fidelity) []*bridgev1.Callback {
 	list := s.Pending().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
-	room, name := wire.InlineBytes, nameFor(s, tenant)
+	room, name := wire.InlineBytes, tenancy.NameFor(s, tenant)
 	for _, p := range list {
-		if !guestSees(s, tenant, p.Kind) {
+		if !tenancy.Sees(s, tenant, p.Kind) {
 			continue
 		}
 		var c *bridgev1.Callback

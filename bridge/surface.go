@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -129,7 +130,7 @@ func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (js
 
 // dispatch makes the call in the way that its row in the table says.
 func (b *Bridge) dispatch(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := checkGuestMethod(c); err != nil {
+	if err := tenancy.CheckMethod(c.method, c.id); err != nil {
 		return nil, err
 	}
 	row := ownMethod(c.method)
@@ -196,7 +197,7 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
-		if isShared(c.id) { // the tenant's own CLI knows nothing of it
+		if tenancy.IsShared(c.id) { // the tenant's own CLI knows nothing of it
 			return nil, err
 		}
 		if profile, err = b.home(ctx, c.id, nil); err != nil {

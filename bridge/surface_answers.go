@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // cliAnswer answers a callback that an event asked, by the CLI's own method for it.
@@ -25,7 +26,7 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return unanswered(c, err)
 	}
-	if err := checkGuestAnswer(ctx, s, p, reply, "result"); err != nil {
+	if err := tenancy.CheckAnswer(ctx, s, p, reply, "result"); err != nil {
 		return nil, err
 	}
 	at, err := s.Resolve(ctx, id, callback.Giver{}, reply)

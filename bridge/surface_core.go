@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
@@ -199,7 +200,7 @@ func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage
 func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
 	for _, s := range b.visible(ctx) {
-		if !foreign(ctx, s) { // others are not in the tenant's home
+		if !tenancy.Foreign(ctx, s) { // others are not in the tenant's home
 			spared = append(spared, s.ID())
 		}
 	}

@@ -4,11 +4,12 @@ import (
 	"context"
 	"slices"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
 )
@@ -36,6 +37,16 @@ type Tenant struct {
 	Limits quota.Limits
 }
 
+// pendingOf returns a callback that waits, of those that the caller is told of.
+func pendingOf(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
+	p, err := s.Pending().Get(id)
+	if err == nil && !tenancy.Sees(s, caller.From(ctx).Tenant, p.Kind) {
+		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
+			With("callback_id", id)
+	}
+	return p, err
+}
+
 // known returns the session of that id that the caller's own tenant has; nil if it has
 // none. Sessions of other tenants have names, not ids, and are not found.
 func (b *Bridge) known(ctx context.Context, id string) *session.Session {
@@ -52,12 +63,12 @@ func (b *Bridge) known(ctx context.Context, id string) *session.Session {
 func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) {
 	c := caller.From(ctx)
 	b.mu.Lock()
-	s := b.sessions[keyOf(c.Tenant, id)]
+	s := b.sessions[tenancy.KeyOf(c.Tenant, id)]
 	b.mu.Unlock()
 	if s == nil {
 		return nil, session.NotFound(id)
 	}
-	if !isShared(id) {
+	if !tenancy.IsShared(id) {
 		return s, nil
 	}
 	granted := placeOf(s).shares.Class(c.Tenant)
@@ -71,47 +82,15 @@ func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) 
 	return s, caller.CheckGuest(ctx, s.Tenant())
 }
 
-// keyOf is the key of the session that callers of a tenant mean by an id or a name.
-func keyOf(tenant, id string) string {
-	if owner, own, ok := share.ParseName(id); ok {
-		return session.Key(owner, own)
-	}
-	return session.Key(tenant, id)
-}
-
-// isShared reports whether what a caller calls a session is a name, of one that is shared.
-func isShared(id string) bool {
-	_, _, ok := share.ParseName(id)
-	return ok
-}
-
 // checkOwn checks the id of a session for what only its own tenant does with it.
 func (b *Bridge) checkOwn(ctx context.Context, id, field string) error {
-	if !isShared(id) {
+	if !tenancy.IsShared(id) {
 		return checkID(id, field)
 	}
 	if _, err := b.find(ctx, id); err != nil {
 		return fields.Rename(err, "session_id", field)
 	}
 	return fault.New(fault.Forbidden, "session %q is another tenant's: only that tenant resumes and disconnects it", id).WithField(field)
-}
-
-// nameFor is what callers of a tenant call a session: its id, or its name as a shared one.
-func nameFor(s *session.Session, tenant string) string {
-	if s.Tenant() == tenant {
-		return s.ID()
-	}
-	return share.Name(s.Tenant(), s.ID())
-}
-
-// nameOf is what the caller calls a session.
-func nameOf(ctx context.Context, s *session.Session) string {
-	return nameFor(s, caller.From(ctx).Tenant)
-}
-
-// foreign reports whether the caller is a guest of the session.
-func foreign(ctx context.Context, s *session.Session) bool {
-	return s.Tenant() != caller.From(ctx).Tenant
 }
 
 // shows reports whether a tenant may know of a session: its own, or one whose share it has

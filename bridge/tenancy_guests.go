@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -12,7 +13,7 @@ import (
 // caller of a tenant that it is shared with. leave is to be called when the caller is done.
 func (b *Bridge) visit(ctx context.Context, s *session.Session, end func()) (leave func()) {
 	c := caller.From(ctx)
-	if !foreign(ctx, s) {
+	if !tenancy.Foreign(ctx, s) {
 		return func() {}
 	}
 	leave, ok := placeOf(s).shares.Enter(&share.Guest{Tenant: c.Tenant, Class: c.Class, End: end})
@@ -26,7 +27,7 @@ func (b *Bridge) visit(ctx context.Context, s *session.Session, end func()) (lea
 // told who asks for the session then. done returns the error with which the call ends.
 func (b *Bridge) visiting(ctx context.Context, s *session.Session) (_ context.Context, done func(error) error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unshared := session.NotFound(nameOf(ctx, s))
+	unshared := session.NotFound(tenancy.NameOf(ctx, s))
 	leave := b.visit(ctx, s, func() { cancel(unshared) })
 	return ctx, func(err error) error {
 		leave()

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -117,7 +118,7 @@ func (b *Bridge) ListShareOffers(ctx context.Context, r *bridgev1.ListShareOffer
 	for _, s := range b.all() {
 		if g, ok := placeOf(s).shares.Grant(tenant); ok && g.State == share.Offered {
 			offers = append(offers, &bridgev1.ShareOffer{
-				SessionId: nameFor(s, tenant), Owner: share.PublicTenant(s.Tenant()), Access: accessOf(g.Class),
+				SessionId: tenancy.NameFor(s, tenant), Owner: share.PublicTenant(s.Tenant()), Access: accessOf(g.Class),
 			})
 		}
 	}
@@ -135,7 +136,7 @@ func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, er
 	}
 	c := caller.From(ctx)
 	b.mu.Lock()
-	s := b.sessions[keyOf(c.Tenant, name)]
+	s := b.sessions[tenancy.KeyOf(c.Tenant, name)]
 	b.mu.Unlock()
 	if s == nil || s.Tenant() == c.Tenant || s.Usable() != nil {
 		return nil, session.NotFound(name)
@@ -163,7 +164,7 @@ func (b *Bridge) sharing(ctx context.Context, id, tenant string) (s *session.Ses
 	if s, err = b.open(ctx, id); err != nil {
 		return nil, "", err
 	}
-	if foreign(ctx, s) {
+	if tenancy.Foreign(ctx, s) {
 		return nil, "", fault.New(fault.Forbidden, "session %q is another tenant's", id).WithField("session_id")
 	}
 	with = share.InternalTenant(tenant)
@@ -179,7 +180,7 @@ func sharesOf(s *session.Session) (out []*bridgev1.SessionShare) {
 	for _, tenant := range slices.Sorted(maps.Keys(grants)) {
 		g := grants[tenant]
 		out = append(out, &bridgev1.SessionShare{
-			Tenant: share.PublicTenant(tenant), Access: accessOf(g.Class), State: shareStates[g.State], SessionId: nameFor(s, tenant),
+			Tenant: share.PublicTenant(tenant), Access: accessOf(g.Class), State: shareStates[g.State], SessionId: tenancy.NameFor(s, tenant),
 		})
 	}
 	return out
@@ -190,7 +191,7 @@ func sharesOf(s *session.Session) (out []*bridgev1.SessionShare) {
 func snapshotAs(s *session.Session, tenant string) *bridgev1.Session {
 	out := s.Snapshot()
 	if s.Tenant() != tenant {
-		out.SessionId, out.Owner = nameFor(s, tenant), share.PublicTenant(s.Tenant())
+		out.SessionId, out.Owner = tenancy.NameFor(s, tenant), share.PublicTenant(s.Tenant())
 		out.Access = accessOf(placeOf(s).shares.Class(tenant))
 	}
 	return out
@@ -205,7 +206,7 @@ func snapshotOf(ctx context.Context, s *session.Session) *bridgev1.Session {
 // to know.
 func snapshotFor(ctx context.Context, s *session.Session) *bridgev1.Session {
 	out := snapshotOf(ctx, s)
-	if !foreign(ctx, s) {
+	if !tenancy.Foreign(ctx, s) {
 		out.Shares = sharesOf(s)
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
@@ -137,7 +138,7 @@ func changed(c change, tenant string) *bridgev1.WatchSessionsResponse {
 	case !bare(c.what):
 		out.Session = snapshotAs(c.s, tenant)
 	case c.s != nil:
-		out.Session = &bridgev1.Session{SessionId: nameFor(c.s, tenant)}
+		out.Session = &bridgev1.Session{SessionId: tenancy.NameFor(c.s, tenant)}
 	default:
 		out.Session = &bridgev1.Session{SessionId: c.id}
 	}

@@ -1,4 +1,4 @@
-package bridge
+package tenancy
 
 import (
 	"context"
@@ -12,21 +12,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // Every method about one session that a guest's role could call is looked at: it is for guests, or
 // it is not, and why.
 func TestEveryMethodIsForGuestsOrNot(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../server/policy/methods.txt")
+	text, err := os.ReadFile("../../server/policy/methods.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
-		if len(words) != 2 || !strings.HasPrefix(words[0], sessionMethods) || words[1] != "read" && words[1] != "drive" {
+		if len(words) != 2 || !strings.HasPrefix(words[0], "session.") || words[1] != "read" && words[1] != "drive" {
 			continue
 		}
 		rows[words[0]] = true
@@ -38,22 +37,28 @@ func TestEveryMethodIsForGuestsOrNot(t *testing.T) {
 		if !rows[method] {
 			t.Errorf("guest_methods.txt has %s, which no guest's role could call", method)
 		}
-		err := checkGuestMethod(&cliCall{method: method, id: "acme/s"})
+		err := CheckMethod(method, "acme/s")
 		if (err == nil) != (why == "") || err != nil && fault.ReasonOf(err) != fault.Forbidden {
 			t.Errorf("%s of a shared session: %v", method, err)
 		}
-		if err := checkGuestMethod(&cliCall{method: method, id: "s"}); err != nil {
+		if err := CheckMethod(method, "s"); err != nil {
 			t.Errorf("%s of an own session: %v", method, err)
 		}
 	}
 	for _, method := range []string{"session.none", "sessions.list", "session.shell.exec", "sessions.readPersistedEvents"} {
-		if err := checkGuestMethod(&cliCall{method: method, id: "acme/s"}); fault.ReasonOf(err) != fault.Forbidden {
+		if err := CheckMethod(method, "acme/s"); fault.ReasonOf(err) != fault.Forbidden {
 			t.Errorf("%s of a shared session: %v", method, err)
 		}
 	}
 }
 
-// callers are the owner of a session of the rig's, and a guest.
+// owned is a session of the host's own tenant.
+type owned struct{}
+
+func (owned) ID() string     { return "s" }
+func (owned) Tenant() string { return caller.HostTenant }
+
+// callers are the owner of the session, and a guest.
 func callers(t *testing.T) (owner, guest context.Context) {
 	return caller.With(t.Context(), caller.Caller{Role: caller.Admin}),
 		caller.With(t.Context(), caller.Caller{Tenant: "guest", Role: caller.Owner, Confined: true})
@@ -63,12 +68,7 @@ func callers(t *testing.T) (owner, guest context.Context) {
 // but a call of a caller's tool.
 func TestAnswersOfGuests(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s")
-	s, err := r.find(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := owned{}
 	owner, guest := callers(t)
 	const tool, shell = `{"promptRequest":{"kind":"custom-tool"}}`, `{"permissionRequest":{"kind":"shell"}}`
 	for name, tc := range map[string]struct {
@@ -97,17 +97,16 @@ func TestAnswersOfGuests(t *testing.T) {
 	} {
 		p := &callback.Pending{ID: "c", Kind: kindOf(tc.kind), Params: json.RawMessage(tc.params)}
 		reply := callback.Reply{Members: json.RawMessage(tc.members)}
-		if err := checkGuestAnswer(guest, s, p, reply, "answer"); (err == nil) != tc.allowed || err != nil && fault.ReasonOf(err) != fault.Forbidden {
+		if err := CheckAnswer(guest, s, p, reply, "answer"); (err == nil) != tc.allowed || err != nil && fault.ReasonOf(err) != fault.Forbidden {
 			t.Errorf("%s: %v, want it allowed: %v", name, err, tc.allowed)
 		}
-		if err := checkGuestAnswer(owner, s, p, reply, "answer"); err != nil {
+		if err := CheckAnswer(owner, s, p, reply, "answer"); err != nil {
 			t.Errorf("%s, of the owner's tenant: %v", name, err)
 		}
-		if got, want := guestSees(s, "guest", p.Kind), guestCallbacks[tc.kind]; got != want || !guestSees(s, s.Tenant(), p.Kind) {
+		if got, want := Sees(s, "guest", p.Kind), guestCallbacks[tc.kind]; got != want || !Sees(s, s.Tenant(), p.Kind) {
 			t.Errorf("%s: a guest is told of it: %v, want %v", name, got, want)
 		}
-		h := session.Handling{Methods: []string{tc.kind}}
-		if err := checkGuestHandlers(guest, s, h, "handlers"); (err == nil) != guestCallbacks[tc.kind] {
+		if err := CheckHandlers(guest, s, []string{tc.kind}, "handlers"); (err == nil) != guestCallbacks[tc.kind] {
 			t.Errorf("%s: a guest handles it: %v", name, err)
 		}
 	}
@@ -121,49 +120,24 @@ func kindOf(method string) *callback.Kind {
 	return &callback.Kind{Method: method, Type: bridgev1.CallbackKind_CALLBACK_KIND_RAW}
 }
 
-// A change that was queued for a tenant's watcher is not told any more once the session is not
-// shared with the tenant; that it is not is told.
-func TestQueuedChangesEndWithTheShare(t *testing.T) {
+func TestNames(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, fakecli.Script{})
-	r.create("s")
-	s, err := r.find(t.Context(), "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const updated = bridgev1.SessionChange_SESSION_CHANGE_UPDATED
-	w := r.watchChanges("guest")
-	defer w.Close()
-	next := func() change {
-		t.Helper()
-		batch := w.Take()
-		if len(batch.Values) != 1 {
-			t.Fatalf("%d changes are queued, want one", len(batch.Values))
+	owner, guest := callers(t)
+	for name, tc := range map[string]struct {
+		ctx     context.Context
+		tenant  string
+		name    string
+		foreign bool
+	}{
+		"its own tenant": {owner, caller.HostTenant, "s", false},
+		"a guest":        {guest, "guest", "host/s", true},
+	} {
+		got := NameOf(tc.ctx, owned{})
+		if got != tc.name || NameFor(owned{}, tc.tenant) != tc.name || IsShared(got) != tc.foreign || Foreign(tc.ctx, owned{}) != tc.foreign {
+			t.Errorf("%s: %q", name, got)
 		}
-		return batch.Values[0]
-	}
-	r.Changed(s, updated)
-	if len(w.Take().Values) != 0 {
-		t.Error("a watcher is told of a session that is not shared")
-	}
-	shares := &placeOf(s).shares
-	shares.Offer("guest", caller.Read)
-	if r.Changed(s, updated); len(w.Take().Values) != 0 {
-		t.Error("a watcher is told of a session that is only offered")
-	}
-	shares.Accept("guest")
-	r.Changed(s, updated)
-	if c := next(); !r.concerns(c, "guest") || changed(c, "guest").GetSession().GetSessionId() != "host/s" {
-		t.Errorf("a watcher of a shared session is told %v", changed(c, "guest"))
-	}
-	r.Changed(s, updated)
-	shares.Withdraw("guest")
-	if c := next(); r.concerns(c, "guest") {
-		t.Error("a watcher is told of a change to a session that is not shared any more")
-	}
-	r.tellGuests(s, "guest", bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
-	c := next()
-	if got := changed(c, "guest"); !r.concerns(c, "guest") || got.GetSession().GetSessionId() != "host/s" || got.GetSession().GetState() != 0 {
-		t.Errorf("a watcher is told %v of the share's end", got)
+		if key := KeyOf(tc.tenant, got); key != session.Key(caller.HostTenant, "s") {
+			t.Errorf("%s: the key of %q is %q", name, got, key)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package tenancy
 
 import (
 	"context"
@@ -8,13 +8,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
-// What guests may do in a session of another tenant. Its CLI process is that tenant's: it has the
-// owner's files, accounts and tools, and perhaps no sandbox. The server checks what requests of
-// guests say, field by field (caller.CheckGuest). This file has what no field says: methods and
-// answers that make the owner's process do something on its machine.
+// This file says what guests may do in a session of another tenant. The session's CLI process
+// belongs to its owner: it has the owner's files, accounts and tools, and perhaps no sandbox. The
+// server checks the fields of guests' requests (caller.CheckGuest). Here are the checks that no
+// field expresses: methods and answers that make the owner's process act on its machine.
 
 //go:embed guest_methods.txt
 var guestMethodsText string
@@ -34,7 +33,7 @@ func mustGuestMethods(text string) map[string]string {
 		answer, why, _ := strings.Cut(rest, " ")
 		_, twice := table[method]
 		if good := answer == "yes" && why == "" || answer == "no" && why != ""; twice || !good {
-			panic("bridge: guest_methods.txt: " + line) // it is part of the program
+			panic("tenancy: guest_methods.txt: " + line) // it is part of the program
 		}
 		table[method] = why
 	}
@@ -52,29 +51,29 @@ var guestCallbacks = map[string]bool{
 	"canvas.open": true, "canvas.close": true, "canvas.action.invoke": true, // of a canvas of the guest's own
 }
 
-// checkGuestMethod refuses a method of the CLI that names a shared session and is not for guests.
-func checkGuestMethod(c *cliCall) error {
-	if !isShared(c.id) {
+// CheckMethod rejects a method of the CLI that is not for guests if id names a shared session.
+func CheckMethod(method, id string) error {
+	if !IsShared(id) {
 		return nil
 	}
-	why, listed := guestMethods[c.method]
+	why, listed := guestMethods[method]
 	switch {
 	case !listed:
-		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants", c.method).WithField("session_id")
+		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants", method).WithField("session_id")
 	case why != "":
-		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants: it %s, and those are the owner's", c.method, why).
+		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants: it %s, and those are the owner's", method, why).
 			WithField("session_id")
 	}
 	return nil
 }
 
-// checkGuestHandlers refuses to a guest what it may not answer. at is where the handlers are in
+// CheckHandlers rejects callbacks that a guest may not answer. at is the path of the handlers in
 // the request.
-func checkGuestHandlers(ctx context.Context, s *session.Session, h session.Handling, at string) error {
-	if !foreign(ctx, s) {
+func CheckHandlers(ctx context.Context, s Session, methods []string, at string) error {
+	if !Foreign(ctx, s) {
 		return nil
 	}
-	for _, method := range h.Methods {
+	for _, method := range methods {
 		if !guestCallbacks[method] {
 			return fault.New(fault.Forbidden, onlyOwner, method).WithField(at)
 		}
@@ -95,10 +94,10 @@ const (
 // declines are the decisions that approve nothing.
 var declines = map[string]bool{"reject": true, "user-not-available": true}
 
-// checkGuestAnswer refuses an answer of a guest that lets the owner's process do something on its
-// machine. It looks at what the CLI would be told, however the answer came.
-func checkGuestAnswer(ctx context.Context, s *session.Session, p *callback.Pending, reply callback.Reply, at string) error {
-	if !foreign(ctx, s) {
+// CheckAnswer rejects a guest's answer that lets the owner's process do something on its machine.
+// It checks the reply that the CLI would get, so that every form of an answer is covered.
+func CheckAnswer(ctx context.Context, s Session, p *callback.Pending, reply callback.Reply, at string) error {
+	if !Foreign(ctx, s) {
 		return nil
 	}
 	refused := func(format string, args ...any) error {
@@ -118,7 +117,7 @@ func checkGuestAnswer(ctx context.Context, s *session.Session, p *callback.Pendi
 	if err == nil && declines[kind] {
 		return nil
 	}
-	asked, unread := promptOf(p)
+	asked, unread := callback.PermissionPromptOf(p)
 	if err == nil && unread == nil && asked.Kind == callersTool && kind == approvesOnce && len(decision) == 1 {
 		return nil
 	}
@@ -126,17 +125,7 @@ func checkGuestAnswer(ctx context.Context, s *session.Session, p *callback.Pendi
 		"alone: a guest may reject, or approve a call of a caller's tool once")
 }
 
-// guestSees reports whether callers of a tenant are told of a callback of a session.
-func guestSees(s *session.Session, tenant string, k *callback.Kind) bool {
+// Sees reports whether callers of a tenant are told of a callback of a session.
+func Sees(s Session, tenant string, k *callback.Kind) bool {
 	return s.Tenant() == tenant || guestCallbacks[k.Method]
-}
-
-// pendingOf returns a callback that waits, of those that the caller is told of.
-func pendingOf(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
-	p, err := s.Pending().Get(id)
-	if err == nil && !guestSees(s, caller.From(ctx).Tenant, p.Kind) {
-		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
-			With("callback_id", id)
-	}
-	return p, err
 }

@@ -1,0 +1,46 @@
+// Package tenancy says what a session is to callers of a tenant: the name they use for it, and
+// what guests, callers of another tenant that it is shared with, may do in it. It is pure.
+package tenancy
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+)
+
+// Session is a session with the tenant that owns it.
+type Session interface {
+	ID() string
+	Tenant() string
+}
+
+// KeyOf returns the key of the session that callers of a tenant mean by an id or a name.
+func KeyOf(tenant, id string) string {
+	if owner, own, ok := share.ParseName(id); ok {
+		return session.Key(owner, own)
+	}
+	return session.Key(tenant, id)
+}
+
+// IsShared reports whether a caller's name of a session is that of a shared one.
+func IsShared(id string) bool {
+	_, _, ok := share.ParseName(id)
+	return ok
+}
+
+// NameFor returns the name of a session for callers of a tenant: its id, or for guests its name
+// as a shared session.
+func NameFor(s Session, tenant string) string {
+	if s.Tenant() == tenant {
+		return s.ID()
+	}
+	return share.Name(s.Tenant(), s.ID())
+}
+
+// NameOf returns the name of a session for the caller in ctx.
+func NameOf(ctx context.Context, s Session) string { return NameFor(s, caller.From(ctx).Tenant) }
+
+// Foreign reports whether the caller in ctx is a guest of the session.
+func Foreign(ctx context.Context, s Session) bool { return s.Tenant() != caller.From(ctx).Tenant }
