@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 )
@@ -50,7 +51,7 @@ func TestEventAllocations(t *testing.T) {
 			if !j.Append(session.Record(f.Event, append([]byte(nil), f.Event.Raw...), names)) {
 				t.Fatalf("event %d was taken for a copy", i)
 			}
-			records, _ = reader.Next(records[:0], batchBytes)
+			records, _ = reader.Next(records[:0], stream.BatchBytes)
 			wires = j.Wire(wires[:0], records, journal.Tidy)
 		}
 	}) / events

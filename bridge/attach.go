@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -47,9 +48,9 @@ type Attachment struct {
 	// opening, if set, gives what became of a session that is still being opened while
 	// its participant is asked already.
 	opening chan opened
-	options options
-	begin   cursor
-	stream  *stream
+	options stream.Options
+	begin   stream.Start
+	stream  *stream.Stream
 	// unvisit takes back that the participant is a guest of the session, if it is one.
 	unvisit func()
 
@@ -115,15 +116,13 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 		a.s.Leave(a.p)
 		a.end(session.NotFound(a.name))
 	})
-	a.stream = a.b.newStream(ctx, a.options)
-	f, err := a.stream.follow(s, a.begin, a.start.GetFilter(), "start.")
-	if err != nil {
-		return err
-	}
-	f.callbacks, f.participant, f.exact = true, a.p.ID, a.start.GetExact()
-	a.stream.extra = a.out
-	a.stream.stay = s.TurnRunning // the turn may need the participant
-	return nil
+	a.stream = a.b.streams.Open(ctx, a.options)
+	a.stream.Extra = a.out
+	a.stream.Stay = s.TurnRunning // the turn may need the participant
+	return a.stream.Follow(s, stream.Following{
+		Start: a.begin, Filter: a.start.GetFilter(), At: "start.",
+		Callbacks: true, Participant: a.p.ID, Exact: a.start.GetExact(),
+	})
 }
 
 func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
@@ -136,9 +135,9 @@ func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *brid
 
 // Stream sends the participant's frames until the participation ends.
 func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
-	defer a.stream.close()
+	defer a.stream.Close()
 	defer a.unvisit()
-	a.stream.to(sink)
+	a.stream.To(sink)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
@@ -147,7 +146,7 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	a.begun(func() { a.runParts(ctx) })
 	err := sink(frame.Frame{Message: a.first(ctx)})
 	if err == nil {
-		err = a.stream.run(ctx)
+		err = a.stream.Run(ctx)
 	}
 	cancel(errLeft)
 	a.join()
@@ -156,12 +155,12 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	}
 	switch context.Cause(a.life) {
 	case errLeft:
-		if err := a.stream.rest(); err != nil {
+		if err := a.stream.Rest(); err != nil {
 			return err
 		}
-		return a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
+		return a.stream.CloseAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
 	case session.ErrReplaced:
-		_ = a.stream.closeAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
+		_ = a.stream.CloseAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
 		return session.ErrReplaced
 	}
 	return err

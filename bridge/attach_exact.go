@@ -19,9 +19,9 @@ func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionReques
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
 		return s, joined, err
 	}
-	a.begin.tail = true
+	a.begin.Tail = true
 	if s, err := a.b.open(ctx, r.GetSessionId()); err == nil {
-		a.begin.after = session.Proto(s.Journal().Last())
+		a.begin.After = session.Proto(s.Journal().Last())
 	}
 	return a.b.resume(ctx, &bridgev1.ResumeSessionRequest{
 		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -18,10 +19,10 @@ import (
 func (a *Attachment) joining() (session.Joining, error) {
 	start := a.start
 	var err error
-	if a.options, err = newOptions(start.GetOptions()); err != nil {
+	if a.options, err = stream.ParseOptions(start.GetOptions()); err != nil {
 		return session.Joining{}, fields.Within(err, "start.")
 	}
-	if _, err = newFilter(start.GetFilter(), "start.filter"); err != nil {
+	if _, err = stream.NewFilter(start.GetFilter(), "start.filter"); err != nil {
 		return session.Joining{}, err
 	}
 	if err := fields.Known(start.GetStart(), "start.start"); err != nil {
@@ -85,18 +86,18 @@ func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Com
 
 // come comes by the session in the way that the start says.
 func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
-	a.begin = cursor{after: a.start.GetAfter(), tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
+	a.begin = stream.Start{After: a.start.GetAfter(), Tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
-		a.begin = cursor{}
+		a.begin = stream.Start{}
 		return a.once(ctx, how.Create.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
 			return a.create(ctx, how.Create, &j)
 		})
 	case *bridgev1.AttachStart_Resume:
-		if a.begin.after == nil && a.begin.tail {
+		if a.begin.After == nil && a.begin.Tail {
 			// What happens in the course of the resume is new to the participant.
 			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
-				a.begin.after = session.Proto(s.Journal().Last())
+				a.begin.After = session.Proto(s.Journal().Last())
 			}
 		}
 		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {

@@ -26,6 +26,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -120,6 +121,7 @@ type Bridge struct {
 	table      *placement.Table
 
 	shutdown *shutdown.Coordinator
+	streams  *stream.Service
 
 	// parked is held by calls that wait in the CLI.
 	parked quota.Gauge
@@ -185,6 +187,7 @@ func New(cfg Config) (*Bridge, error) {
 		shutdown: shutdown.New(), sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{},
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 	}
+	b.streams = stream.New(finder{b}, c, b.shutdown)
 	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()

@@ -12,6 +12,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// callbackChunkBytes is the size of the pieces of ReadCallback.
+const callbackChunkBytes = 256 << 10
+
 // ReadCallback reads a pending callback with its request.
 func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackRequest, send func(*bridgev1.ReadCallbackResponse) error) error {
 	s, err := b.asking(ctx, r.GetSessionId())
@@ -34,7 +37,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}
 	for total := int64(len(rest)); len(rest) > 0; total = 0 {
-		n := min(len(rest), chunkBytes)
+		n := min(len(rest), callbackChunkBytes)
 		if err := send(&bridgev1.ReadCallbackResponse{Chunk: rest[:n], TotalBytes: total}); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -62,7 +63,7 @@ func happenings(s *session.Session, seed uint64, worker int) {
 func (r *rig) listed(flt *bridgev1.EventFilter, rng *rand.Rand, between func()) (events []string, gaps []*bridgev1.Gap) {
 	token := ""
 	for {
-		size := int32(minPageBytes + rng.IntN(4<<10))
+		size := int32(stream.MinPageBytes + rng.IntN(4<<10))
 		page, err := r.ListEvents(r.t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
 		if err != nil {
 			r.t.Errorf("a page: %v", err)
@@ -181,28 +182,5 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 				t.Errorf("a list in short memory has %d durable events, readers had %d", len(got), len(want))
 			}
 		})
-	}
-}
-
-func TestWiden(t *testing.T) {
-	t.Parallel()
-	gap := func(after, through uint64, reason bridgev1.GapReason) *bridgev1.Gap {
-		return &bridgev1.Gap{After: &bridgev1.Position{Epoch: 1, Seq: after}, Through: &bridgev1.Position{Epoch: 1, Seq: through}, Reason: reason}
-	}
-	const (
-		lost    = bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST
-		trimmed = bridgev1.GapReason_GAP_REASON_TRIMMED
-		ended   = bridgev1.GapReason_GAP_REASON_EPOCH_ENDED
-	)
-	for _, test := range []struct{ first, then, want *bridgev1.Gap }{
-		{nil, gap(0, 3, lost), gap(0, 3, lost)},
-		{gap(0, 3, trimmed), gap(3, 9, lost), gap(0, 9, trimmed)},
-		{gap(0, 3, lost), gap(3, 9, trimmed), gap(0, 9, trimmed)},
-		{gap(7, 0, ended), gap(0, 9, lost), gap(7, 9, ended)},
-		{gap(0, 3, trimmed), gap(3, 0, ended), gap(3, 0, ended)},
-	} {
-		if got := widen(test.first, test.then); !proto.Equal(got, test.want) {
-			t.Errorf("%v and %v are told as %v, not %v", test.first, test.then, got, test.want)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
@@ -42,7 +43,7 @@ func (bind *binding) publish(n *notices, sessionID string, params []byte, ofBrid
 func (b *Bridge) watchNotices(
 	ctx context.Context, n *notices, sessionID string, interval *durationpb.Duration, send func(n *notice, lost int64) error,
 ) error {
-	every, err := heartbeat(interval, "heartbeat_interval")
+	every, err := stream.Heartbeat(interval, "heartbeat_interval")
 	if err != nil {
 		return err
 	}

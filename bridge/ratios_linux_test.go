@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -103,7 +104,7 @@ func (in *ingested) take(n int) {
 			continue
 		}
 		for _, r := range in.readers {
-			in.records, _ = r.Next(in.records[:0], batchBytes)
+			in.records, _ = r.Next(in.records[:0], stream.BatchBytes)
 			in.wires = in.j.Wire(in.wires[:0], in.records, journal.Tidy)
 			if len(in.wires) != batch {
 				in.t.Fatalf("%d events, want %d", len(in.wires), batch)

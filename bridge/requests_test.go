@@ -10,68 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
-
-func TestFilter(t *testing.T) {
-	t.Parallel()
-	message := &journal.Record{Type: "assistant.message"}
-	delta := &journal.Record{Type: "assistant.message_delta", Ephemeral: true}
-	heavy := &journal.Record{Type: "system.message"}
-	sub := &journal.Record{Type: "assistant.message", Agent: "a1"}
-	idle := &journal.Record{Type: "session.idle", Ephemeral: true}
-	all := []*journal.Record{message, delta, heavy, sub, idle}
-	for name, test := range map[string]struct {
-		f    *bridgev1.EventFilter
-		want string // which of all pass
-	}{
-		"none given":          {nil, "mdsi"},
-		"empty":               {&bridgev1.EventFilter{}, "mdsi"},
-		"heavy too":           {&bridgev1.EventFilter{IncludeHeavy: true}, "mdhsi"},
-		"heavy by its name":   {&bridgev1.EventFilter{Types: []string{"system.message"}}, "h"},
-		"a type":              {&bridgev1.EventFilter{Types: []string{"assistant.message"}}, "ms"},
-		"a family":            {&bridgev1.EventFilter{Types: []string{"assistant.*"}}, "mds"},
-		"a family and a type": {&bridgev1.EventFilter{Types: []string{"session.*", "assistant.message"}}, "msi"},
-		"not a type":          {&bridgev1.EventFilter{ExcludeTypes: []string{"assistant.message"}}, "di"},
-		"exclusion wins":      {&bridgev1.EventFilter{Types: []string{"assistant.*"}, ExcludeTypes: []string{"assistant.message_delta"}}, "ms"},
-		"not a family":        {&bridgev1.EventFilter{ExcludeTypes: []string{"assistant.*"}}, "i"},
-		"durable":             {&bridgev1.EventFilter{ExcludeEphemeral: true}, "ms"},
-		"the main agent":      {&bridgev1.EventFilter{AgentIds: []string{"main"}}, "mdi"},
-		"a sub-agent":         {&bridgev1.EventFilter{AgentIds: []string{"a1"}}, "s"},
-		"both":                {&bridgev1.EventFilter{AgentIds: []string{"a1", "main"}}, "mdsi"},
-		"nothing":             {&bridgev1.EventFilter{None: true, Types: []string{"assistant.message"}}, ""},
-	} {
-		f, err := newFilter(test.f, "filter")
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := ""
-		for range 2 { // the second time from what it remembers
-			got = ""
-			for i, r := range all {
-				if f.passes(r) {
-					got += "mdhsi"[i : i+1]
-				}
-			}
-		}
-		if got != test.want {
-			t.Errorf("%s: %q pass, want %q", name, got, test.want)
-		}
-		if f.ephemeral() != (!test.f.GetExcludeEphemeral() && !test.f.GetNone()) {
-			t.Errorf("%s: ephemeral is %v", name, f.ephemeral())
-		}
-	}
-	for _, bad := range []string{"", "*", "a*", "a.*.b", "*.a"} {
-		_, err := newFilter(&bridgev1.EventFilter{Types: []string{"ok", bad}}, "filter")
-		wantField(t, bad, err, fault.InvalidField, "filter.types")
-		_, err = newFilter(&bridgev1.EventFilter{ExcludeTypes: []string{bad}}, "filter")
-		wantField(t, bad, err, fault.InvalidField, "filter.exclude_types")
-	}
-}
 
 func TestPrompt(t *testing.T) {
 	t.Parallel()
@@ -183,18 +126,5 @@ func TestProviderMask(t *testing.T) {
 		if got := over(o).JSON(); !sameJSON(t, got, []byte(test.want)) {
 			t.Errorf("%s: %s\nwant %s", name, got, test.want)
 		}
-	}
-}
-
-func TestPageTokens(t *testing.T) {
-	t.Parallel()
-	for _, p := range []journal.Position{{}, {Epoch: 1, Seq: 0}, {Epoch: 1 << 63, Seq: 1<<64 - 1}} {
-		if got, err := parseToken(pageToken(p)); err != nil || got != p {
-			t.Errorf("%v became %v, %v", p, got, err)
-		}
-	}
-	for _, bad := range []string{"x", "%", pageToken(journal.Position{})[:2], "MS8", "LTEvMQ"} {
-		_, err := parseToken(bad)
-		wantField(t, bad, err, fault.InvalidField, "page_token")
 	}
 }

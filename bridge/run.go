@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -22,7 +23,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err := b.shutdown.Accepting(); err != nil {
 		return err
 	}
-	o, err := newOptions(r.GetOptions())
+	o, err := stream.ParseOptions(r.GetOptions())
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 	if err != nil {
 		return err
 	}
-	if _, err := newFilter(r.GetFilter(), "filter"); err != nil {
+	if _, err := stream.NewFilter(r.GetFilter(), "filter"); err != nil {
 		return err
 	}
 	turn, err := b.runTurn(ctx, r, m)
@@ -49,22 +50,21 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 }
 
 // streamTurn streams a turn until it has ended.
-func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o options, sink frame.Sink) error {
-	st := b.newStream(ctx, o)
-	defer st.close()
-	st.to(sink)
-	f, err := st.follow(turn.s, cursor{after: turn.begin}, r.GetFilter(), "")
-	if err != nil {
+func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink) error {
+	st := b.streams.Open(ctx, o)
+	defer st.Close()
+	st.To(sink)
+	following := stream.Following{Start: stream.Start{After: turn.begin}, Filter: r.GetFilter(), Callbacks: true}
+	if err := st.Follow(turn.s, following); err != nil {
 		return err
 	}
-	f.callbacks = true
 	started := &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, turn.s), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At)}
 	if err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Started{Started: started}}}); err != nil {
 		return err
 	}
 	over, outcome := turn.sent.Waiter.Done()
-	st.done, st.end = over, func() journal.Position { return outcome().End }
-	if err := st.run(ctx); err != nil {
+	st.Done, st.End = over, func() journal.Position { return outcome().End }
+	if err := st.Run(ctx); err != nil {
 		return err
 	}
 	select {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,29 +19,27 @@ func TestOwnFrames(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.create("s1")
 	r.ask("s1", strings.Repeat("hello ", 1000))
-	session, err := r.open(t.Context(), "s1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	caught := errors.New("caught up")
 	read := func() (own int, frames string) {
-		f, err := r.follow(session, "", cursor{}, nil, "", options{}, func(*follower) {})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.r.Close()
-		for more := true; more; {
-			if more, err = f.drain(func(sent frame.Frame) error {
-				if sent.Own != nil {
-					own++
-					if &sent.Own.Bytes[0] != &sent.Wire[len(sent.Wire)-1][0] {
-						t.Error("the last piece is not the frame's own")
-					}
+		t.Helper()
+		err := r.Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: one("s1")}, func(sent frame.Frame) error {
+			if m, ok := sent.Message.(*bridgev1.SubscribeResponse); ok {
+				if m.GetCaughtUp() != nil {
+					return caught
 				}
-				frames += fmt.Sprintf("%q\n", bytes.Join(sent.Wire, nil))
 				return nil
-			}); err != nil {
-				t.Fatal(err)
 			}
+			if sent.Own != nil {
+				own++
+				if &sent.Own.Bytes[0] != &sent.Wire[len(sent.Wire)-1][0] {
+					t.Error("the last piece is not the frame's own")
+				}
+			}
+			frames += fmt.Sprintf("%q\n", bytes.Join(sent.Wire, nil))
+			return nil
+		})
+		if !errors.Is(err, caught) {
+			t.Fatal(err)
 		}
 		return own, frames
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -210,29 +211,6 @@ func TestSubscribeChecks(t *testing.T) {
 	}
 }
 
-// Followers take turns: each that is woken is drained once before any is again.
-func TestWakerIsFair(t *testing.T) {
-	t.Parallel()
-	w := newWaker()
-	a, b, c := &follower{}, &follower{}, &follower{}
-	for _, f := range []*follower{a, b, a, a} {
-		w.wake(f)
-	}
-	<-w.signal
-	if got := w.take(nil); !slices.Equal(got, []*follower{a, b}) {
-		t.Errorf("ready: %v", got)
-	}
-	if got := w.take(nil); len(got) != 0 || len(w.signal) != 0 {
-		t.Errorf("then: %v", got)
-	}
-	w.wake(b)
-	w.wake(c)
-	w.wake(a)
-	if got := w.take(nil); !slices.Equal(got, []*follower{b, c, a}) || len(w.signal) != 1 {
-		t.Errorf("ready: %v", got)
-	}
-}
-
 func TestListEvents(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
@@ -251,7 +229,7 @@ func TestListEvents(t *testing.T) {
 	var paged []*bridgev1.Event
 	pages := 0
 	for token := ""; ; pages++ {
-		out := list(&bridgev1.ListEventsRequest{PageBytes: minPageBytes, PageToken: token})
+		out := list(&bridgev1.ListEventsRequest{PageBytes: stream.MinPageBytes, PageToken: token})
 		paged = append(paged, out.GetEvents()...)
 		if token = out.GetNextPageToken(); token == "" {
 			break

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
@@ -48,7 +49,7 @@ func (b *Bridge) watchChanges(tenant string) *broadcast.Subscription[change] {
 
 // WatchSessions streams the coming and going of sessions.
 func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsRequest, send func(*bridgev1.WatchSessionsResponse) error) error {
-	every, err := heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
+	every, err := stream.Heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
 	if err != nil {
 		return err
 	}

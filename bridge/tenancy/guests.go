@@ -2,8 +2,8 @@ package tenancy
 
 import (
 	"context"
-	_ "embed"
 	"strings"
+	_ "embed"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"

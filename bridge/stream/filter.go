@@ -1,13 +1,9 @@
-package bridge
+package stream
 
 import (
 	"strings"
-	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -18,8 +14,8 @@ var heavy = map[string]bool{"system.message": true, "model.messages_snapshot": t
 // mainAgent is the name of the session's own agent in a filter.
 const mainAgent = "main"
 
-// filter decides which events a reader gets. It is for one goroutine.
-type filter struct {
+// Filter decides which events a reader gets. It may only be used by one goroutine at a time.
+type Filter struct {
 	spec   *bridgev1.EventFilter
 	agents map[string]bool
 	types  map[string]bool // decided before
@@ -27,7 +23,8 @@ type filter struct {
 	lastOK bool
 }
 
-func newFilter(f *bridgev1.EventFilter, at string) (*filter, error) {
+// NewFilter checks a filter; at is its path in the request.
+func NewFilter(f *bridgev1.EventFilter, at string) (*Filter, error) {
 	for i, list := range [][]string{f.GetTypes(), f.GetExcludeTypes()} {
 		for _, t := range list {
 			if t == "" || strings.Contains(strings.TrimSuffix(t, ".*"), "*") {
@@ -36,7 +33,7 @@ func newFilter(f *bridgev1.EventFilter, at string) (*filter, error) {
 			}
 		}
 	}
-	out := &filter{spec: f, types: map[string]bool{}}
+	out := &Filter{spec: f, types: map[string]bool{}}
 	for _, a := range f.GetAgentIds() {
 		if out.agents == nil {
 			out.agents = map[string]bool{}
@@ -49,8 +46,8 @@ func newFilter(f *bridgev1.EventFilter, at string) (*filter, error) {
 	return out, nil
 }
 
-// passes reports whether the reader gets the event.
-func (f *filter) passes(r *journal.Record) bool {
+// Passes reports whether the reader gets the event.
+func (f *Filter) Passes(r *journal.Record) bool {
 	if f.spec.GetExcludeEphemeral() && r.Ephemeral || f.agents != nil && !f.agents[r.Agent] {
 		return false
 	}
@@ -66,7 +63,7 @@ func (f *filter) passes(r *journal.Record) bool {
 	return ok
 }
 
-func (f *filter) decide(eventType string) bool {
+func (f *Filter) decide(eventType string) bool {
 	if f.spec.GetNone() || matches(f.spec.GetExcludeTypes(), eventType) {
 		return false
 	}
@@ -85,50 +82,5 @@ func matches(patterns []string, eventType string) bool {
 	return false
 }
 
-// ephemeral reports whether the loss of ephemeral events matters to the reader.
-func (f *filter) ephemeral() bool { return !f.spec.GetExcludeEphemeral() && !f.spec.GetNone() }
-
-const (
-	defaultHeartbeat = 30 * time.Second
-	maxLinger        = 100 * time.Millisecond
-)
-
-func heartbeat(d *durationpb.Duration, field string) (time.Duration, error) {
-	every, err := fields.Duration(d, field, time.Second, 10*time.Minute)
-	if every == 0 {
-		every = defaultHeartbeat
-	}
-	return every, err
-}
-
-// options are StreamOptions that have been checked.
-type options struct {
-	form      journal.Form
-	heartbeat time.Duration
-	linger    time.Duration
-}
-
-func newOptions(o *bridgev1.StreamOptions) (out options, err error) {
-	if err := fields.Known(o.GetFidelity(), "options.fidelity"); err != nil {
-		return out, err
-	}
-	out.form = form(o.GetFidelity(), o.GetOriginalJson())
-	if out.heartbeat, err = heartbeat(o.GetHeartbeatInterval(), "options.heartbeat_interval"); err != nil {
-		return out, err
-	}
-	out.linger, err = fields.Duration(o.GetLinger(), "options.linger", 0, maxLinger)
-	return out, err
-}
-
-func form(f bridgev1.Fidelity, original bool) journal.Form {
-	exact := f == bridgev1.Fidelity_FIDELITY_EXACT
-	switch {
-	case exact && original:
-		return journal.ExactOriginal
-	case exact:
-		return journal.Exact
-	case original:
-		return journal.TidyOriginal
-	}
-	return journal.Tidy
-}
+// Ephemeral reports whether the loss of ephemeral events matters to the reader.
+func (f *Filter) Ephemeral() bool { return !f.spec.GetExcludeEphemeral() && !f.spec.GetNone() }

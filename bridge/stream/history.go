@@ -1,4 +1,4 @@
-package bridge
+package stream
 
 import (
 	"context"
@@ -15,19 +15,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/position"
 )
 
 const (
-	minPageBytes     = 1 << 10
+	MinPageBytes     = 1 << 10
 	maxPageBytes     = 3 << 20 // with its envelope under the 4 MiB that most clients take
 	defaultPageBytes = 1 << 20
-	// chunkBytes is the size of the pieces of ReadEvent.
+	// chunkBytes is the size of the pieces of Read.
 	chunkBytes = 256 << 10
 )
 
-// ListEvents reads the journal, a page at a time.
-func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
-	s, err := b.open(ctx, r.GetSessionId())
+// List reads the journal, a page at a time.
+func (svc *Service) List(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
+	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +36,8 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 	if limit == 0 {
 		limit = defaultPageBytes
 	}
-	if limit < minPageBytes || limit > maxPageBytes {
-		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, minPageBytes, maxPageBytes).WithField("page_bytes")
+	if limit < MinPageBytes || limit > maxPageBytes {
+		return nil, fault.New(fault.InvalidField, "page_bytes is %d, not between %d and %d", limit, MinPageBytes, maxPageBytes).WithField("page_bytes")
 	}
 	if err := fields.Known(r.GetFidelity(), "fidelity"); err != nil {
 		return nil, err
@@ -47,11 +48,11 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 			return nil, err
 		}
 	}
-	flt, err := newFilter(r.GetFilter(), "filter")
+	flt, err := NewFilter(r.GetFilter(), "filter")
 	if err != nil {
 		return nil, err
 	}
-	reader, err := s.Journal().NewReader(after, flt.ephemeral(), func() {})
+	reader, err := s.Journal().NewReader(after, flt.Ephemeral(), func() {})
 	if errors.Is(err, journal.ErrFuture) {
 		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", after.Epoch, after.Seq).WithField("after")
 	}
@@ -62,12 +63,13 @@ func (b *Bridge) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) 
 	if err := s.Journal().Settle(ctx); err != nil { // what has happened is in the list
 		return nil, session.Classify(err, "")
 	}
-	record(ctx, s.Journal().Last())
-	return page(s, caller.From(ctx).Tenant, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
+	last := s.Journal().Last()
+	position.Record(ctx, position.Position{Epoch: last.Epoch, Seq: last.Seq})
+	return svc.page(s, caller.From(ctx).Tenant, reader, flt, form(r.GetFidelity(), r.GetOriginalJson()), limit)
 }
 
 // page reads events until their encoded form exceeds limit; it holds at least one.
-func page(s *session.Session, tenant string, reader *journal.Reader, flt *filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
+func (svc *Service) page(s *session.Session, tenant string, reader *journal.Reader, flt *Filter, f journal.Form, limit int) (*bridgev1.ListEventsResponse, error) {
 	out := &bridgev1.ListEventsResponse{}
 	var wire []byte
 	end := s.Journal().Last()
@@ -80,7 +82,7 @@ func page(s *session.Session, tenant string, reader *journal.Reader, flt *filter
 				break
 			}
 			out.Gap = widen(out.Gap, &bridgev1.Gap{
-				After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: snapshotAs(s, tenant),
+				After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason], Session: svc.sessions.Snapshot(s, tenant),
 			})
 			continue
 		}
@@ -89,7 +91,7 @@ func page(s *session.Session, tenant string, reader *journal.Reader, flt *filter
 		}
 		// Notes weigh nothing: there may be some before the event.
 		rec := records[len(records)-1]
-		if rec.Note != nil || !flt.passes(rec) {
+		if rec.Note != nil || !flt.Passes(rec) {
 			continue
 		}
 		event := s.Journal().Wire(nil, []*journal.Record{rec}, f)[0]
@@ -139,9 +141,9 @@ func parseToken(token string) (p journal.Position, err error) {
 	return p, nil
 }
 
-// ReadEvent reads the whole JSON of one event.
-func (b *Bridge) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
-	s, err := b.open(ctx, r.GetSessionId())
+// Read reads the whole JSON of one event.
+func (svc *Service) Read(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
+	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,104 @@
+package stream
+
+import (
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/reason"
+)
+
+// gapReasons are the journal's reasons in the form of the API.
+var gapReasons = map[journal.GapReason]bridgev1.GapReason{
+	journal.EphemeralLost: bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST,
+	journal.EpochEnded:    bridgev1.GapReason_GAP_REASON_EPOCH_ENDED,
+	journal.Trimmed:       bridgev1.GapReason_GAP_REASON_TRIMMED,
+}
+
+func (f *sessionStream) sendGap(gap *journal.Gap, sink frame.Sink) error {
+	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{
+		After: session.Proto(gap.From), Through: session.Proto(gap.To), Reason: gapReasons[gap.Reason],
+		Session: f.service.sessions.Snapshot(f.s, f.tenant), PendingCallbacks: f.pending(),
+	}}})
+}
+
+// sendNote sends what a note says to those it is for.
+func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
+	switch n := r.Note.(type) {
+	case session.Requested:
+		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Offered(n.Pending)) {
+			return f.sendRequested(n.Pending, sink)
+		}
+	case session.Resolved:
+		if f.callbacks && f.concerns(n.Kind, n.Offered) {
+			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
+				CallbackResolved: &bridgev1.CallbackResolved{
+					CallbackId: n.ID, Kind: n.Kind.Type, Outcome: n.Outcome, ParticipantId: n.Participant,
+				},
+			}})
+		}
+	case session.Restarted:
+		rr := &bridgev1.RuntimeRestarted{Cause: n.Cause}
+		if n.Turn != nil {
+			rr.TurnOutcome = n.Turn.Proto()
+		}
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
+	case session.TurnOver:
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
+			TurnEnded: turnEnded(n),
+		}})
+	case session.Resent:
+		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
+			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
+		}})
+	case session.Ended:
+		return f.close(n.Reason, sink)
+	}
+	return nil
+}
+
+// turnEnded is the frame of a turn's end.
+func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
+	out := &bridgev1.TurnEnded{Outcome: n.Outcome.Proto(), MessageIds: n.IDs}
+	if n.Err != nil {
+		out.Failure, _ = reason.Failure(n.Err)
+	}
+	return out
+}
+
+// concerns reports whether the stream tells of a callback. What is asked of programs comes
+// often and with contents: that goes to those participants only who are to answer it, and to
+// streams that are nobody's, on which those listen who answer for the session.
+func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
+	return tenancy.Sees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
+}
+
+func (f *sessionStream) sendRequested(p *callback.Pending, sink frame.Sink) error {
+	c, _ := f.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Offered(p), f.fidelity())
+	offered := false
+	for _, id := range c.ParticipantIds {
+		offered = offered || id == f.participant
+	}
+	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackRequested{
+		CallbackRequested: &bridgev1.CallbackRequested{Callback: c, Offered: offered},
+	}})
+}
+
+// close ends the session's frames.
+func (f *sessionStream) close(reason bridgev1.CloseReason, sink frame.Sink) error {
+	f.closed = true
+	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
+		Closed: &bridgev1.Closed{Reason: reason, Position: session.Proto(f.at)},
+	}})
+}
+
+func (f *sessionStream) beat(sink frame.Sink) error {
+	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Heartbeat{
+		Heartbeat: &bridgev1.Heartbeat{Position: session.Proto(f.at)},
+	}})
+}

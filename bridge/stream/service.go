@@ -1,0 +1,110 @@
+// Package stream serves EventService: streams of events, notes and callbacks of sessions, and
+// pages of their journals. Participants' streams and runs use its Stream.
+//
+// A Stream runs on its caller's goroutine and ends with the call; the package starts no
+// goroutine. The only lock is the readyQueue's, which guards the queue and the ready members of
+// its elements.
+package stream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+)
+
+// maxSubscriptions bounds the sessions on one stream.
+const maxSubscriptions = 10_000
+
+// Sessions finds sessions for callers.
+type Sessions interface {
+	// Open returns a session that the caller may use.
+	Open(ctx context.Context, id string) (*session.Session, error)
+	// Following is Open for sessions that may still be opening.
+	Following(ctx context.Context, id string) (*session.Session, error)
+	// Snapshot describes a session to callers of a tenant.
+	Snapshot(s *session.Session, tenant string) *bridgev1.Session
+	// Visit calls end when the caller loses the right to the session. The caller calls leave
+	// when it is done.
+	Visit(ctx context.Context, s *session.Session, end func()) (leave func())
+}
+
+// Service streams and lists events. It is safe for concurrent use.
+type Service struct {
+	sessions Sessions
+	codec    *wire.Codec
+	shutdown *shutdown.Coordinator
+}
+
+// New returns a service. Its streams end when s stops.
+func New(sessions Sessions, codec *wire.Codec, s *shutdown.Coordinator) *Service {
+	return &Service{sessions: sessions, codec: codec, shutdown: s}
+}
+
+// Subscribe streams the events of sessions.
+func (svc *Service) Subscribe(ctx context.Context, r *bridgev1.SubscribeRequest, sink frame.Sink) error {
+	st, err := svc.subscription(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	st.To(sink)
+	return st.Run(ctx)
+}
+
+// subscription prepares the stream of a subscription. It is apart from Subscribe so that
+// what it needs of the stack is not held for as long as the stream lasts.
+func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeRequest) (*Stream, error) {
+	if err := svc.shutdown.Accepting(); err != nil {
+		return nil, err
+	}
+	o, err := ParseOptions(r.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if n := len(r.GetSessions()); n == 0 || n > maxSubscriptions {
+		return nil, fault.New(fault.InvalidField, "%d sessions, not between 1 and %d", n, maxSubscriptions).WithField("sessions")
+	}
+	st := svc.Open(ctx, o)
+	seen := make(map[string]bool, len(r.GetSessions()))
+	for i, c := range r.GetSessions() {
+		if err := st.subscribe(ctx, c, fmt.Sprintf("sessions[%d].", i), r.GetCallbacks(), seen); err != nil {
+			st.Close()
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// subscribe adds a session of a subscription. seen are those that it has already.
+func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
+	id := c.GetSessionId()
+	if seen[id] {
+		return fault.New(fault.InvalidField, "session %q is named twice", id).WithField(at + "session_id")
+	}
+	seen[id] = true
+	if err := fields.Known(c.GetStart(), at+"start"); err != nil {
+		return err
+	}
+	s, err := st.service.sessions.Following(ctx, id)
+	if err != nil {
+		return fields.Within(err, at)
+	}
+	f, err := st.follow(s, Following{
+		Start: Start{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, Filter: c.GetFilter(), At: at, Callbacks: callbacks,
+	})
+	if err != nil {
+		return err
+	}
+	f.leave = st.service.sessions.Visit(ctx, s, func() {
+		f.unshared.Store(true)
+		st.ready.add(f)
+	})
+	return nil
+}

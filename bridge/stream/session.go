@@ -1,0 +1,231 @@
+package stream
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+)
+
+// BatchBytes is how much JSON at most goes into one frame of events.
+const BatchBytes = 256 << 10
+
+// The field numbers that events writes by hand; a test compares them with the descriptor.
+const (
+	fieldFrameSession protowire.Number = 1
+	fieldFrameEvents  protowire.Number = 3
+	fieldFrameResume  protowire.Number = 12
+)
+
+// sessionStream makes the frames of one session on one stream.
+type sessionStream struct {
+	service *Service
+	s       *session.Session
+	tenant  string // the caller's
+	name    string // the caller's name of the session
+	r       *journal.Reader
+	filter  *Filter
+	form    journal.Form
+	// The following are as in Following.
+	callbacks   bool
+	participant string
+	exact       bool
+
+	until  journal.Position // replay ends here
+	caught bool
+	at     journal.Position // everything up to here was sent or left out
+	told   journal.Position // of the last frame that had one
+	closed bool
+	// unshared is set when the caller loses the right to the session; leave, which may be nil,
+	// ends the caller's visit.
+	unshared atomic.Bool
+	leave    func()
+	records  []*journal.Record
+	passed   []*journal.Record
+	wires    [][]byte
+	ready    bool // guarded by the readyQueue
+}
+
+// newSessionStream returns the stream of a session; the caller must close its reader.
+func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStream, error) {
+	flt, err := NewFilter(f.Filter, f.At+"filter")
+	if err != nil {
+		return nil, err
+	}
+	ss := &sessionStream{
+		service: st.service, s: s, tenant: st.tenant, name: tenancy.NameFor(s, st.tenant), filter: flt, form: st.options.form,
+		callbacks: f.Callbacks, participant: f.Participant, exact: f.Exact,
+	}
+	begin := journal.Position{Epoch: f.Start.After.GetEpoch(), Seq: f.Start.After.GetSeq()}
+	if f.Start.After == nil && f.Start.Tail {
+		begin = s.Journal().Last()
+	}
+	ss.r, err = s.Journal().NewReader(begin, flt.Ephemeral(), func() { st.ready.add(ss) })
+	if errors.Is(err, journal.ErrFuture) {
+		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", begin.Epoch, begin.Seq).WithField(f.At + "after")
+	}
+	if err != nil {
+		return nil, err
+	}
+	ss.at = ss.r.Position()
+	return ss, nil
+}
+
+// attached opens the session's frames.
+func (f *sessionStream) attached() *bridgev1.SubscribeResponse {
+	f.until = f.s.Journal().Last()
+	return f.frame(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Attached{Attached: &bridgev1.Attached{
+		Position: session.Proto(f.until), FirstAvailable: session.Proto(f.s.Journal().First()),
+		Session: f.service.sessions.Snapshot(f.s, f.tenant), PendingCallbacks: f.pending(),
+	}}})
+}
+
+func (f *sessionStream) frame(r *bridgev1.SubscribeResponse) *bridgev1.SubscribeResponse {
+	r.SessionId, r.ResumeAfter = f.name, session.Proto(f.at)
+	return r
+}
+
+// pending is the callbacks that wait, oldest first, if the stream carries callbacks.
+func (f *sessionStream) pending() []*bridgev1.Callback {
+	if !f.callbacks {
+		return nil
+	}
+	list := f.s.Pending().List()
+	out := make([]*bridgev1.Callback, 0, len(list))
+	room := wire.InlineBytes
+	for _, p := range list {
+		if !tenancy.Sees(f.s, f.tenant, p.Kind) {
+			continue
+		}
+		var c *bridgev1.Callback
+		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Offered(p), f.fidelity())
+		out = append(out, c)
+	}
+	return out
+}
+
+// fidelity is how closely callbacks follow the CLI's JSON.
+func (f *sessionStream) fidelity() translate.Fidelity {
+	if f.exact {
+		return translate.Exact
+	}
+	return translate.Tidy
+}
+
+// drain sends what there is, and reports whether there may be more.
+func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
+	if f.unshared.Load() {
+		return false, f.close(bridgev1.CloseReason_CLOSE_REASON_UNSHARED, sink)
+	}
+	var gap *journal.Gap
+	f.records, gap = f.r.Next(f.records[:0], BatchBytes)
+	var past journal.Position
+	if f.exact {
+		past = f.s.Past()
+	}
+	if gap != nil {
+		f.at = f.r.Position()
+		return true, f.sendGap(gap, sink)
+	}
+	for i, r := range f.records {
+		switch {
+		case r.Note == nil:
+			f.at = r.Pos
+			if f.filter.Passes(r) && (!f.exact || less(past, r.Pos)) {
+				f.passed = append(f.passed, r)
+			}
+			continue
+		case len(f.passed) > 0:
+			if err := f.sendEvents(sink); err != nil {
+				return false, err
+			}
+		}
+		if r.Posted && less(f.at, r.Pos) {
+			f.at = r.Pos
+		}
+		if err := f.sendNote(r, sink); err != nil || f.closed {
+			clear(f.records[i:])
+			return false, err
+		}
+	}
+	if len(f.passed) > 0 {
+		if err := f.sendEvents(sink); err != nil {
+			return false, err
+		}
+	}
+	more = len(f.records) > 0
+	if !more {
+		f.at = f.r.Position() // the last numbers may be of events that are lost
+	}
+	clear(f.records)
+	if !f.caught && !less(f.at, f.until) {
+		f.caught = true
+		return more, f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CaughtUp{
+			CaughtUp: &bridgev1.CaughtUp{Position: session.Proto(f.at)},
+		}})
+	}
+	return more, nil
+}
+
+func less(a, b journal.Position) bool {
+	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
+}
+
+func (f *sessionStream) send(sink frame.Sink, r *bridgev1.SubscribeResponse) error {
+	f.told = f.at
+	return sink(frame.Frame{Message: f.frame(r)})
+}
+
+// minOwn is the JSON from which on a frame of its own is worth its memory.
+const minOwn = 512
+
+// encode adds the events that passed to the frame: as the bytes that every stream shares or,
+// if there is no other, in memory that is used again when they were sent.
+func (f *sessionStream) encode() (own *frame.Buffer) {
+	j, size := f.s.Journal(), 0
+	for _, r := range f.passed {
+		size += len(r.JSON) + wire.EventHead
+	}
+	if size < minOwn || !j.Alone() {
+		f.wires = j.Wire(f.wires, f.passed, f.form)
+		return nil
+	}
+	own = frame.Take(size)
+	for _, r := range f.passed {
+		own.Bytes = f.service.codec.AppendEvent(own.Bytes, r, f.form)
+	}
+	f.wires = append(f.wires, own.Bytes)
+	return own
+}
+
+// sendEvents sends the events that passed.
+func (f *sessionStream) sendEvents(sink frame.Sink) error {
+	f.wires = append(f.wires[:0], nil)
+	own := f.encode()
+	clear(f.passed)
+	f.passed = f.passed[:0]
+	size := 0
+	for _, w := range f.wires {
+		size += len(w)
+	}
+	id := f.name
+	head := make([]byte, 0, len(id)+48)
+	head = protowire.AppendString(protowire.AppendTag(head, fieldFrameSession, protowire.BytesType), id)
+	head = protowire.AppendTag(head, fieldFrameResume, protowire.BytesType)
+	head = protowire.AppendBytes(head, wire.AppendPosition(make([]byte, 0, 24), f.at))
+	head = protowire.AppendVarint(protowire.AppendTag(head, fieldFrameEvents, protowire.BytesType), uint64(size))
+	f.wires[0] = head
+	f.told = f.at
+	err := sink(frame.Frame{Wire: f.wires, Own: own})
+	clear(f.wires)
+	return err
+}

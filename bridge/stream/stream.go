@@ -1,0 +1,259 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/frame"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
+)
+
+// Stream sends the frames of some sessions to one caller. It runs on the caller's goroutine;
+// journals only add to its ready queue. Only that goroutine uses it.
+type Stream struct {
+	service  *Service
+	tenant   string // the caller's
+	options  Options
+	ready    *readyQueue
+	sessions []*sessionStream
+	sink     frame.Sink
+
+	// Extra has frames of other origin, which are sent between the others; may be nil. Set it
+	// and the following before Run.
+	Extra <-chan frame.Frame
+	// Done ends the stream when it closes and the sessions have reached the position that End
+	// returns; may be nil.
+	Done <-chan struct{}
+	End  func() journal.Position
+	// Stay delays GoAway while it returns true; may be nil.
+	Stay func() bool
+
+	open int
+	sent bool // since the last heartbeat
+}
+
+// Start is where the frames of a session begin.
+type Start struct {
+	After *bridgev1.Position // nil: at the beginning
+	Tail  bool               // without After: at the end
+}
+
+// Following is how a stream follows a session.
+type Following struct {
+	Start  Start
+	Filter *bridgev1.EventFilter
+	// At is the prefix of request fields in errors.
+	At string
+	// Callbacks: the stream carries callbacks. Participant is whose stream it is, if any.
+	Callbacks   bool
+	Participant string
+	// Exact: the caller has the past already, and wants events and callbacks unabridged.
+	Exact bool
+}
+
+// Open returns a stream of the caller in ctx. The caller must Close it.
+func (svc *Service) Open(ctx context.Context, o Options) *Stream {
+	return &Stream{service: svc, tenant: caller.From(ctx).Tenant, options: o, ready: newReadyQueue()}
+}
+
+// To sets where the frames go.
+func (st *Stream) To(sink frame.Sink) {
+	st.sink = func(f frame.Frame) error {
+		st.sent = true
+		return sink(f)
+	}
+}
+
+// Follow adds a session.
+func (st *Stream) Follow(s *session.Session, f Following) error {
+	_, err := st.follow(s, f)
+	return err
+}
+
+func (st *Stream) follow(s *session.Session, f Following) (*sessionStream, error) {
+	ss, err := newSessionStream(st, s, f)
+	if err == nil {
+		st.sessions = append(st.sessions, ss)
+	}
+	return ss, err
+}
+
+// Close releases the sessions.
+func (st *Stream) Close() {
+	for _, f := range st.sessions {
+		if f.leave != nil {
+			f.leave()
+		}
+		f.r.Close()
+	}
+}
+
+// Run sends until every session's frames have ended (nil), the caller has gone, or the
+// server stops.
+func (st *Stream) Run(ctx context.Context) error {
+	for _, f := range st.sessions {
+		if f.unshared.Load() {
+			continue // what it sends first is its end
+		}
+		if err := st.sink(frame.Frame{Message: f.attached()}); err != nil {
+			return err
+		}
+		st.ready.add(f)
+	}
+	st.open = len(st.sessions)
+	beat := time.NewTicker(st.options.heartbeat)
+	defer beat.Stop()
+	var ready []*sessionStream
+	conn := leaving.From(ctx)
+	draining, away, done := st.service.shutdown.Draining(), conn.Away, st.Done
+	var leave *bridgev1.GoAway // to be said
+	for st.open > 0 {
+		var err error
+		if leave != nil && (st.Stay == nil || !st.Stay()) {
+			if leave, err = nil, st.goAway(leave); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-st.ready.signal:
+			if err = st.linger(ctx); err == nil {
+				ready = st.ready.take(ready[:0])
+				err = st.drain(ready)
+			}
+		case f := <-st.Extra:
+			err = st.sink(f)
+		case <-beat.C:
+			err = st.beat()
+		case <-done:
+			done = nil
+			if err = st.finish(ctx); err == nil {
+				return nil
+			}
+		case <-draining:
+			draining, leave = nil, &bridgev1.GoAway{
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.service.shutdown.Grace()),
+			}
+		case <-away:
+			away, leave = nil, &bridgev1.GoAway{
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, After: durationpb.New(conn.Grace()),
+			}
+		case <-conn.Ended:
+			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
+		case <-st.service.shutdown.Stopping():
+			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
+		case <-ctx.Done():
+			return session.Classify(context.Cause(ctx), "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linger waits a little for company, if the caller wants that.
+func (st *Stream) linger(ctx context.Context) error {
+	if st.options.linger <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(st.options.linger):
+		return nil
+	case <-ctx.Done():
+		return session.Classify(context.Cause(ctx), "")
+	}
+}
+
+// drain sends what the ready sessions have, in turns, so that one that is far behind
+// does not hold up the others.
+func (st *Stream) drain(ready []*sessionStream) error {
+	for _, f := range ready {
+		if f.closed {
+			continue
+		}
+		more, err := f.drain(st.sink)
+		if err != nil {
+			return err
+		}
+		if f.closed {
+			st.open--
+			f.r.Close()
+		} else if more {
+			st.ready.add(f)
+		}
+	}
+	return nil
+}
+
+// finish sends everything up to the end that done has announced.
+func (st *Stream) finish(ctx context.Context) error {
+	end := st.End()
+	for _, f := range st.sessions {
+		if err := f.s.Journal().Await(ctx, end); err != nil {
+			return session.Classify(context.Cause(ctx), "")
+		}
+		for more := true; more && !f.closed && less(f.at, end); {
+			var err error
+			if more, err = f.drain(st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Rest sends what the journals have by now.
+func (st *Stream) Rest() error {
+	for _, f := range st.sessions {
+		for more := true; more && !f.closed; {
+			var err error
+			if more, err = f.drain(st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// beat is the heartbeat: for every session whose position the caller does not know, or
+// for one when nothing else was sent.
+func (st *Stream) beat() error {
+	for _, f := range st.sessions {
+		if f.closed || !less(f.told, f.at) && st.sent {
+			continue
+		}
+		if err := f.beat(st.sink); err != nil {
+			return err
+		}
+	}
+	st.sent = false
+	return nil
+}
+
+// goAway asks the caller to resume elsewhere, from where each session is now.
+func (st *Stream) goAway(g *bridgev1.GoAway) error {
+	for _, f := range st.sessions {
+		if !f.closed {
+			g.Positions = append(g.Positions, &bridgev1.SessionPosition{SessionId: f.name, Position: session.Proto(f.at)})
+		}
+	}
+	return st.sink(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_GoAway{GoAway: g}}})
+}
+
+// CloseAll ends the frames of every session.
+func (st *Stream) CloseAll(reason bridgev1.CloseReason) error {
+	for _, f := range st.sessions {
+		if !f.closed {
+			if err := f.close(reason, st.sink); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
