@@ -231,7 +231,7 @@ func (s *Session) settlePrompt(e *outbox.Entry, d outbox.Decision, out Outcome, 
 	}
 	if !e.Acknowledged() {
 		switch {
-		case w != nil && d.Verdict == outbox.Untaken: // whoever sends it will know
+		case w != nil && (d.Verdict == outbox.Untaken || d.Verdict == outbox.Overtaken): // whoever sends it will know
 			s.prompts.box.Pass(e.N)
 		case w == nil:
 			s.prompts.box.Finish(e.N)
@@ -249,6 +249,8 @@ func (s *Session) settlePrompt(e *outbox.Entry, d outbox.Decision, out Outcome, 
 		}
 	case d.Verdict == outbox.Forgotten:
 		s.losePrompt(e, "the CLI took the message up and ended before it wrote that down; the conversation does not have it")
+	case d.Verdict == outbox.Overtaken:
+		s.losePrompt(e, "the CLI ended before it accepted the message, and accepted a later one: it cannot be sent in order any more")
 	case unread != nil:
 		s.losePrompt(e, "the runtime ended before it was seen to take the message up, and the history cannot be read: "+unread.Error())
 	case obstacle != "":

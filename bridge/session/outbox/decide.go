@@ -42,6 +42,9 @@ const (
 	Forgotten
 	// Partly: the history has the first of its messages.
 	Partly
+	// Overtaken: neither the history nor the journal has it, but the history has a later prompt:
+	// it can no longer be sent in order.
+	Overtaken
 )
 
 // Decision is the verdict on a prompt.
@@ -87,7 +90,23 @@ func Decide(entries []Entry, said []Said) []Decision {
 			d.Verdict, d.Done = Partly, e.Done+found
 		}
 	}
+	markOvertaken(entries, out)
 	return out
+}
+
+// markOvertaken changes Untaken to Overtaken for prompts before one that the history has.
+// Immediate prompts do not wait in the CLI's queue: they overtake others, and may be overtaken.
+func markOvertaken(entries []Entry, out []Decision) {
+	taken := false
+	for i := len(out) - 1; i >= 0; i-- {
+		switch v := out[i].Verdict; {
+		case entries[i].prompt.Immediate:
+		case v == Taken || v == Partly:
+			taken = true
+		case v == Untaken && taken:
+			out[i].Verdict = Overtaken
+		}
+	}
 }
 
 // find looks for the k-th message of a prompt's latest delivery.

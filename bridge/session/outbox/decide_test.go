@@ -25,6 +25,8 @@ func method(name, params string) func(*Entry) {
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
+func immediate(e *Entry) { e.prompt.Immediate = true }
+
 // at is a message that the journal has, and the history unless it says otherwise.
 func at(seq uint64, id, text string) Said {
 	return Said{MessageID: id, Content: text, At: noon.Add(time.Second), Pos: journal.Position{Epoch: 1, Seq: seq}, History: true}
@@ -60,7 +62,13 @@ func TestDecide(t *testing.T) {
 		"of another epoch, by the time":        {[]Entry{given("hi", one, func(e *Entry) { e.Before.Epoch = 0 })}, []Said{at(3, "", "hi")}, []Verdict{Taken}},
 		"the history lacks it":                 {[]Entry{given("hi", one)}, []Said{inJournal(at(11, "m1", "hi"))}, []Verdict{Forgotten}},
 		"two of the same words, one there":     {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "", "hi")}, []Verdict{Taken, Untaken}},
-		"two of the same words, the second id": {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "m2", "hi")}, []Verdict{Untaken, Taken}},
+		"two of the same words, the second id": {[]Entry{given("hi", one), given("hi", []string{"m2"})}, []Said{at(11, "m2", "hi")}, []Verdict{Overtaken, Taken}},
+		"a later one was taken": {[]Entry{given("a", one), given("b", []string{"m2"}), given("c", []string{"m3"})},
+			[]Said{at(11, "m2", "b")}, []Verdict{Overtaken, Taken, Untaken}},
+		"an immediate one was taken": {[]Entry{given("a", one), given("b", []string{"m2"}, immediate)},
+			[]Said{at(11, "m2", "b")}, []Verdict{Untaken, Taken}},
+		"after an immediate one": {[]Entry{given("a", one, immediate), given("b", []string{"m2"})},
+			[]Said{at(11, "m2", "b")}, []Verdict{Untaken, Taken}},
 		"what is displayed": {[]Entry{given("", one, method("", `{"prompt":"hi","displayPrompt":"shown"}`))},
 			[]Said{at(11, "", "shown")}, []Verdict{Taken}},
 		"a fleet": {[]Entry{given("", nil, method(methodFleet, `{"prompt":"go"}`))},
