@@ -199,6 +199,7 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 	for _, text := range []string{"one", "two", "three"} {
 		k.ask("s1", text)
 	}
+	k.promptsNoted("s1") // else the next life loads the session by itself
 	k = k.rebornAfter(func(data string) {
 		segments, err := filepath.Glob(filepath.Join(data, "sessions", "s1", "*.seg"))
 		if err != nil || len(segments) != 1 {
