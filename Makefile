@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help build generate schema lint test test-all unit race check-generated proto-lint \
+.PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
@@ -41,6 +41,10 @@ build: ## build bin/copilot-grpc
 
 generate: ## write gen and docs/reference from proto
 	$(TOOL) buf generate
+
+docs: ## build the reference of all packages in bin/reference
+	@.ci/step docs go $(TOOL) buf generate --template buf.gen.docs.yaml
+	@go test -count=1 -run '^TestBuiltLinks$$' ./internal/gen/apidoc
 
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	@.ci/step "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
@@ -78,7 +82,10 @@ check-generated: ## generating makes no difference
 proto-lint: ## buf lint
 	@.ci/step "buf lint" go $(TOOL) buf lint
 
-proto-breaking: ## buf breaking against the last release
+baseline: ## write proto/baseline.binpb.gz, the API that proto-breaking compares with until there is a release
+	$(TOOL) buf build --exclude-source-info -o proto/baseline.binpb.gz
+
+proto-breaking: ## buf breaking against the last release, or else the baseline
 	@.ci/step "buf breaking" go,git .ci/check-breaking
 
 e2e: ## end-to-end tests with the pinned real CLI

@@ -43,6 +43,7 @@ func sample() *descriptorpb.FileDescriptorProto {
 				{Name: proto.String("parts"), Number: proto.Int32(2), Type: &msg, Label: &many, TypeName: proto.String(".copilot.cli.v1.Note")},
 				{Name: proto.String("token"), Number: proto.Int32(3), Type: &str, Label: &one, Options: &descriptorpb.FieldOptions{DebugRedact: proto.Bool(true), Deprecated: proto.Bool(true)}},
 				{Name: proto.String("kind"), Number: proto.Int32(4), Type: descriptorpb.FieldDescriptorProto_TYPE_ENUM.Enum(), Label: &one, TypeName: proto.String(".copilot.cli.v1.Kind")},
+				{Name: proto.String("rules"), Number: proto.Int32(5), Type: &msg, Label: &one, TypeName: proto.String(".copilot.json.v1.MethodRules")},
 			},
 			OneofDecl: []*descriptorpb.OneofDescriptorProto{{Name: proto.String("body")}},
 		}},
@@ -74,7 +75,7 @@ func kind() *descriptorpb.FileDescriptorProto {
 	}
 }
 
-func generate(t *testing.T) map[string]string {
+func generate(t *testing.T, o Options) map[string]string {
 	t.Helper()
 	req := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{"copilot/cli/v1/session_note.proto", "copilot/cli/v1/kind.proto"},
@@ -87,7 +88,7 @@ func generate(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Generate(p); err != nil {
+	if err := o.Generate(p); err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
@@ -99,7 +100,7 @@ func generate(t *testing.T) map[string]string {
 
 func TestGenerate(t *testing.T) {
 	t.Parallel()
-	files := generate(t)
+	files := generate(t, Options{})
 	if len(files) != 4 {
 		t.Errorf("%d files", len(files))
 	}
@@ -130,6 +131,7 @@ See ` + "`a|b<c>`" + `.
 | ` + "`parts`" + ` | repeated [Note](#note) | 2 |  |
 | ` + "`token`" + ` | string | 3 | **Deprecated.**  Secret: left out of logs. |
 | ` + "`kind`" + ` | [Kind](kind.md#kind) | 4 |  |
+| ` + "`rules`" + ` | copilot.json.v1.MethodRules | 5 |  |
 `,
 		"cli/kind.md": "| `KIND_UNSPECIFIED` | 0 | Unknown. |\n",
 		"README.md":   "| [InternalSessionNoteService](cli/session_note.md#internalsessionnoteservice) | 1 | Takes notes. |\n",
@@ -144,12 +146,34 @@ See ` + "`a|b<c>`" + `.
 	}
 }
 
+// With a package, only its pages are written, and other types link to their .proto files.
+func TestGeneratePackage(t *testing.T) {
+	t.Parallel()
+	files := generate(t, Options{Package: "copilot.cli.v1", Source: "../../proto"})
+	page := files["cli/session_note.md"]
+	for _, want := range []string{
+		"Package `copilot.cli.v1`. [All services](../README.md).\n",
+		"| `rules` | [copilot.json.v1.MethodRules](../../../proto/copilot/json/v1/options.proto) | 5 |  |\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("got\n%s\nwant in it\n%s", page, want)
+		}
+	}
+	if _, has := files["methods.md"]; has || len(files) != 3 {
+		t.Errorf("%d files, the table of methods: %t", len(files), has)
+	}
+	if files := generate(t, Options{Package: "copilot.bridge.v1"}); len(files) != 1 {
+		t.Errorf("another package has %d files", len(files))
+	}
+}
+
 func TestRelative(t *testing.T) {
 	t.Parallel()
 	for _, tc := range [][3]string{
 		{"README.md", "cli/a.md", "cli/a.md"},
 		{"cli/a.md", "cli/b.md", "b.md"},
 		{"bridge/a.md", "cli/b.md", "../cli/b.md"},
+		{"bridge/a.md", "../../proto/c.proto", "../../../proto/c.proto"},
 	} {
 		if got := relative(tc[0], tc[1]); got != tc[2] {
 			t.Errorf("from %s to %s: got %q", tc[0], tc[1], got)

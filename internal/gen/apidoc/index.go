@@ -16,17 +16,17 @@ type group struct {
 }
 
 var groups = []group{
-	{"The bridge", "Modelled by hand: sessions, events, callbacks, runtimes.", func(s *protogen.Service) bool {
+	{"The bridge", "Sessions, events, callbacks and runtimes.", func(s *protogen.Service) bool {
 		return !strings.HasPrefix(string(s.Desc.FullName()), "copilot.cli.")
 	}},
-	{"The CLI: its server", "Generated from the CLI's schemas: what belongs to no session.", func(s *protogen.Service) bool {
+	{"The CLI: its server", "Generated from the CLI's schemas: methods outside sessions.", func(s *protogen.Service) bool {
 		return !internal(s) && !callback(s) && !ofSession(s)
 	}},
-	{"The CLI: a session", "Generated from the CLI's schemas: what belongs to one session.", func(s *protogen.Service) bool {
+	{"The CLI: a session", "Generated from the CLI's schemas: methods of a session.", func(s *protogen.Service) bool {
 		return !internal(s) && !callback(s) && ofSession(s)
 	}},
-	{"The CLI: internal", "Methods that the CLI marks internal: no stability is promised.", internal},
-	{"The CLI: what it calls", "No service that can be called: the messages of what the CLI asks and tells its client.", func(s *protogen.Service) bool {
+	{"The CLI: internal", "Methods that the CLI marks as internal. They may change without notice.", internal},
+	{"The CLI: callbacks", "Messages of the CLI's requests and notifications to its client. These services cannot be called.", func(s *protogen.Service) bool {
 		return !internal(s) && callback(s)
 	}},
 }
@@ -37,7 +37,7 @@ func ofSession(s *protogen.Service) bool {
 	return strings.HasPrefix(rules(s).GetMethod(), "session.")
 }
 
-// rules are those of a service's first method: the others are of the same kind.
+// rules returns the rules of a service's first method; the other methods are of the same kind.
 func rules(s *protogen.Service) *jsonv1.MethodRules {
 	if len(s.Methods) == 0 {
 		return nil
@@ -49,9 +49,16 @@ func rules(s *protogen.Service) *jsonv1.MethodRules {
 func (r *reference) index() string {
 	w := &writer{r: r, page: "README.md"}
 	w.line("# Reference\n")
-	w.line("Every service, message and enum of the API. [methods.md](methods.md) lists the CLI's JSON-RPC methods with the rpc for each.\n")
+	if pkg := r.options.Package; pkg != "" {
+		w.line("Every service, message and enum of `%s`. `make docs` builds the reference of all packages in `bin/reference`.\n", pkg)
+	} else {
+		w.line("Every service, message and enum of the API. [methods.md](methods.md) lists the CLI's JSON-RPC methods and their rpcs.\n")
+	}
 	rest := r.services()
 	for _, g := range groups {
+		if !slices.ContainsFunc(rest, g.has) {
+			continue
+		}
 		w.line("## %s\n\n%s\n", g.title, g.about)
 		w.line("| Service | Methods | |\n|---|--:|---|")
 		rest = slices.DeleteFunc(rest, func(s *protogen.Service) bool {
@@ -64,7 +71,7 @@ func (r *reference) index() string {
 		})
 		w.line("")
 	}
-	w.line("## Messages without a service of their own\n")
+	w.line("## Files without a service\n")
 	for _, f := range r.files {
 		if len(f.Services) == 0 {
 			w.line("- [%s](%s)", f.Desc.Path(), pageOf(f))
@@ -101,8 +108,8 @@ func (r *reference) methods() string {
 	})
 	w := &writer{r: r, page: "methods.md"}
 	w.line("# The CLI's methods\n")
-	w.line("The %d JSON-RPC methods of the supported CLI versions, and the rpc that stands for each. \"Since\" and \"until\" are empty for what every supported version has.\n", len(all))
-	w.line("What the bridge handles itself or refuses, and why, is in `docs/methods.md`.\n")
+	w.line("The %d JSON-RPC methods of the supported CLI versions, and their rpcs. \"Since\" and \"until\" are empty for methods of every supported version.\n", len(all))
+	w.line("`docs/methods.md` lists the methods that the server implements itself or refuses.\n")
 	w.line("| JSON-RPC method | rpc | Since | Until | |\n|---|---|---|---|---|")
 	for _, m := range all {
 		rules := rulesOf(m)

@@ -14,7 +14,11 @@ import (
 func (r *reference) page(f *protogen.File) string {
 	w := &writer{r: r, page: pageOf(f)}
 	w.line("# %s\n", f.Desc.Path())
-	w.line("Package `%s`. [All services](../README.md), [all methods of the CLI](../methods.md).\n", f.Desc.Package())
+	methods := ", [all methods of the CLI](../methods.md)"
+	if r.options.Package != "" {
+		methods = ""
+	}
+	w.line("Package `%s`. [All services](../README.md)%s.\n", f.Desc.Package(), methods)
 	for _, s := range f.Services {
 		w.service(s)
 	}
@@ -124,7 +128,10 @@ func (w *writer) single(f *protogen.Field) string {
 // link names a message or an enum, with a link if it is documented here.
 func (w *writer) link(d protoreflect.Descriptor) string {
 	page, ok := w.r.pages[string(d.FullName())]
-	if !ok {
+	switch source := w.r.options.Source; {
+	case !ok && source != "" && strings.HasPrefix(string(d.FullName()), "copilot."):
+		return fmt.Sprintf("[%s](%s)", d.FullName(), relative(w.page, path.Join(source, d.ParentFile().Path())))
+	case !ok:
 		return string(d.FullName())
 	}
 	target := "#" + anchor(nameIn(d))

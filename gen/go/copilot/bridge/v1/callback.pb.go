@@ -24,8 +24,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CallbackKind says what a callback asks for. Each has the JSON-RPC method, or the type
-// of the event, by which the CLI asks.
+// CallbackKind is the kind of a callback. The option of each value is the CLI's JSON-RPC method
+// or event type.
 type CallbackKind int32
 
 const (
@@ -33,105 +33,106 @@ const (
 	CallbackKind_CALLBACK_KIND_UNSPECIFIED CallbackKind = 0
 	// The agent calls a tool of the session or of a participant.
 	CallbackKind_CALLBACK_KIND_TOOL_CALL CallbackKind = 1
-	// The agent wants to do something that needs leave.
+	// The agent needs permission for an action.
 	CallbackKind_CALLBACK_KIND_PERMISSION CallbackKind = 2
-	// Anything this version has no kind for, as JSON.
+	// Any callback without a kind in this version, as JSON.
 	CallbackKind_CALLBACK_KIND_RAW CallbackKind = 3
-	// The agent asks its user a question.
+	// The agent asks the user a question.
 	CallbackKind_CALLBACK_KIND_USER_INPUT CallbackKind = 4
-	// A tool or an MCP server asks the user to fill in a form, or to visit a page.
+	// A tool or an MCP server requests a form or a page visit from the user.
 	CallbackKind_CALLBACK_KIND_ELICITATION CallbackKind = 5
-	// The agent has a plan and asks to carry it out.
+	// The agent requests approval of its plan.
 	CallbackKind_CALLBACK_KIND_EXIT_PLAN_MODE CallbackKind = 6
-	// A rate limit is reached and the agent asks to go on with an automatically chosen model.
+	// A rate limit is reached, and the agent requests to continue with an automatically selected
+	// model.
 	CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH CallbackKind = 7
-	// A hook: the agent is at a point where callers may look on, change things or refuse.
-	// All who handle it are asked, one after the other. preToolUse denies the tool when
-	// nobody answers, which is so as well after the only participant with a hook has left:
-	// the CLI goes on calling hooks, and what nobody looked at is not let through. All
-	// others have no opinion then. preMcpToolCall changes metadata and cannot refuse: the CLI
-	// makes the call whatever it is told.
+	// A hook: the agent reached a point where callers may observe, change or refuse the action. All
+	// participants that handle it are called one after the other. Without an answer preToolUse
+	// denies the tool, also after the last participant with a hook has left: the CLI continues to
+	// call hooks, and unchecked tools are not allowed. All other hooks then have no effect.
+	// preMcpToolCall changes metadata and cannot refuse: the CLI makes the call after every answer.
 	CallbackKind_CALLBACK_KIND_HOOK CallbackKind = 8
-	// Sections of the system message are to be rewritten.
+	// The CLI requests new text for sections of the system message.
 	CallbackKind_CALLBACK_KIND_SYSTEM_MESSAGE_TRANSFORM CallbackKind = 9
-	// A user gave a command that a caller registered.
+	// A user invoked a command that a caller registered.
 	CallbackKind_CALLBACK_KIND_COMMAND CallbackKind = 10
-	// A command waited for the turn's end, and a caller may handle it.
+	// A queued command is due, and a caller may handle it.
 	CallbackKind_CALLBACK_KIND_QUEUED_COMMAND CallbackKind = 11
-	// An MCP server asks for a model's answer.
+	// An MCP server requests a model's answer.
 	CallbackKind_CALLBACK_KIND_SAMPLING CallbackKind = 12
 	// An MCP server needs an OAuth token.
 	CallbackKind_CALLBACK_KIND_MCP_OAUTH CallbackKind = 13
-	// The headers for an MCP server need to be renewed.
+	// An MCP server needs new headers.
 	CallbackKind_CALLBACK_KIND_MCP_HEADERS CallbackKind = 14
-	// The session has used up its limit, and may get more.
+	// The session has reached its limit; the answer may raise it.
 	CallbackKind_CALLBACK_KIND_SESSION_LIMITS CallbackKind = 15
 	// A model provider needs a bearer token, before each of its requests.
 	CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN CallbackKind = 16
-	// A GitHub token is needed. The CLI asks for the first one before it has created the
-	// session: ListPending and Resolve take the id of a session that is being created.
+	// The CLI needs a GitHub token. It requests the first one before it has created the session:
+	// ListPending and Resolve accept the id of a session that is being created.
 	CallbackKind_CALLBACK_KIND_GITHUB_TOKEN CallbackKind = 17
-	// A canvas of the caller is to be opened.
+	// The CLI opens a canvas of the caller.
 	CallbackKind_CALLBACK_KIND_CANVAS_OPEN CallbackKind = 18
-	// A canvas is to be closed.
+	// The CLI closes a canvas.
 	CallbackKind_CALLBACK_KIND_CANVAS_CLOSE CallbackKind = 19
-	// An action of a canvas is invoked.
+	// The CLI invokes an action of a canvas.
 	CallbackKind_CALLBACK_KIND_CANVAS_ACTION CallbackKind = 20
-	// The skills of a caller are to be listed.
+	// The CLI lists the skills of a caller.
 	CallbackKind_CALLBACK_KIND_SKILL_LIST CallbackKind = 21
-	// A skill of a caller is to be read.
+	// The CLI reads a skill of a caller.
 	CallbackKind_CALLBACK_KIND_SKILL_READ CallbackKind = 22
-	// A workflow of a caller is to be run (from 1.0.92).
+	// The CLI runs a workflow of a caller (from 1.0.92).
 	CallbackKind_CALLBACK_KIND_WORKFLOW_EXECUTE CallbackKind = 23
-	// A workflow is to be ended.
+	// The CLI ends a workflow.
 	CallbackKind_CALLBACK_KIND_WORKFLOW_ABORT CallbackKind = 24
-	// An agent factory of a caller is to be run (until 1.0.82).
+	// The CLI runs an agent factory of a caller (until 1.0.82).
 	CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE CallbackKind = 25
-	// An agent factory is to be ended.
+	// The CLI ends an agent factory.
 	CallbackKind_CALLBACK_KIND_FACTORY_ABORT CallbackKind = 26
-	// A task of a caller is to be cancelled.
+	// The CLI cancels a task of a caller.
 	CallbackKind_CALLBACK_KIND_TASK_CANCEL CallbackKind = 27
-	// Something is to be installed, and a person must agree.
+	// An installation needs a user's consent.
 	CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM CallbackKind = 28
-	// An extension is to be started, and a caller says how. Asked where the runtime leaves
-	// that to callers (RuntimeProfile.extension_launch), of those in its sessions who handle
-	// it; a request does not say for which session. Unanswered, the extension fails to start.
+	// The CLI starts an extension, and a caller provides the command. Sent if the runtime leaves
+	// this to callers (RuntimeProfile.extension_launch), to the participants of its sessions that
+	// handle it; the request does not name a session. Without an answer the extension fails to
+	// start.
 	CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH CallbackKind = 29
-	// Something is to be run on the caller's user-interface thread.
+	// The CLI runs a function on the caller's user-interface thread.
 	CallbackKind_CALLBACK_KIND_UI_THREAD CallbackKind = 30
-	// A text file of the session's file system is to be read.
+	// Reads a text file of the session's file system.
 	CallbackKind_CALLBACK_KIND_FS_READ_FILE CallbackKind = 31
-	// A file is to be read as bytes.
+	// Reads a file as bytes.
 	CallbackKind_CALLBACK_KIND_FS_READ_FILE_BYTES CallbackKind = 32
-	// A text file is to be written.
+	// Writes a text file.
 	CallbackKind_CALLBACK_KIND_FS_WRITE_FILE CallbackKind = 33
-	// A file is to be written as bytes.
+	// Writes a file as bytes.
 	CallbackKind_CALLBACK_KIND_FS_WRITE_FILE_BYTES CallbackKind = 34
-	// Text is to be added to a file.
+	// Appends text to a file.
 	CallbackKind_CALLBACK_KIND_FS_APPEND_FILE CallbackKind = 35
-	// Whether a path exists.
+	// Checks whether a path exists.
 	CallbackKind_CALLBACK_KIND_FS_EXISTS CallbackKind = 36
-	// What is known of a path.
+	// Returns the attributes of a path.
 	CallbackKind_CALLBACK_KIND_FS_STAT CallbackKind = 37
-	// A folder is to be made.
+	// Creates a directory.
 	CallbackKind_CALLBACK_KIND_FS_MKDIR CallbackKind = 38
-	// A folder is to be listed, by name.
+	// Lists the names in a directory.
 	CallbackKind_CALLBACK_KIND_FS_READDIR CallbackKind = 39
-	// A folder is to be listed, with the kind of each entry.
+	// Lists a directory with the kind of each entry.
 	CallbackKind_CALLBACK_KIND_FS_READDIR_WITH_TYPES CallbackKind = 40
-	// A path is to be removed.
+	// Removes a path.
 	CallbackKind_CALLBACK_KIND_FS_RM CallbackKind = 41
-	// A path is to be moved.
+	// Moves a path.
 	CallbackKind_CALLBACK_KIND_FS_RENAME CallbackKind = 42
-	// A statement is to be run on a SQLite database of the session.
+	// Runs a statement on a SQLite database of the session.
 	CallbackKind_CALLBACK_KIND_FS_SQLITE_QUERY CallbackKind = 43
-	// Several statements are to be run as one on a SQLite database.
+	// Runs several statements on a SQLite database in a transaction.
 	CallbackKind_CALLBACK_KIND_FS_SQLITE_TRANSACTION CallbackKind = 44
-	// Whether a SQLite database exists.
+	// Checks whether a SQLite database exists.
 	CallbackKind_CALLBACK_KIND_FS_SQLITE_EXISTS CallbackKind = 45
-	// A request to a model begins, for a caller that makes them itself.
+	// Starts a model request that a caller answers.
 	CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START CallbackKind = 46
-	// A piece of a request to a model, in order.
+	// The next piece of a model request's body.
 	CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK CallbackKind = 47
 )
 
@@ -266,7 +267,7 @@ func (CallbackKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{0}
 }
 
-// CallbackOutcome says how a callback ended.
+// CallbackOutcome is the result of a callback.
 type CallbackOutcome int32
 
 const (
@@ -274,14 +275,14 @@ const (
 	CallbackOutcome_CALLBACK_OUTCOME_UNSPECIFIED CallbackOutcome = 0
 	// A participant or a caller of Resolve answered it.
 	CallbackOutcome_CALLBACK_OUTCOME_ANSWERED CallbackOutcome = 1
-	// Nobody answered in time: the bridge gave the kind's default answer.
+	// No answer arrived in time: the server used the kind's default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT CallbackOutcome = 2
-	// Nobody handles its kind, or all who do have abstained: the bridge gave the kind's
-	// default answer.
+	// No participant handles the kind, or all have abstained: the server used the kind's default
+	// answer.
 	CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED CallbackOutcome = 3
-	// The CLI withdrew it: the turn was aborted, or a rule settled it.
+	// The CLI withdrew the callback: the turn was aborted, or a rule resolved it.
 	CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN CallbackOutcome = 4
-	// The runtime ended, and the callback did not survive it.
+	// The callback ended with the runtime.
 	CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST CallbackOutcome = 5
 	// The session was disconnected or deleted.
 	CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED CallbackOutcome = 6
@@ -336,36 +337,30 @@ func (CallbackOutcome) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{1}
 }
 
-// Callback is something the CLI asks, and that waits for an answer.
+// Callback is a request of the CLI that waits for an answer.
 type Callback struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, unique within the session. The CLI's own request id where there is one:
-	// it survives the runtime.
-	CallbackId string `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
-	// The session.
-	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What it asks for.
-	Kind CallbackKind `protobuf:"varint,3,opt,name=kind,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kind,omitempty"`
-	// Where the event that brought it is in the journal; unset when no event did.
+	// Unique within the session. The CLI's request id if there is one; it survives the runtime.
+	CallbackId string       `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	SessionId  string       `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Kind       CallbackKind `protobuf:"varint,3,opt,name=kind,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kind,omitempty"`
+	// Journal position of the callback's event; unset if it has none.
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
-	// When it was asked.
+	// Time of the request.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When the bridge answers in everybody's place; unset for never.
+	// Time of the default answer; unset for none.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// The participants it was offered to. Anybody may answer all the same.
+	// Participants that received the callback. Every caller of the session may answer.
 	ParticipantIds []string `protobuf:"bytes,7,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
-	// Set where the request is left out because it is too long: more than 1 MiB of JSON, or
-	// what is left of that to a list of callbacks. It is the length of this callback with its
-	// request, in bytes of protobuf; CallbackService.ReadCallback has it.
+	// Set if the request is omitted because it exceeds 1 MiB of JSON, or the remaining part of 1
+	// MiB in a list of callbacks. Size in bytes of protobuf of this callback with its request;
+	// CallbackService.ReadCallback returns it.
 	WholeBytes int64 `protobuf:"varint,8,opt,name=whole_bytes,json=wholeBytes,proto3" json:"whole_bytes,omitempty"`
-	// The W3C trace context under which it waits, for whoever answers to go on with: the
-	// bridge's own span if the bridge traces, or else the context that the CLI or the turn's
-	// caller gave. Empty when there is none.
+	// W3C trace context for the answering participant: the server's span if it traces, or else the
+	// context of the CLI or of the turn's caller. Empty if there is none.
 	Traceparent string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	// The W3C trace state that goes with it.
+	// W3C trace state of the same context.
 	Tracestate string `protobuf:"bytes,57,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
-	// The request.
-	//
 	// Types that are valid to be assigned to Request:
 	//
 	//	*Callback_ToolCall
@@ -955,22 +950,22 @@ type isCallback_Request interface {
 }
 
 type Callback_ToolCall struct {
-	// For TOOL_CALL: which tool, and its arguments as JSON text.
+	// For TOOL_CALL: the tool, and its arguments as JSON text.
 	ToolCall *v1.ExternalToolRequestedData `protobuf:"bytes,10,opt,name=tool_call,json=toolCall,proto3,oneof"`
 }
 
 type Callback_Permission struct {
-	// For PERMISSION: what the agent wants to do.
+	// For PERMISSION: the action.
 	Permission *v1.PermissionRequestedData `protobuf:"bytes,11,opt,name=permission,proto3,oneof"`
 }
 
 type Callback_Raw struct {
-	// For RAW: the request as the CLI made it.
+	// For RAW: the CLI's request.
 	Raw *RawCallback `protobuf:"bytes,12,opt,name=raw,proto3,oneof"`
 }
 
 type Callback_UserInput struct {
-	// For USER_INPUT: what is asked, and the choices offered.
+	// For USER_INPUT: the question and its choices.
 	UserInput *v1.CallbackUserInputServiceRequestRequest `protobuf:"bytes,13,opt,name=user_input,json=userInput,proto3,oneof"`
 }
 
@@ -980,22 +975,22 @@ type Callback_Elicitation struct {
 }
 
 type Callback_ExitPlanMode struct {
-	// For EXIT_PLAN_MODE: the plan, and the ways to go on.
+	// For EXIT_PLAN_MODE: the plan and the possible actions.
 	ExitPlanMode *v1.CallbackExitPlanModeServiceRequestRequest `protobuf:"bytes,15,opt,name=exit_plan_mode,json=exitPlanMode,proto3,oneof"`
 }
 
 type Callback_AutoModeSwitch struct {
-	// For AUTO_MODE_SWITCH: which limit, and for how long.
+	// For AUTO_MODE_SWITCH: the limit and its duration.
 	AutoModeSwitch *v1.CallbackAutoModeSwitchServiceRequestRequest `protobuf:"bytes,16,opt,name=auto_mode_switch,json=autoModeSwitch,proto3,oneof"`
 }
 
 type Callback_Hook struct {
-	// For HOOK: which hook, and its input.
+	// For HOOK: the hook and its input.
 	Hook *v1.HookInvocation `protobuf:"bytes,17,opt,name=hook,proto3,oneof"`
 }
 
 type Callback_SystemMessageTransform struct {
-	// For SYSTEM_MESSAGE_TRANSFORM: the sections whose action is transform, as they are.
+	// For SYSTEM_MESSAGE_TRANSFORM: the current sections with the action transform.
 	SystemMessageTransform *v1.CallbackSystemMessageServiceTransformRequest `protobuf:"bytes,18,opt,name=system_message_transform,json=systemMessageTransform,proto3,oneof"`
 }
 
@@ -1010,22 +1005,22 @@ type Callback_QueuedCommand struct {
 }
 
 type Callback_Sampling struct {
-	// For SAMPLING: which server asks.
+	// For SAMPLING: the server.
 	Sampling *v1.SamplingRequestedData `protobuf:"bytes,21,opt,name=sampling,proto3,oneof"`
 }
 
 type Callback_McpOauth struct {
-	// For MCP_OAUTH: the server, and what it says of its authorization.
+	// For MCP_OAUTH: the server and its authorization metadata.
 	McpOauth *v1.McpOauthRequiredData `protobuf:"bytes,22,opt,name=mcp_oauth,json=mcpOauth,proto3,oneof"`
 }
 
 type Callback_McpHeaders struct {
-	// For MCP_HEADERS: the server, and why.
+	// For MCP_HEADERS: the server and the cause.
 	McpHeaders *v1.McpHeadersRefreshRequiredData `protobuf:"bytes,23,opt,name=mcp_headers,json=mcpHeaders,proto3,oneof"`
 }
 
 type Callback_SessionLimits struct {
-	// For SESSION_LIMITS: what was used, of how much.
+	// For SESSION_LIMITS: the use and the limit.
 	SessionLimits *v1.SessionLimitsExhaustedRequestedData `protobuf:"bytes,24,opt,name=session_limits,json=sessionLimits,proto3,oneof"`
 }
 
@@ -1035,7 +1030,7 @@ type Callback_ProviderToken struct {
 }
 
 type Callback_GithubToken struct {
-	// For GITHUB_TOKEN: for what.
+	// For GITHUB_TOKEN: the purpose.
 	GithubToken *v1.CallbackGitHubTokenServiceGetTokenRequest `protobuf:"bytes,26,opt,name=github_token,json=githubToken,proto3,oneof"`
 }
 
@@ -1055,7 +1050,7 @@ type Callback_CanvasAction struct {
 }
 
 type Callback_SkillList struct {
-	// For SKILL_LIST: for which session.
+	// For SKILL_LIST: the session.
 	SkillList *v1.InternalCallbackSkillProviderServiceListRequest `protobuf:"bytes,30,opt,name=skill_list,json=skillList,proto3,oneof"`
 }
 
@@ -1090,7 +1085,7 @@ type Callback_TaskCancel struct {
 }
 
 type Callback_InstallationConfirm struct {
-	// For INSTALLATION_CONFIRM: what, and from where.
+	// For INSTALLATION_CONFIRM: the item and its source.
 	InstallationConfirm *v1.CallbackInstallationsServiceConfirmRequest `protobuf:"bytes,37,opt,name=installation_confirm,json=installationConfirm,proto3,oneof"`
 }
 
@@ -1100,82 +1095,82 @@ type Callback_ExtensionLaunch struct {
 }
 
 type Callback_UiThread struct {
-	// For UI_THREAD: what.
+	// For UI_THREAD: the function.
 	UiThread *v1.CallbackUiThreadServiceRunRequest `protobuf:"bytes,39,opt,name=ui_thread,json=uiThread,proto3,oneof"`
 }
 
 type Callback_FsReadFile struct {
-	// For FS_READ_FILE: the path and what goes with it.
+	// For FS_READ_FILE: the path and the parameters.
 	FsReadFile *v1.CallbackSessionFsServiceReadFileRequest `protobuf:"bytes,40,opt,name=fs_read_file,json=fsReadFile,proto3,oneof"`
 }
 
 type Callback_FsReadFileBytes struct {
-	// For FS_READ_FILE_BYTES: the path and what goes with it.
+	// For FS_READ_FILE_BYTES: the path and the parameters.
 	FsReadFileBytes *v1.CallbackSessionFsServiceReadFileBytesRequest `protobuf:"bytes,41,opt,name=fs_read_file_bytes,json=fsReadFileBytes,proto3,oneof"`
 }
 
 type Callback_FsWriteFile struct {
-	// For FS_WRITE_FILE: the path and what goes with it.
+	// For FS_WRITE_FILE: the path and the parameters.
 	FsWriteFile *v1.CallbackSessionFsServiceWriteFileRequest `protobuf:"bytes,42,opt,name=fs_write_file,json=fsWriteFile,proto3,oneof"`
 }
 
 type Callback_FsWriteFileBytes struct {
-	// For FS_WRITE_FILE_BYTES: the path and what goes with it.
+	// For FS_WRITE_FILE_BYTES: the path and the parameters.
 	FsWriteFileBytes *v1.CallbackSessionFsServiceWriteFileBytesRequest `protobuf:"bytes,43,opt,name=fs_write_file_bytes,json=fsWriteFileBytes,proto3,oneof"`
 }
 
 type Callback_FsAppendFile struct {
-	// For FS_APPEND_FILE: the path and what goes with it.
+	// For FS_APPEND_FILE: the path and the parameters.
 	FsAppendFile *v1.CallbackSessionFsServiceAppendFileRequest `protobuf:"bytes,44,opt,name=fs_append_file,json=fsAppendFile,proto3,oneof"`
 }
 
 type Callback_FsExists struct {
-	// For FS_EXISTS: the path and what goes with it.
+	// For FS_EXISTS: the path and the parameters.
 	FsExists *v1.CallbackSessionFsServiceExistsRequest `protobuf:"bytes,45,opt,name=fs_exists,json=fsExists,proto3,oneof"`
 }
 
 type Callback_FsStat struct {
-	// For FS_STAT: the path and what goes with it.
+	// For FS_STAT: the path and the parameters.
 	FsStat *v1.CallbackSessionFsServiceStatRequest `protobuf:"bytes,46,opt,name=fs_stat,json=fsStat,proto3,oneof"`
 }
 
 type Callback_FsMkdir struct {
-	// For FS_MKDIR: the path and what goes with it.
+	// For FS_MKDIR: the path and the parameters.
 	FsMkdir *v1.CallbackSessionFsServiceMkdirRequest `protobuf:"bytes,47,opt,name=fs_mkdir,json=fsMkdir,proto3,oneof"`
 }
 
 type Callback_FsReaddir struct {
-	// For FS_READDIR: the path and what goes with it.
+	// For FS_READDIR: the path and the parameters.
 	FsReaddir *v1.CallbackSessionFsServiceReaddirRequest `protobuf:"bytes,48,opt,name=fs_readdir,json=fsReaddir,proto3,oneof"`
 }
 
 type Callback_FsReaddirWithTypes struct {
-	// For FS_READDIR_WITH_TYPES: the path and what goes with it.
+	// For FS_READDIR_WITH_TYPES: the path and the parameters.
 	FsReaddirWithTypes *v1.CallbackSessionFsServiceReaddirWithTypesRequest `protobuf:"bytes,49,opt,name=fs_readdir_with_types,json=fsReaddirWithTypes,proto3,oneof"`
 }
 
 type Callback_FsRm struct {
-	// For FS_RM: the path and what goes with it.
+	// For FS_RM: the path and the parameters.
 	FsRm *v1.CallbackSessionFsServiceRmRequest `protobuf:"bytes,50,opt,name=fs_rm,json=fsRm,proto3,oneof"`
 }
 
 type Callback_FsRename struct {
-	// For FS_RENAME: the path and what goes with it.
+	// For FS_RENAME: the path and the parameters.
 	FsRename *v1.CallbackSessionFsServiceRenameRequest `protobuf:"bytes,51,opt,name=fs_rename,json=fsRename,proto3,oneof"`
 }
 
 type Callback_FsSqliteQuery struct {
-	// For FS_SQLITE_QUERY: the path and what goes with it.
+	// For FS_SQLITE_QUERY: the path and the parameters.
 	FsSqliteQuery *v1.CallbackSessionFsServiceSqliteQueryRequest `protobuf:"bytes,52,opt,name=fs_sqlite_query,json=fsSqliteQuery,proto3,oneof"`
 }
 
 type Callback_FsSqliteTransaction struct {
-	// For FS_SQLITE_TRANSACTION: the path and what goes with it.
+	// For FS_SQLITE_TRANSACTION: the path and the parameters.
 	FsSqliteTransaction *v1.CallbackSessionFsServiceSqliteTransactionRequest `protobuf:"bytes,53,opt,name=fs_sqlite_transaction,json=fsSqliteTransaction,proto3,oneof"`
 }
 
 type Callback_FsSqliteExists struct {
-	// For FS_SQLITE_EXISTS: the path and what goes with it.
+	// For FS_SQLITE_EXISTS: the path and the parameters.
 	FsSqliteExists *v1.CallbackSessionFsServiceSqliteExistsRequest `protobuf:"bytes,54,opt,name=fs_sqlite_exists,json=fsSqliteExists,proto3,oneof"`
 }
 
@@ -1283,12 +1278,12 @@ func (*Callback_ModelRequestStart) isCallback_Request() {}
 
 func (*Callback_ModelRequestChunk) isCallback_Request() {}
 
-// RawCallback is a request of the CLI that has no type of its own here.
+// RawCallback is a request of the CLI without a type in this version.
 type RawCallback struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The JSON-RPC method, or the type of the event that asks.
+	// The JSON-RPC method or the event type.
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	// Its parameters, or the event's data: JSON text.
+	// Parameters of the method, or data of the event, as JSON text.
 	ParamsJson    string `protobuf:"bytes,2,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1338,12 +1333,11 @@ func (x *RawCallback) GetParamsJson() string {
 	return ""
 }
 
-// CallbackRequested hands a callback to a participant or subscriber.
+// CallbackRequested sends a callback to a participant or subscriber.
 type CallbackRequested struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The callback.
-	Callback *Callback `protobuf:"bytes,1,opt,name=callback,proto3" json:"callback,omitempty"`
-	// Whether this participant is asked; false where it only may answer.
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Callback *Callback              `protobuf:"bytes,1,opt,name=callback,proto3" json:"callback,omitempty"`
+	// True if the participant handles the callback; false if it only may answer.
 	Offered       bool `protobuf:"varint,2,opt,name=offered,proto3" json:"offered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1393,16 +1387,13 @@ func (x *CallbackRequested) GetOffered() bool {
 	return false
 }
 
-// CallbackResolved says that a callback is over.
+// CallbackResolved reports the end of a callback.
 type CallbackResolved struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The callback.
-	CallbackId string `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
-	// What it asked for.
-	Kind CallbackKind `protobuf:"varint,2,opt,name=kind,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kind,omitempty"`
-	// How it ended.
-	Outcome CallbackOutcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.bridge.v1.CallbackOutcome" json:"outcome,omitempty"`
-	// The participant that answered; empty when none did, or when it was a caller of Resolve.
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	CallbackId string                 `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	Kind       CallbackKind           `protobuf:"varint,2,opt,name=kind,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kind,omitempty"`
+	Outcome    CallbackOutcome        `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.bridge.v1.CallbackOutcome" json:"outcome,omitempty"`
+	// The participant that answered; empty if none did, or if a caller of Resolve answered.
 	ParticipantId string `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1466,11 +1457,9 @@ func (x *CallbackResolved) GetParticipantId() string {
 	return ""
 }
 
-// Answer is the answer to a callback. It must be of the callback's kind.
+// Answer is the answer to a callback. It must match the callback's kind.
 type Answer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer.
-	//
 	// Types that are valid to be assigned to Answer:
 	//
 	//	*Answer_Tool
@@ -2035,19 +2024,18 @@ type Answer_Tool struct {
 }
 
 type Answer_Permission struct {
-	// To PERMISSION. The CLI takes approveOnce, approveForSession,
-	// approveForLocation, approvePermanently, approveReadOnlyForSession, reject
-	// (with feedback for the model) and userNotAvailable; older words are
-	// translated (approved to approveOnce, deniedInteractivelyByUser to reject,
-	// deniedNoApprovalRuleAndCouldNotRequestFromUser to userNotAvailable), anything
-	// else is ANSWER_INVALID. The CLI takes an approveForSession without `approval`
-	// and `domain` for approveOnce, whatever is asked; the bridge fills in what the
-	// CLI's own interface would: the very commands, the tool (of the server), reading,
-	// writing or memory as such, the URL's origin, what the extension asked for.
-	// Approvals of directories need none. Where there is none that would not allow more
-	// than was asked (a hook's question, a command that the CLI offers none for, unless
-	// to the letter), the answer is ANSWER_INVALID, with the field of `approval`. A
-	// participant that is `exact` says everything itself.
+	// To PERMISSION. The CLI accepts approveOnce, approveForSession, approveForLocation,
+	// approvePermanently, approveReadOnlyForSession, reject (with feedback for the model) and
+	// userNotAvailable. Older values are translated (approved to approveOnce,
+	// deniedInteractivelyByUser to reject, deniedNoApprovalRuleAndCouldNotRequestFromUser to
+	// userNotAvailable); any other value is ANSWER_INVALID. The CLI treats an approveForSession
+	// without `approval` and `domain` as approveOnce. The server therefore sets the value that
+	// the CLI's user interface would set: the exact commands, the tool (of the server), reading,
+	// writing or memory, the URL's origin, or the extension's request. Approvals of directories
+	// need no such value. If every such value would allow more than the request (a hook's
+	// question, a command without an approval by the CLI, unless it is exact), the answer is
+	// ANSWER_INVALID with the field of `approval`. An `exact` participant must set all values
+	// itself.
 	Permission *v1.PermissionDecision `protobuf:"bytes,2,opt,name=permission,proto3,oneof"`
 }
 
@@ -2057,68 +2045,68 @@ type Answer_Raw struct {
 }
 
 type Answer_Error struct {
-	// To any kind: an error instead of an answer. A tool call and a command fail with
-	// the text; a permission is denied with it, and so is the tool that a hook was to
-	// judge; other hooks have no opinion; what an event asks gets the kind's default
-	// answer, and a request a JSON-RPC error.
+	// To any kind: an error instead of an answer. A tool call and a command fail with the text. A
+	// permission is denied with it, and so is the tool of a preToolUse hook; other hooks have no
+	// effect. A callback by event gets the kind's default answer, a callback by request a
+	// JSON-RPC error.
 	Error *AnswerError `protobuf:"bytes,4,opt,name=error,proto3,oneof"`
 }
 
 type Answer_Abstain struct {
-	// To any kind: "not me". Nothing is sent; others may still answer. When all it was
-	// offered to have abstained, the bridge gives the kind's default answer at once,
-	// unless the session itself handles the kind (or declared the tool): then whoever
-	// calls Resolve may answer until the deadline.
+	// To any kind: the participant does not answer, and others still may. When all participants
+	// have abstained, the server uses the kind's default answer at once, unless the session
+	// itself handles the kind (or declared the tool): then a caller of Resolve may answer until
+	// the deadline.
 	Abstain *Abstain `protobuf:"bytes,5,opt,name=abstain,proto3,oneof"`
 }
 
 type Answer_Approve struct {
-	// To PERMISSION: yes, this once. Short for `permission` with approveOnce.
+	// To PERMISSION: approves once. Short for `permission` with approveOnce.
 	Approve *Approve `protobuf:"bytes,6,opt,name=approve,proto3,oneof"`
 }
 
 type Answer_Reject struct {
-	// To PERMISSION: no. Short for `permission` with reject.
+	// To PERMISSION: rejects. Short for `permission` with reject.
 	Reject *Reject `protobuf:"bytes,7,opt,name=reject,proto3,oneof"`
 }
 
 type Answer_UserInput struct {
-	// To USER_INPUT: what the user said.
+	// To USER_INPUT: the user's answer.
 	UserInput *v1.CallbackUserInputServiceRequestResponse `protobuf:"bytes,13,opt,name=user_input,json=userInput,proto3,oneof"`
 }
 
 type Answer_Elicitation struct {
-	// To ELICITATION: whether the user accepted, and the form's content.
+	// To ELICITATION: the user's decision and the form's content.
 	Elicitation *v1.UIElicitationResponse `protobuf:"bytes,14,opt,name=elicitation,proto3,oneof"`
 }
 
 type Answer_ExitPlanMode struct {
-	// To EXIT_PLAN_MODE: whether it may, and how.
+	// To EXIT_PLAN_MODE: the decision and the action.
 	ExitPlanMode *v1.CallbackExitPlanModeServiceRequestResponse `protobuf:"bytes,15,opt,name=exit_plan_mode,json=exitPlanMode,proto3,oneof"`
 }
 
 type Answer_AutoModeSwitch struct {
-	// To AUTO_MODE_SWITCH: whether to switch, once or always.
+	// To AUTO_MODE_SWITCH: the decision, once or always.
 	AutoModeSwitch *v1.CallbackAutoModeSwitchServiceRequestResponse `protobuf:"bytes,16,opt,name=auto_mode_switch,json=autoModeSwitch,proto3,oneof"`
 }
 
 type Answer_Hook struct {
-	// To HOOK: what the hook has to say, in the case of its own type; none for no opinion.
+	// To HOOK: the output in the case of the hook's type; unset for no opinion.
 	Hook *v1.HookOutput `protobuf:"bytes,17,opt,name=hook,proto3,oneof"`
 }
 
 type Answer_SystemMessageTransform struct {
-	// To SYSTEM_MESSAGE_TRANSFORM: the sections as they are to be.
+	// To SYSTEM_MESSAGE_TRANSFORM: the new sections.
 	SystemMessageTransform *v1.CallbackSystemMessageServiceTransformResponse `protobuf:"bytes,18,opt,name=system_message_transform,json=systemMessageTransform,proto3,oneof"`
 }
 
 type Answer_Command struct {
-	// To COMMAND: how it ended.
+	// To COMMAND: the result.
 	Command *CommandAnswer `protobuf:"bytes,19,opt,name=command,proto3,oneof"`
 }
 
 type Answer_QueuedCommand struct {
-	// To QUEUED_COMMAND: whether it was handled.
+	// To QUEUED_COMMAND: the result.
 	QueuedCommand *v1.QueuedCommandResult `protobuf:"bytes,20,opt,name=queued_command,json=queuedCommand,proto3,oneof"`
 }
 
@@ -2128,7 +2116,7 @@ type Answer_Sampling struct {
 }
 
 type Answer_McpOauth struct {
-	// To MCP_OAUTH: the token, or that there is none.
+	// To MCP_OAUTH: the token, or none.
 	McpOauth *v1.McpOauthPendingRequestResponse `protobuf:"bytes,22,opt,name=mcp_oauth,json=mcpOauth,proto3,oneof"`
 }
 
@@ -2138,7 +2126,7 @@ type Answer_McpHeaders struct {
 }
 
 type Answer_SessionLimits struct {
-	// To SESSION_LIMITS: what to do.
+	// To SESSION_LIMITS: the decision.
 	SessionLimits *v1.UISessionLimitsExhaustedResponse `protobuf:"bytes,24,opt,name=session_limits,json=sessionLimits,proto3,oneof"`
 }
 
@@ -2148,22 +2136,22 @@ type Answer_ProviderToken struct {
 }
 
 type Answer_GithubToken struct {
-	// To GITHUB_TOKEN: the token, or that there is none.
+	// To GITHUB_TOKEN: the token, or none.
 	GithubToken *v1.CallbackGitHubTokenServiceGetTokenResponse `protobuf:"bytes,26,opt,name=github_token,json=githubToken,proto3,oneof"`
 }
 
 type Answer_CanvasOpen struct {
-	// To CANVAS_OPEN: where it is.
+	// To CANVAS_OPEN: the location.
 	CanvasOpen *v1.CallbackCanvasServiceOpenResponse `protobuf:"bytes,27,opt,name=canvas_open,json=canvasOpen,proto3,oneof"`
 }
 
 type Answer_CanvasClose struct {
-	// To CANVAS_CLOSE: nothing more.
+	// To CANVAS_CLOSE: an empty result.
 	CanvasClose *v1.CallbackCanvasServiceCloseResponse `protobuf:"bytes,28,opt,name=canvas_close,json=canvasClose,proto3,oneof"`
 }
 
 type Answer_CanvasAction struct {
-	// To CANVAS_ACTION: what it gave.
+	// To CANVAS_ACTION: the result.
 	CanvasAction *v1.CallbackCanvasActionServiceInvokeResponse `protobuf:"bytes,29,opt,name=canvas_action,json=canvasAction,proto3,oneof"`
 }
 
@@ -2178,32 +2166,32 @@ type Answer_SkillRead struct {
 }
 
 type Answer_WorkflowExecute struct {
-	// To WORKFLOW_EXECUTE: what it gave.
+	// To WORKFLOW_EXECUTE: the result.
 	WorkflowExecute *v1.CallbackWorkflowServiceExecuteResponse `protobuf:"bytes,32,opt,name=workflow_execute,json=workflowExecute,proto3,oneof"`
 }
 
 type Answer_WorkflowAbort struct {
-	// To WORKFLOW_ABORT: nothing more.
+	// To WORKFLOW_ABORT: an empty result.
 	WorkflowAbort *v1.CallbackWorkflowServiceAbortResponse `protobuf:"bytes,33,opt,name=workflow_abort,json=workflowAbort,proto3,oneof"`
 }
 
 type Answer_FactoryExecute struct {
-	// To FACTORY_EXECUTE: what it gave.
+	// To FACTORY_EXECUTE: the result.
 	FactoryExecute *v1.CallbackFactoryServiceExecuteResponse `protobuf:"bytes,34,opt,name=factory_execute,json=factoryExecute,proto3,oneof"`
 }
 
 type Answer_FactoryAbort struct {
-	// To FACTORY_ABORT: nothing more.
+	// To FACTORY_ABORT: an empty result.
 	FactoryAbort *v1.CallbackFactoryServiceAbortResponse `protobuf:"bytes,35,opt,name=factory_abort,json=factoryAbort,proto3,oneof"`
 }
 
 type Answer_TaskCancel struct {
-	// To TASK_CANCEL: whether it was.
+	// To TASK_CANCEL: the result.
 	TaskCancel *v1.CallbackTasksServiceCancelResponse `protobuf:"bytes,36,opt,name=task_cancel,json=taskCancel,proto3,oneof"`
 }
 
 type Answer_InstallationConfirm struct {
-	// To INSTALLATION_CONFIRM: whether to go on.
+	// To INSTALLATION_CONFIRM: the decision.
 	InstallationConfirm *v1.CallbackInstallationsServiceConfirmResponse `protobuf:"bytes,37,opt,name=installation_confirm,json=installationConfirm,proto3,oneof"`
 }
 
@@ -2213,92 +2201,92 @@ type Answer_ExtensionLaunch struct {
 }
 
 type Answer_UiThread struct {
-	// To UI_THREAD: nothing more.
+	// To UI_THREAD: an empty result.
 	UiThread *v1.CallbackUiThreadServiceRunResponse `protobuf:"bytes,39,opt,name=ui_thread,json=uiThread,proto3,oneof"`
 }
 
 type Answer_FsReadFile struct {
-	// To FS_READ_FILE: what came of it; an error of the file system goes into its error member.
+	// To FS_READ_FILE: the result; an error of the file system is in its error member.
 	FsReadFile *v1.CallbackSessionFsServiceReadFileResponse `protobuf:"bytes,40,opt,name=fs_read_file,json=fsReadFile,proto3,oneof"`
 }
 
 type Answer_FsReadFileBytes struct {
-	// To FS_READ_FILE_BYTES: what came of it; an error of the file system goes into its error member.
+	// To FS_READ_FILE_BYTES: the result; an error of the file system is in its error member.
 	FsReadFileBytes *v1.CallbackSessionFsServiceReadFileBytesResponse `protobuf:"bytes,41,opt,name=fs_read_file_bytes,json=fsReadFileBytes,proto3,oneof"`
 }
 
 type Answer_FsWriteFile struct {
-	// To FS_WRITE_FILE: what came of it; an error of the file system goes into its error member.
+	// To FS_WRITE_FILE: the result; an error of the file system is in its error member.
 	FsWriteFile *v1.CallbackSessionFsServiceWriteFileResponse `protobuf:"bytes,42,opt,name=fs_write_file,json=fsWriteFile,proto3,oneof"`
 }
 
 type Answer_FsWriteFileBytes struct {
-	// To FS_WRITE_FILE_BYTES: what came of it; an error of the file system goes into its error member.
+	// To FS_WRITE_FILE_BYTES: the result; an error of the file system is in its error member.
 	FsWriteFileBytes *v1.CallbackSessionFsServiceWriteFileBytesResponse `protobuf:"bytes,43,opt,name=fs_write_file_bytes,json=fsWriteFileBytes,proto3,oneof"`
 }
 
 type Answer_FsAppendFile struct {
-	// To FS_APPEND_FILE: what came of it; an error of the file system goes into its error member.
+	// To FS_APPEND_FILE: the result; an error of the file system is in its error member.
 	FsAppendFile *v1.CallbackSessionFsServiceAppendFileResponse `protobuf:"bytes,44,opt,name=fs_append_file,json=fsAppendFile,proto3,oneof"`
 }
 
 type Answer_FsExists struct {
-	// To FS_EXISTS: what came of it; an error of the file system goes into its error member.
+	// To FS_EXISTS: the result; an error of the file system is in its error member.
 	FsExists *v1.CallbackSessionFsServiceExistsResponse `protobuf:"bytes,45,opt,name=fs_exists,json=fsExists,proto3,oneof"`
 }
 
 type Answer_FsStat struct {
-	// To FS_STAT: what came of it; an error of the file system goes into its error member.
+	// To FS_STAT: the result; an error of the file system is in its error member.
 	FsStat *v1.CallbackSessionFsServiceStatResponse `protobuf:"bytes,46,opt,name=fs_stat,json=fsStat,proto3,oneof"`
 }
 
 type Answer_FsMkdir struct {
-	// To FS_MKDIR: what came of it; an error of the file system goes into its error member.
+	// To FS_MKDIR: the result; an error of the file system is in its error member.
 	FsMkdir *v1.CallbackSessionFsServiceMkdirResponse `protobuf:"bytes,47,opt,name=fs_mkdir,json=fsMkdir,proto3,oneof"`
 }
 
 type Answer_FsReaddir struct {
-	// To FS_READDIR: what came of it; an error of the file system goes into its error member.
+	// To FS_READDIR: the result; an error of the file system is in its error member.
 	FsReaddir *v1.CallbackSessionFsServiceReaddirResponse `protobuf:"bytes,48,opt,name=fs_readdir,json=fsReaddir,proto3,oneof"`
 }
 
 type Answer_FsReaddirWithTypes struct {
-	// To FS_READDIR_WITH_TYPES: what came of it; an error of the file system goes into its error member.
+	// To FS_READDIR_WITH_TYPES: the result; an error of the file system is in its error member.
 	FsReaddirWithTypes *v1.CallbackSessionFsServiceReaddirWithTypesResponse `protobuf:"bytes,49,opt,name=fs_readdir_with_types,json=fsReaddirWithTypes,proto3,oneof"`
 }
 
 type Answer_FsRm struct {
-	// To FS_RM: what came of it; an error of the file system goes into its error member.
+	// To FS_RM: the result; an error of the file system is in its error member.
 	FsRm *v1.CallbackSessionFsServiceRmResponse `protobuf:"bytes,50,opt,name=fs_rm,json=fsRm,proto3,oneof"`
 }
 
 type Answer_FsRename struct {
-	// To FS_RENAME: what came of it; an error of the file system goes into its error member.
+	// To FS_RENAME: the result; an error of the file system is in its error member.
 	FsRename *v1.CallbackSessionFsServiceRenameResponse `protobuf:"bytes,51,opt,name=fs_rename,json=fsRename,proto3,oneof"`
 }
 
 type Answer_FsSqliteQuery struct {
-	// To FS_SQLITE_QUERY: what came of it; an error of the file system goes into its error member.
+	// To FS_SQLITE_QUERY: the result; an error of the file system is in its error member.
 	FsSqliteQuery *v1.CallbackSessionFsServiceSqliteQueryResponse `protobuf:"bytes,52,opt,name=fs_sqlite_query,json=fsSqliteQuery,proto3,oneof"`
 }
 
 type Answer_FsSqliteTransaction struct {
-	// To FS_SQLITE_TRANSACTION: what came of it; an error of the file system goes into its error member.
+	// To FS_SQLITE_TRANSACTION: the result; an error of the file system is in its error member.
 	FsSqliteTransaction *v1.CallbackSessionFsServiceSqliteTransactionResponse `protobuf:"bytes,53,opt,name=fs_sqlite_transaction,json=fsSqliteTransaction,proto3,oneof"`
 }
 
 type Answer_FsSqliteExists struct {
-	// To FS_SQLITE_EXISTS: what came of it; an error of the file system goes into its error member.
+	// To FS_SQLITE_EXISTS: the result; an error of the file system is in its error member.
 	FsSqliteExists *v1.CallbackSessionFsServiceSqliteExistsResponse `protobuf:"bytes,54,opt,name=fs_sqlite_exists,json=fsSqliteExists,proto3,oneof"`
 }
 
 type Answer_ModelRequestStart struct {
-	// To MODEL_REQUEST_START: that it was taken.
+	// To MODEL_REQUEST_START: accepts the request.
 	ModelRequestStart *v1.CallbackLlmInferenceServiceHttpRequestStartResponse `protobuf:"bytes,55,opt,name=model_request_start,json=modelRequestStart,proto3,oneof"`
 }
 
 type Answer_ModelRequestChunk struct {
-	// To MODEL_REQUEST_CHUNK: that it was taken.
+	// To MODEL_REQUEST_CHUNK: accepts the piece.
 	ModelRequestChunk *v1.CallbackLlmInferenceServiceHttpRequestChunkResponse `protobuf:"bytes,56,opt,name=model_request_chunk,json=modelRequestChunk,proto3,oneof"`
 }
 
@@ -2404,11 +2392,9 @@ func (*Answer_ModelRequestStart) isAnswer_Answer() {}
 
 func (*Answer_ModelRequestChunk) isAnswer_Answer() {}
 
-// ToolAnswer is what a tool did.
+// ToolAnswer is the result of a tool.
 type ToolAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it did.
-	//
 	// Types that are valid to be assigned to Outcome:
 	//
 	//	*ToolAnswer_Text
@@ -2498,23 +2484,23 @@ type isToolAnswer_Outcome interface {
 }
 
 type ToolAnswer_Text struct {
-	// It succeeded with this text for the model.
+	// The tool succeeded with this text for the model.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
 }
 
 type ToolAnswer_Result struct {
-	// Its whole result, a failure included: text, kind of result, files, telemetry.
+	// The complete result, including failures: text, kind of result, files, telemetry.
 	Result *v1.ExternalToolTextResultForLlm `protobuf:"bytes,2,opt,name=result,proto3,oneof"`
 }
 
 type ToolAnswer_Exception struct {
-	// It threw: the model is told that the tool failed, and not this text, which is
-	// for the record.
+	// The tool failed with an exception: the model learns that the tool failed. The text is for
+	// the record only.
 	Exception string `protobuf:"bytes,3,opt,name=exception,proto3,oneof"`
 }
 
 type ToolAnswer_NoResult struct {
-	// It returned nothing, which counts as a failure.
+	// The tool returned no result, which counts as a failure.
 	NoResult *NoResult `protobuf:"bytes,4,opt,name=no_result,json=noResult,proto3,oneof"`
 }
 
@@ -2526,7 +2512,7 @@ func (*ToolAnswer_Exception) isToolAnswer_Outcome() {}
 
 func (*ToolAnswer_NoResult) isToolAnswer_Outcome() {}
 
-// NoResult says that a tool returned nothing.
+// NoResult means that a tool returned no result.
 type NoResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2563,10 +2549,10 @@ func (*NoResult) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{6}
 }
 
-// CommandAnswer says how a command ended.
+// CommandAnswer is the result of a command.
 type CommandAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What went wrong; unset when it succeeded.
+	// The error; unset for success.
 	Error         *string `protobuf:"bytes,1,opt,name=error,proto3,oneof" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2609,7 +2595,7 @@ func (x *CommandAnswer) GetError() string {
 	return ""
 }
 
-// SamplingAnswer is what a model answered to an MCP server.
+// SamplingAnswer is a model's answer to an MCP server.
 type SamplingAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The result of MCP's sampling/createMessage; unset to refuse.
@@ -2658,7 +2644,7 @@ func (x *SamplingAnswer) GetResponseJson() string {
 // RawAnswer is the answer to a callback as JSON.
 type RawAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The result as JSON text, in the form that the CLI's method expects.
+	// The result as JSON text, in the form of the CLI's method.
 	ResultJson    string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2704,9 +2690,9 @@ func (x *RawAnswer) GetResultJson() string {
 // AnswerError is an error in place of an answer.
 type AnswerError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What went wrong, for people.
+	// Human-readable.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The JSON-RPC error code, where the CLI asks by a request; default -32603.
+	// The JSON-RPC error code, for callbacks by request; default -32603.
 	Code          int32 `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2756,7 +2742,7 @@ func (x *AnswerError) GetCode() int32 {
 	return 0
 }
 
-// Approve lets the agent do what it asked leave for, once.
+// Approve permits the requested action once.
 type Approve struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2793,10 +2779,10 @@ func (*Approve) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{11}
 }
 
-// Reject does not let the agent do what it asked leave for.
+// Reject denies the requested action.
 type Reject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the agent is told; without it, its turn is aborted.
+	// Text for the agent; without it the turn is aborted.
 	Feedback      string `protobuf:"bytes,1,opt,name=feedback,proto3" json:"feedback,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2839,7 +2825,7 @@ func (x *Reject) GetFeedback() string {
 	return ""
 }
 
-// Abstain says that a participant leaves a callback to others.
+// Abstain leaves a callback to other participants.
 type Abstain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2876,21 +2862,20 @@ func (*Abstain) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_proto_rawDescGZIP(), []int{13}
 }
 
-// Handlers says which callbacks a caller answers. What nobody handles, the bridge
-// answers by the kind's default; see CallbackService. Handling a kind also switches it
-// on in the CLI, where it has a switch: without a handler of USER_INPUT, say, the agent
-// has no tool to ask its user.
+// Handlers lists the callbacks that a caller answers. The server uses the kind's default answer
+// for kinds that no caller handles; see CallbackService. Handling a kind also enables it in the
+// CLI if the CLI has a switch: for example, the agent has no tool to ask its user without a
+// handler of USER_INPUT.
 type Handlers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Permission requests: short for the kind PERMISSION.
 	Permission bool `protobuf:"varint,1,opt,name=permission,proto3" json:"permission,omitempty"`
-	// The kinds. TOOL_CALL needs no mention: tools say it themselves.
+	// The kinds. TOOL_CALL is not needed: it follows from the tools.
 	Kinds []CallbackKind `protobuf:"varint,2,rep,packed,name=kinds,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kinds,omitempty"`
-	// For HOOK, the hook types ("preToolUse", …); empty for all. Other hooks are answered
-	// with no opinion at once.
+	// For HOOK, the hook types ("preToolUse" and so on); empty for all. Other hooks are answered at
+	// once without an effect.
 	HookTypes []string `protobuf:"bytes,3,rep,name=hook_types,json=hookTypes,proto3" json:"hook_types,omitempty"`
-	// Callbacks that have no kind, by JSON-RPC method or event type. They come as
-	// RawCallback.
+	// JSON-RPC methods or event types of callbacks without a kind. They arrive as RawCallback.
 	Methods       []string `protobuf:"bytes,15,rep,name=methods,proto3" json:"methods,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

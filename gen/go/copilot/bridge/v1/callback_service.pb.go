@@ -23,14 +23,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReadCallbackRequest is what CallbackService.ReadCallback takes.
 type ReadCallbackRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The callback.
-	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
-	// How closely the typed request follows the CLI's JSON. Default: FIDELITY_TIDY.
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	CallbackId string                 `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	// Precision of the typed request. Default: FIDELITY_TIDY.
 	Fidelity      Fidelity `protobuf:"varint,3,opt,name=fidelity,proto3,enum=copilot.bridge.v1.Fidelity" json:"fidelity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -87,12 +84,12 @@ func (x *ReadCallbackRequest) GetFidelity() Fidelity {
 	return Fidelity_FIDELITY_UNSPECIFIED
 }
 
-// ReadCallbackResponse is a piece of a callback.
+// ReadCallbackResponse contains a piece of a callback.
 type ReadCallbackResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next bytes of the Callback, as protobuf.
 	Chunk []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
-	// In the first piece: how many bytes the whole has.
+	// Size of the whole callback; set in the first piece.
 	TotalBytes    int64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,8 +142,6 @@ func (x *ReadCallbackResponse) GetTotalBytes() int64 {
 // AttachRequest is a frame from a participant.
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
-	//
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*AttachRequest_Start
@@ -256,7 +251,7 @@ type isAttachRequest_Frame interface {
 }
 
 type AttachRequest_Start struct {
-	// Begins the participation. Required as the first frame, and only there.
+	// Starts the participation. Required as the first frame, and only there.
 	Start *AttachStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
 }
 
@@ -266,12 +261,12 @@ type AttachRequest_Answer struct {
 }
 
 type AttachRequest_Command struct {
-	// Tells the session to do something.
+	// Sends a command to the session.
 	Command *AttachCommand `protobuf:"bytes,3,opt,name=command,proto3,oneof"`
 }
 
 type AttachRequest_Heartbeat struct {
-	// A sign of life, for proxies that cut idle streams.
+	// Keeps the stream alive through proxies that close idle streams.
 	Heartbeat *AttachHeartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -281,8 +276,8 @@ type AttachRequest_Leave struct {
 }
 
 type AttachRequest_ModelResponse struct {
-	// A part of the answer to a request to a model. Parts are carried out in the order they
-	// come; only one that fails is replied to.
+	// A part of the response to a model request. Parts are processed in order; the server replies
+	// only to a part that fails.
 	ModelResponse *ModelResponse `protobuf:"bytes,6,opt,name=model_response,json=modelResponse,proto3,oneof"`
 }
 
@@ -298,10 +293,10 @@ func (*AttachRequest_Leave) isAttachRequest_Frame() {}
 
 func (*AttachRequest_ModelResponse) isAttachRequest_Frame() {}
 
-// AttachStart begins a participation.
+// AttachStart starts a participation.
 type AttachStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the session is come by.
+	// The session to create, resume or join.
 	//
 	// Types that are valid to be assigned to Session:
 	//
@@ -309,50 +304,48 @@ type AttachStart struct {
 	//	*AttachStart_Resume
 	//	*AttachStart_JoinSessionId
 	Session isAttachStart_Session `protobuf_oneof:"session"`
-	// A name for people and logs; up to 128 characters.
+	// Name for users and logs; at most 128 characters.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// The token of an earlier stream's `started`, to take that participant's place.
+	// Token of an earlier stream's `started`, to resume that participation.
 	Token string `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
-	// The tools it serves. Names match ^[a-zA-Z0-9_-]+$ and are unique in the session.
+	// The participant's tools. Names match ^[a-zA-Z0-9_-]+$ and are unique in the session.
 	Tools []*v1.ToolDefinition `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
-	// The callbacks it handles.
+	// The callbacks that the participant handles.
 	Handlers *Handlers `protobuf:"bytes,7,opt,name=handlers,proto3" json:"handlers,omitempty"`
-	// How long its place is kept when its connection breaks; 0 s to 1 h, default 30 s.
+	// Grace time after a broken connection; 0 s to 1 h, default 30 s.
 	Grace *durationpb.Duration `protobuf:"bytes,8,opt,name=grace,proto3" json:"grace,omitempty"`
-	// Where to begin when a session is resumed or joined: after this position.
+	// Start of the events of a resumed or joined session: after this position.
 	After *Position `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
-	// Where to begin when `after` is unset; default: the next event. A session that
-	// is created always begins at its first.
+	// Used if `after` is unset; default: the next event. A created session always starts at its
+	// first event.
 	Start Start `protobuf:"varint,10,opt,name=start,proto3,enum=copilot.bridge.v1.Start" json:"start,omitempty"`
-	// Which events; default: all but the heavy ones.
-	Filter *EventFilter `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
-	// How the frames look.
+	// Events to send; default: all except the heavy types.
+	Filter  *EventFilter   `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
 	Options *StreamOptions `protobuf:"bytes,12,opt,name=options,proto3" json:"options,omitempty"`
-	// The canvases it can show. The CLI binds canvases to a connection, so that such a
-	// participant gets one of its own, a satellite, which it loses when it leaves: canvases
-	// of its that are open become unavailable then. CANVAS_OPEN, CANVAS_CLOSE and
-	// CANVAS_ACTION for them are asked of it alone, whatever its handlers. Canvases that
-	// all may answer for are declared with CreateSession. The agent has its canvas tools
-	// where the session has requestCanvasRenderer. A session that is created by such a
-	// start gets a runtime that takes several connections; one that exists must have one
-	// (RuntimeProfile.multi_connection), else FAILED_PRECONDITION FEATURE_DISABLED.
+	// The participant's canvases. The CLI binds canvases to a connection, so the server opens a
+	// separate connection for the participant, a satellite, and closes it when the participant
+	// leaves: its open canvases then become unavailable. Only this participant receives
+	// CANVAS_OPEN, CANVAS_CLOSE and CANVAS_ACTION for them, regardless of its handlers. Canvases
+	// that all participants may answer for are declared with CreateSession. The agent has its
+	// canvas tools if the session has requestCanvasRenderer. A session created by such a start gets
+	// a runtime that accepts several connections; an existing session must have one
+	// (RuntimeProfile.multi_connection), else the start fails with FAILED_PRECONDITION
+	// FEATURE_DISABLED.
 	Canvases []*v1.CanvasDeclaration `protobuf:"bytes,13,rep,name=canvases,proto3" json:"canvases,omitempty"`
-	// Who it is, when it is an extension; its satellite says so to the CLI.
+	// Identity of an extension; its satellite sends it to the CLI.
 	ExtensionInfo *v1.ExtensionIdentity `protobuf:"bytes,14,opt,name=extension_info,json=extensionInfo,proto3" json:"extension_info,omitempty"`
-	// Who it is as a provider of canvases: the id under which the CLI knows its canvases,
-	// which stays the same when it comes back; else the CLI makes one up for each
-	// satellite. Must not begin with "connection:".
+	// Identity of a canvas provider: the CLI's id of its canvases, stable across reconnections.
+	// Without it the CLI generates one for each satellite. Must not begin with "connection:".
 	CanvasProvider *v1.CanvasProviderIdentity `protobuf:"bytes,15,opt,name=canvas_provider,json=canvasProvider,proto3" json:"canvas_provider,omitempty"`
-	// The slash commands it carries out; unique in the session. COMMAND for them, and
-	// QUEUED_COMMAND where they were queued, is asked of it alone, whatever its handlers.
-	// When it leaves they go; one that is given after that, before the CLI knows, fails.
+	// The participant's slash commands; unique in the session. Only this participant receives
+	// COMMAND for them, and QUEUED_COMMAND for queued ones, regardless of its handlers. They are
+	// removed when it leaves; a command that a user gives before the CLI has removed it fails.
 	Commands []*v1.CommandDeclaration `protobuf:"bytes,16,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Have the CLI's own behaviour, where the bridge's is stricter or tidier, for programs
-	// that were written for the CLI itself. A session to create that exists is resumed, as
-	// the CLI does; json_extra may name declared members; the first frame is always
-	// `opening`, so that what the CLI asks in the course of the create or resume is asked at
-	// once; of a history that the bridge has not seen before, no events come; `started`
-	// has the CLI's own result; a status other than OK has a JsonRpcError.
+	// Selects the CLI's own behaviour where the server's is stricter or tidier, for programs
+	// written for the CLI. Creating an existing session resumes it; json_extra may name declared
+	// members; the first frame is always `opening`, so that callbacks during create or resume are
+	// sent at once; events of a history that the server has not seen before are not sent; `started`
+	// contains the CLI's result; a status other than OK contains a JsonRpcError.
 	Exact         bool `protobuf:"varint,17,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -525,19 +518,19 @@ type isAttachStart_Session interface {
 }
 
 type AttachStart_Create struct {
-	// Creates it. A start that comes again under the request id of `create` or `resume` opens
-	// nothing: the same caller gets its place and its token back, another caller of the tenant
-	// joins as another participant.
+	// Creates the session. A repeated start with the same request id of `create` or `resume`
+	// opens nothing: the same caller gets its participation and token back, another caller of the
+	// tenant joins as another participant.
 	Create *CreateSessionRequest `protobuf:"bytes,1,opt,name=create,proto3,oneof"`
 }
 
 type AttachStart_Resume struct {
-	// Resumes it, which leaves one session.resume event in its history.
+	// Resumes the session. This adds one session.resume event to its history.
 	Resume *ResumeSessionRequest `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
 }
 
 type AttachStart_JoinSessionId struct {
-	// Joins it by id, which leaves no trace in its history.
+	// Joins the session by id. This leaves no trace in its history.
 	JoinSessionId string `protobuf:"bytes,3,opt,name=join_session_id,json=joinSessionId,proto3,oneof"`
 }
 
@@ -549,11 +542,9 @@ func (*AttachStart_JoinSessionId) isAttachStart_Session() {}
 
 // CallbackAnswer answers a callback on a stream.
 type CallbackAnswer struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The callback.
-	CallbackId string `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
-	// The answer.
-	Answer        *Answer `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CallbackId    string                 `protobuf:"bytes,1,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	Answer        *Answer                `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,13 +593,11 @@ func (x *CallbackAnswer) GetAnswer() *Answer {
 	return nil
 }
 
-// AttachCommand tells the session to do something.
+// AttachCommand is a command to the session.
 type AttachCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Chosen by the caller; the `done` or `failed` that replies carries it.
+	// Chosen by the caller; repeated in the `done` or `failed` reply.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
-	// What to do.
-	//
 	// Types that are valid to be assigned to Command:
 	//
 	//	*AttachCommand_Send
@@ -616,7 +605,7 @@ type AttachCommand struct {
 	//	*AttachCommand_SetTools
 	//	*AttachCommand_SetHandlers
 	Command isAttachCommand_Command `protobuf_oneof:"command"`
-	// Makes `send` idempotent; as in SendRequest.
+	// Makes `send` idempotent; see SendRequest.
 	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -714,22 +703,22 @@ type isAttachCommand_Command interface {
 }
 
 type AttachCommand_Send struct {
-	// Say something to the agent.
+	// Sends a prompt.
 	Send *Prompt `protobuf:"bytes,2,opt,name=send,proto3,oneof"`
 }
 
 type AttachCommand_Abort struct {
-	// Stop the running turn.
+	// Stops the running turn.
 	Abort *AbortCommand `protobuf:"bytes,3,opt,name=abort,proto3,oneof"`
 }
 
 type AttachCommand_SetTools struct {
-	// Replace the participant's tools.
+	// Replaces the participant's tools.
 	SetTools *SetToolsCommand `protobuf:"bytes,4,opt,name=set_tools,json=setTools,proto3,oneof"`
 }
 
 type AttachCommand_SetHandlers struct {
-	// Replace the participant's handlers.
+	// Replaces the participant's handlers.
 	SetHandlers *Handlers `protobuf:"bytes,5,opt,name=set_handlers,json=setHandlers,proto3,oneof"`
 }
 
@@ -781,7 +770,7 @@ func (*AbortCommand) Descriptor() ([]byte, []int) {
 // SetToolsCommand replaces a participant's tools.
 type SetToolsCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tools it serves from now on.
+	// The new tools.
 	Tools         []*v1.ToolDefinition `protobuf:"bytes,1,rep,name=tools,proto3" json:"tools,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -824,7 +813,7 @@ func (x *SetToolsCommand) GetTools() []*v1.ToolDefinition {
 	return nil
 }
 
-// AttachHeartbeat is a sign of life.
+// AttachHeartbeat keeps the stream alive.
 type AttachHeartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -864,7 +853,7 @@ func (*AttachHeartbeat) Descriptor() ([]byte, []int) {
 // AttachLeave ends a participation.
 type AttachLeave struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Also disconnect the session, as DisconnectSession does.
+	// Also disconnects the session, like DisconnectSession.
 	Disconnect    bool `protobuf:"varint,1,opt,name=disconnect,proto3" json:"disconnect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -910,8 +899,6 @@ func (x *AttachLeave) GetDisconnect() bool {
 // AttachResponse is a frame to a participant.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
-	//
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*AttachResponse_Started
@@ -1011,31 +998,32 @@ type isAttachResponse_Frame interface {
 }
 
 type AttachResponse_Started struct {
-	// The session is there and the participant in place. The first frame.
+	// The session is open and the participation has started. The first frame, except after
+	// `opening`.
 	Started *AttachStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
 type AttachResponse_Stream struct {
-	// What happens in the session: the frames of EventService.Subscribe.
+	// Frames of EventService.Subscribe.
 	Stream *SubscribeResponse `protobuf:"bytes,2,opt,name=stream,proto3,oneof"`
 }
 
 type AttachResponse_Done struct {
-	// A command or answer was carried out.
+	// A command or answer succeeded.
 	Done *AttachDone `protobuf:"bytes,3,opt,name=done,proto3,oneof"`
 }
 
 type AttachResponse_Failed struct {
-	// A command or answer failed. The stream goes on.
+	// A command or answer failed. The stream continues.
 	Failed *AttachFailed `protobuf:"bytes,4,opt,name=failed,proto3,oneof"`
 }
 
 type AttachResponse_Opening struct {
-	// The participant is in place, and the session is about to be. It comes where the CLI
-	// asks the participant something before it has opened the session, and waits for that:
-	// a GitHub token, say; and always for a session whose files or model requests are its
-	// participants' matter, and for a start with `exact`. `stream` frames may come, and answers may be sent, from now
-	// on, before `started`. It is the first frame then.
+	// The participation has started, and the session is being opened. The server sends it if the
+	// CLI waits for a callback before it has opened the session, such as a GitHub token; always
+	// for a session whose files or model requests its participants handle; and always for a start
+	// with `exact`. It is then the first frame. `stream` frames may follow, and answers may be
+	// sent, before `started`.
 	Opening *AttachOpening `protobuf:"bytes,5,opt,name=opening,proto3,oneof"`
 }
 
@@ -1049,14 +1037,12 @@ func (*AttachResponse_Failed) isAttachResponse_Frame() {}
 
 func (*AttachResponse_Opening) isAttachResponse_Frame() {}
 
-// AttachOpening says that a participant is asked while its session is being opened.
+// AttachOpening reports that callbacks may arrive while the session is being opened.
 type AttachOpening struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The participant.
-	ParticipantId string `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Gives this place back after a broken connection. Keep it secret.
-	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	// The session.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// Resumes the participation after a broken connection. Keep it secret.
+	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	SessionId     string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1113,19 +1099,17 @@ func (x *AttachOpening) GetSessionId() string {
 	return ""
 }
 
-// AttachStarted says that a participation has begun.
+// AttachStarted reports that a participation has started.
 type AttachStarted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The participant.
-	ParticipantId string `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Gives this place back after a broken connection. Keep it secret.
-	Token string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	// The session.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// Resumes the participation after a broken connection. Keep it secret.
+	Token   string   `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
 	Session *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	// The place was taken again: tools and handlers of this start were put in the place
-	// of the earlier ones.
+	// The participation was resumed: the tools and handlers of this start replaced the earlier
+	// ones.
 	Returned bool `protobuf:"varint,4,opt,name=returned,proto3" json:"returned,omitempty"`
-	// For a start with `exact` that created or resumed the session, what the CLI answered.
+	// The CLI's answer, for a start with `exact` that created or resumed the session.
 	//
 	// Types that are valid to be assigned to Result:
 	//
@@ -1249,14 +1233,12 @@ func (*AttachStarted_ResumeResult) isAttachStarted_Result() {}
 // AttachDone replies to a command or an answer.
 type AttachDone struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was carried out.
-	//
 	// Types that are valid to be assigned to Subject:
 	//
 	//	*AttachDone_CommandId
 	//	*AttachDone_CallbackId
 	Subject isAttachDone_Subject `protobuf_oneof:"subject"`
-	// For `send`, the message's id.
+	// Set for `send`.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI replied.
 	Position      *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
@@ -1338,12 +1320,12 @@ type isAttachDone_Subject interface {
 }
 
 type AttachDone_CommandId struct {
-	// A command, by its id.
+	// Id of a command.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3,oneof"`
 }
 
 type AttachDone_CallbackId struct {
-	// An answer, by its callback.
+	// Callback of an answer.
 	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
 }
 
@@ -1351,19 +1333,16 @@ func (*AttachDone_CommandId) isAttachDone_Subject() {}
 
 func (*AttachDone_CallbackId) isAttachDone_Subject() {}
 
-// AttachFailed says why a command or an answer failed.
+// AttachFailed reports the failure of a command or an answer.
 type AttachFailed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What failed.
-	//
 	// Types that are valid to be assigned to Subject:
 	//
 	//	*AttachFailed_CommandId
 	//	*AttachFailed_CallbackId
 	//	*AttachFailed_ModelRequestId
-	Subject isAttachFailed_Subject `protobuf_oneof:"subject"`
-	// What went wrong.
-	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	Subject       isAttachFailed_Subject `protobuf_oneof:"subject"`
+	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1444,18 +1423,17 @@ type isAttachFailed_Subject interface {
 }
 
 type AttachFailed_CommandId struct {
-	// A command, by its id.
+	// Id of a command.
 	CommandId string `protobuf:"bytes,1,opt,name=command_id,json=commandId,proto3,oneof"`
 }
 
 type AttachFailed_CallbackId struct {
-	// An answer, by its callback.
+	// Callback of an answer.
 	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3,oneof"`
 }
 
 type AttachFailed_ModelRequestId struct {
-	// A part of the answer to a request to a model, by that request: nothing more of it
-	// is wanted.
+	// Request of a part of a model response. Further parts are not needed.
 	ModelRequestId string `protobuf:"bytes,4,opt,name=model_request_id,json=modelRequestId,proto3,oneof"`
 }
 
@@ -1465,16 +1443,14 @@ func (*AttachFailed_CallbackId) isAttachFailed_Subject() {}
 
 func (*AttachFailed_ModelRequestId) isAttachFailed_Subject() {}
 
-// ListPendingRequest is what CallbackService.ListPending takes.
 type ListPendingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; empty for all sessions that are open here and that ListSessions shows to the
-	// caller: those of its tenant, and those that are shared with it.
+	// Empty for all open sessions that ListSessions shows to the caller: sessions of its tenant,
+	// and sessions shared with it.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The most callbacks to return; 1 to 1000. The default is 100 without a session, and all of
-	// them with one.
+	// Maximum number of callbacks; 1 to 1000. Default: 100 without a session, all with a session.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1531,12 +1507,11 @@ func (x *ListPendingRequest) GetPageToken() string {
 	return ""
 }
 
-// ListPendingResponse is what CallbackService.ListPending gives.
 type ListPendingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The callbacks, oldest first; each says of which session it is.
+	// Oldest first; each contains its session id.
 	Callbacks []*Callback `protobuf:"bytes,1,rep,name=callbacks,proto3" json:"callbacks,omitempty"`
-	// Asks for the next page; empty on the last. Callbacks that came meanwhile are on it.
+	// Token of the next page; empty on the last page. New callbacks appear on later pages.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1586,16 +1561,12 @@ func (x *ListPendingResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ResolveRequest is what CallbackService.Resolve takes.
 type ResolveRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The callback.
-	CallbackId string `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
-	// The answer.
-	Answer *Answer `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Makes the call idempotent, as in CreateSessionRequest.
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	CallbackId string                 `protobuf:"bytes,2,opt,name=callback_id,json=callbackId,proto3" json:"callback_id,omitempty"`
+	Answer     *Answer                `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Makes the call idempotent; see CreateSessionRequest.
 	RequestId     string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1659,13 +1630,10 @@ func (x *ResolveRequest) GetRequestId() string {
 	return ""
 }
 
-// RespondToModelRequestRequest is what CallbackService.RespondToModelRequest takes.
 type RespondToModelRequestRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The part.
-	Response      *ModelResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Response      *ModelResponse         `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1714,10 +1682,9 @@ func (x *RespondToModelRequestRequest) GetResponse() *ModelResponse {
 	return nil
 }
 
-// RespondToModelRequestResponse is what CallbackService.RespondToModelRequest gives.
 type RespondToModelRequestResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The journal's last position when the CLI took it.
+	// The journal's last position when the CLI accepted the part.
 	Position      *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1760,7 +1727,6 @@ func (x *RespondToModelRequestResponse) GetPosition() *Position {
 	return nil
 }
 
-// ResolveResponse is what CallbackService.Resolve gives.
 type ResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The journal's last position when the CLI replied.

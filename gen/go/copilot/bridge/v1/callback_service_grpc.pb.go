@@ -30,58 +30,57 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CallbackService carries what the CLI asks of its callers, and their answers.
+// CallbackService carries the CLI's callbacks to its callers, and their answers.
 //
-// Tools and handlers given with CreateSession or ResumeSession belong to the
-// session: any participant, and any caller of Resolve, may answer for them. Those
-// given with Attach belong to that participant and leave with it. Callbacks are
-// offered to all who handle them; the first valid answer wins and the others see
-// CallbackResolved. Anybody who may use the session may answer any callback by its
-// id.
+// Tools and handlers set with CreateSession or ResumeSession belong to the session: any
+// participant, and any caller of Resolve, may answer for them. Tools and handlers set with Attach
+// belong to that participant and leave with it. Callbacks are offered to all participants that
+// handle them; the first valid answer wins, and the others receive CallbackResolved. Every caller
+// that may use the session may answer any callback by its id.
 //
-// When nobody answers in time, or nobody handles the kind, the bridge answers:
+// If no answer arrives in time, or no participant handles the kind, the server answers:
 //
-//   - a tool call fails with a text that says so;
-//   - a permission is denied ("user not available"); where nobody handles
-//     permissions it is denied at once, unless the session was created with
+//   - a tool call fails with a text that gives the reason;
+//   - a permission is denied ("user not available"); without a participant that
+//     handles permissions it is denied at once, unless the session was created with
 //     permission among its handlers;
 //   - user input, elicitation, plan exit, mode switch: declined;
 //   - preToolUse: deny; other hooks: no opinion. preMcpToolCall cannot refuse the call;
 //   - system-message transforms: sections unchanged;
 //   - all others: an error.
 type CallbackServiceClient interface {
-	// Attach makes the caller a participant of one session. The first frame must be
-	// `start`, which creates, resumes or joins the session, so that handlers exist
-	// before the CLI asks anything; the reply to it is `started`. Then the session's
-	// events and callbacks flow, and the caller sends answers and commands.
+	// Attach makes the caller a participant of one session. The first frame must be `start`, which
+	// creates, resumes or joins the session, so that handlers exist before the first callback; the
+	// server replies with `started`. Then the server sends the session's events and callbacks, and
+	// the caller sends answers and commands.
 	//
-	// Half-closing the stream, or `leave`, ends the participation at once, its tools
-	// included. A broken connection leaves the participant's place for its grace time:
-	// `start` with its token takes the place again, and unanswered callbacks come again.
+	// Half-closing the stream, or `leave`, ends the participation at once, including its tools.
+	// After a broken connection the participant stays for its grace time: `start` with its token
+	// resumes the participation, and unanswered callbacks are sent again.
 	//
-	// Errors: those of SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
+	// Errors: as for SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
 	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
-	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
+	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
+	// server sends `failed` with the cause.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
-	// ListPending lists the callbacks that wait for an answer, oldest first: of one session, or
-	// of all the sessions that the caller may know of, as an inbox.
+	// ListPending lists the pending callbacks, oldest first: of one session, or of all sessions
+	// that the caller can see, as an inbox.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
-	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
-	// asked may be longer than a message, such as the contents of a file to write. An answer
-	// has to fit into one: GetServerInfo says how long that may be (16 MiB unless configured).
-	// Whoever has more to say answers with an error, since a longer message ends its stream.
+	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB, because a
+	// request may exceed a message, such as the contents of a file to write. An answer must fit
+	// into a message; GetServerInfo returns the limit (16 MiB unless configured). A longer message
+	// ends its stream, so a caller with a longer answer must send an error.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
-	// CALLBACK_RESOLVED once it is over.
+	// CALLBACK_RESOLVED after the callback has ended.
 	ReadCallback(ctx context.Context, in *ReadCallbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadCallbackResponse], error)
-	// RespondToModelRequest gives a part of the answer to a request to a model, as
-	// AttachRequest.model_response does. Parts must come one after the other.
+	// RespondToModelRequest sends a part of the response to a model request, like
+	// AttachRequest.model_response. Parts must be sent in order.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
-	// CALLBACK_RESOLVED when nobody waits for the response any more; INVALID_ARGUMENT
-	// ANSWER_INVALID.
+	// CALLBACK_RESOLVED if the response is no longer needed; INVALID_ARGUMENT ANSWER_INVALID.
 	RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error)
 	// Resolve answers a callback.
 	//
@@ -164,58 +163,57 @@ func (c *callbackServiceClient) Resolve(ctx context.Context, in *ResolveRequest,
 // All implementations must embed UnimplementedCallbackServiceServer
 // for forward compatibility.
 //
-// CallbackService carries what the CLI asks of its callers, and their answers.
+// CallbackService carries the CLI's callbacks to its callers, and their answers.
 //
-// Tools and handlers given with CreateSession or ResumeSession belong to the
-// session: any participant, and any caller of Resolve, may answer for them. Those
-// given with Attach belong to that participant and leave with it. Callbacks are
-// offered to all who handle them; the first valid answer wins and the others see
-// CallbackResolved. Anybody who may use the session may answer any callback by its
-// id.
+// Tools and handlers set with CreateSession or ResumeSession belong to the session: any
+// participant, and any caller of Resolve, may answer for them. Tools and handlers set with Attach
+// belong to that participant and leave with it. Callbacks are offered to all participants that
+// handle them; the first valid answer wins, and the others receive CallbackResolved. Every caller
+// that may use the session may answer any callback by its id.
 //
-// When nobody answers in time, or nobody handles the kind, the bridge answers:
+// If no answer arrives in time, or no participant handles the kind, the server answers:
 //
-//   - a tool call fails with a text that says so;
-//   - a permission is denied ("user not available"); where nobody handles
-//     permissions it is denied at once, unless the session was created with
+//   - a tool call fails with a text that gives the reason;
+//   - a permission is denied ("user not available"); without a participant that
+//     handles permissions it is denied at once, unless the session was created with
 //     permission among its handlers;
 //   - user input, elicitation, plan exit, mode switch: declined;
 //   - preToolUse: deny; other hooks: no opinion. preMcpToolCall cannot refuse the call;
 //   - system-message transforms: sections unchanged;
 //   - all others: an error.
 type CallbackServiceServer interface {
-	// Attach makes the caller a participant of one session. The first frame must be
-	// `start`, which creates, resumes or joins the session, so that handlers exist
-	// before the CLI asks anything; the reply to it is `started`. Then the session's
-	// events and callbacks flow, and the caller sends answers and commands.
+	// Attach makes the caller a participant of one session. The first frame must be `start`, which
+	// creates, resumes or joins the session, so that handlers exist before the first callback; the
+	// server replies with `started`. Then the server sends the session's events and callbacks, and
+	// the caller sends answers and commands.
 	//
-	// Half-closing the stream, or `leave`, ends the participation at once, its tools
-	// included. A broken connection leaves the participant's place for its grace time:
-	// `start` with its token takes the place again, and unanswered callbacks come again.
+	// Half-closing the stream, or `leave`, ends the participation at once, including its tools.
+	// After a broken connection the participant stays for its grace time: `start` with its token
+	// resumes the participation, and unanswered callbacks are sent again.
 	//
-	// Errors: those of SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
+	// Errors: as for SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
 	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
-	// FRAME_UNEXPECTED, FEATURE_DISABLED. A frame that fails later does not end the stream: `failed` says why.
+	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
+	// server sends `failed` with the cause.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
-	// ListPending lists the callbacks that wait for an answer, oldest first: of one session, or
-	// of all the sessions that the caller may know of, as an inbox.
+	// ListPending lists the pending callbacks, oldest first: of one session, or of all sessions
+	// that the caller can see, as an inbox.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
-	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB: what is
-	// asked may be longer than a message, such as the contents of a file to write. An answer
-	// has to fit into one: GetServerInfo says how long that may be (16 MiB unless configured).
-	// Whoever has more to say answers with an error, since a longer message ends its stream.
+	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB, because a
+	// request may exceed a message, such as the contents of a file to write. An answer must fit
+	// into a message; GetServerInfo returns the limit (16 MiB unless configured). A longer message
+	// ends its stream, so a caller with a longer answer must send an error.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
-	// CALLBACK_RESOLVED once it is over.
+	// CALLBACK_RESOLVED after the callback has ended.
 	ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error
-	// RespondToModelRequest gives a part of the answer to a request to a model, as
-	// AttachRequest.model_response does. Parts must come one after the other.
+	// RespondToModelRequest sends a part of the response to a model request, like
+	// AttachRequest.model_response. Parts must be sent in order.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
-	// CALLBACK_RESOLVED when nobody waits for the response any more; INVALID_ARGUMENT
-	// ANSWER_INVALID.
+	// CALLBACK_RESOLVED if the response is no longer needed; INVALID_ARGUMENT ANSWER_INVALID.
 	RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error)
 	// Resolve answers a callback.
 	//

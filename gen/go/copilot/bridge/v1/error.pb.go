@@ -21,21 +21,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorReason is the machine-readable cause of every status other than OK. It
-// travels as the `reason` of a google.rpc.ErrorInfo detail with domain
-// "copilot-grpc", without the ERROR_REASON_ prefix. Where a field of the request
-// is at fault, a google.rpc.BadRequest detail names it; where trying again helps,
-// a google.rpc.RetryInfo detail says when. The metadata key `field` repeats the
-// field; `session_id`, `callback_id`, `method` name what was concerned. For clients
-// without the google.rpc messages, the trailers `copilot-reason` and `copilot-field` say
-// the reason and the field too.
+// ErrorReason is the machine-readable cause of every status other than OK. It is the `reason` of
+// a google.rpc.ErrorInfo detail with domain "copilot-grpc", without the ERROR_REASON_ prefix. If
+// a field of the request is invalid, a google.rpc.BadRequest detail names it. If a retry can
+// succeed, a google.rpc.RetryInfo detail has the delay. The metadata key `field` repeats the
+// field; `session_id`, `callback_id` and `method` identify the subject. For clients without the
+// google.rpc messages, the trailers `copilot-reason` and `copilot-field` contain the reason and
+// the field.
 //
-// What may be tried again: UNAVAILABLE passes by itself. A status without ErrorInfo does
-// not come from this server but from the way to it, whatever its code (a reset connection
-// is UNAVAILABLE, CANCELED, ABORTED or INTERNAL, depending on the library): connect
-// again, repeat requests under their request id, and resume streams by position. The one
-// exception is a message over the size limit, which gRPC itself refuses with
-// RESOURCE_EXHAUSTED.
+// Retries: UNAVAILABLE is temporary. A status without ErrorInfo does not come from this server
+// but from the network, with any code (a reset connection is UNAVAILABLE, CANCELED, ABORTED
+// or INTERNAL, depending on the library): reconnect, repeat requests with their request ids, and
+// resume streams by position. The only exception is a message over the size limit, which gRPC
+// itself refuses with RESOURCE_EXHAUSTED.
 type ErrorReason int32
 
 const (
@@ -45,24 +43,24 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
 	// INVALID_ARGUMENT: the prompt has neither text nor attachments.
 	ErrorReason_ERROR_REASON_PROMPT_EMPTY ErrorReason = 2
-	// INVALID_ARGUMENT: the prompt is longer than the server takes of anybody. One that is
-	// longer than Limits.max_prompt_bytes because of a tenant's limit is LIMIT_EXCEEDED.
+	// INVALID_ARGUMENT: the prompt exceeds Limits.max_prompt_bytes. A prompt above a tenant's lower
+	// limit is LIMIT_EXCEEDED.
 	ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE ErrorReason = 3
 	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]+$.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4
 	// ALREADY_EXISTS: another participant, or the session, has a tool of that name.
 	ErrorReason_ERROR_REASON_TOOL_NAME_CLASH ErrorReason = 5
-	// INVALID_ARGUMENT: an answer of the wrong type for its callback, or with a
-	// value that the CLI would accept and then choke on.
+	// INVALID_ARGUMENT: an answer has the wrong type for its callback, or a value that the CLI
+	// would accept but cannot process.
 	ErrorReason_ERROR_REASON_ANSWER_INVALID ErrorReason = 6
-	// INVALID_ARGUMENT: a json_extra names a member that it may not carry: the
-	// session id, or one that has a typed field.
+	// INVALID_ARGUMENT: a json_extra contains a member that it must not contain: the session id, or
+	// a member with a typed field.
 	ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN ErrorReason = 7
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8
 	// ALREADY_EXISTS: the session or a participant has a command of that name.
 	ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH ErrorReason = 9
-	// NOT_FOUND: no such session, or not one of the caller's, or disconnected.
+	// NOT_FOUND: the session does not exist, does not belong to the caller, or is disconnected.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
 	// ALREADY_EXISTS: a session with that id exists.
 	ErrorReason_ERROR_REASON_SESSION_EXISTS ErrorReason = 21
@@ -71,42 +69,42 @@ const (
 	// FAILED_PRECONDITION: the session's provider needs credentials that the bridge
 	// no longer has. Call SessionService.ProvideCredentials.
 	ErrorReason_ERROR_REASON_CREDENTIALS_NEEDED ErrorReason = 23
-	// FAILED_PRECONDITION: the operation does not fit what the session is doing.
+	// FAILED_PRECONDITION: the session's current activity does not permit the operation.
 	ErrorReason_ERROR_REASON_SESSION_BUSY ErrorReason = 24
 	// NOT_FOUND: no event at that position.
 	ErrorReason_ERROR_REASON_EVENT_NOT_FOUND ErrorReason = 25
-	// ABORTED: a send was under way when the runtime died, and the history does not
-	// say whether it arrived; or the message of a repeated request had been accepted, was
-	// lost with its runtime, and could not be given to another.
+	// ABORTED: the runtime ended during a send and the history does not show whether the message
+	// arrived; or the message of a repeated request was accepted, was lost with its runtime, and
+	// could not be sent again.
 	ErrorReason_ERROR_REASON_SEND_IN_DOUBT ErrorReason = 26
 	// FAILED_PRECONDITION: the CLI refused the session's configuration; the message
 	// is the CLI's.
 	ErrorReason_ERROR_REASON_SESSION_REFUSED ErrorReason = 27
-	// FAILED_PRECONDITION: the session's files, or its requests to models, are its
-	// participants' matter, and none that handles them is attached.
+	// FAILED_PRECONDITION: participants provide the session's files or answer its model requests,
+	// and no participant that handles them is attached.
 	ErrorReason_ERROR_REASON_PROVIDER_GONE ErrorReason = 28
 	// NOT_FOUND: no such callback is pending.
 	ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND ErrorReason = 40
 	// FAILED_PRECONDITION: the callback has been answered or withdrawn.
 	ErrorReason_ERROR_REASON_CALLBACK_RESOLVED ErrorReason = 41
-	// NOT_FOUND: no such participant, or its grace time is over.
+	// NOT_FOUND: the participant does not exist, or its grace time has expired.
 	ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND ErrorReason = 42
-	// ABORTED: another stream took over with this participant's token.
+	// ABORTED: another stream uses this participant's token.
 	ErrorReason_ERROR_REASON_PARTICIPANT_REPLACED ErrorReason = 43
-	// FAILED_PRECONDITION: an Attach stream's frames came in the wrong order.
+	// FAILED_PRECONDITION: the frames of an Attach stream are in the wrong order.
 	ErrorReason_ERROR_REASON_FRAME_UNEXPECTED ErrorReason = 44
-	// FAILED_PRECONDITION: the CLI cannot be found; the message says how to mend it.
+	// FAILED_PRECONDITION: the CLI cannot be found; the message contains the remedy.
 	ErrorReason_ERROR_REASON_CLI_NOT_FOUND ErrorReason = 60
 	// FAILED_PRECONDITION: the CLI could not be installed.
 	ErrorReason_ERROR_REASON_CLI_INSTALL_FAILED ErrorReason = 61
 	// FAILED_PRECONDITION: the CLI's version or protocol is not supported.
 	ErrorReason_ERROR_REASON_CLI_UNSUPPORTED ErrorReason = 62
-	// UNAVAILABLE: the CLI exited or was mute while starting; the metadata key
-	// `stderr` has the end of what it said.
+	// UNAVAILABLE: the CLI exited or did not answer while starting; the metadata key `stderr` has
+	// the end of its output.
 	ErrorReason_ERROR_REASON_CLI_START_FAILED ErrorReason = 63
-	// UNAVAILABLE: the runtime ended while it had the call.
+	// UNAVAILABLE: the runtime ended during the call.
 	ErrorReason_ERROR_REASON_RUNTIME_LOST ErrorReason = 64
-	// UNAVAILABLE: the CLI keeps crashing; RetryInfo says when it is tried again.
+	// UNAVAILABLE: the CLI crashes repeatedly; RetryInfo has the time of the next start.
 	ErrorReason_ERROR_REASON_CLI_CRASH_LOOP ErrorReason = 65
 	// UNAVAILABLE: the CLI server that the bridge dials cannot be reached.
 	ErrorReason_ERROR_REASON_RUNTIME_DIAL_FAILED ErrorReason = 66
@@ -123,20 +121,21 @@ const (
 	ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ErrorReason = 71
 	// UNAVAILABLE: the CLI process has ended.
 	ErrorReason_ERROR_REASON_CLI_EXITED ErrorReason = 72
-	// UNAVAILABLE: the CLI process stopped answering and was ended for it.
+	// UNAVAILABLE: the CLI process stopped answering and was killed.
 	ErrorReason_ERROR_REASON_CLI_HUNG ErrorReason = 73
 	// UNAVAILABLE: the runtimes are being shut down.
 	ErrorReason_ERROR_REASON_RUNTIME_STOPPING ErrorReason = 74
 	// FAILED_PRECONDITION: no runtime of the profile runs, and the caller may not start one: that
-	// takes the role participant. A caller with that role starts one by any call about the profile.
+	// requires the role participant. Any call about the profile by a caller with that role starts
+	// one.
 	ErrorReason_ERROR_REASON_RUNTIME_NOT_RUNNING ErrorReason = 75
-	// UNAVAILABLE: the policy has changed what confines the tenant's CLI processes, and some that
-	// were started before that are still running. Calls that touch the host, and calls that would
-	// begin something in such a process, are refused until those processes have ended; RetryInfo
-	// says when to try again.
+	// UNAVAILABLE: a new policy changed the confinement of the tenant's CLI processes, and some
+	// processes with the old confinement still run. Until they have ended, calls that touch the
+	// host, and calls that would start work in such a process, are refused; RetryInfo has the
+	// delay.
 	ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING ErrorReason = 76
-	// FAILED_PRECONDITION: the CLI's executable, or what it unpacked, is not what was
-	// published; the message says which file, and what to do.
+	// FAILED_PRECONDITION: the CLI's executable or one of its unpacked files differs from the
+	// published one; the message names the file and the remedy.
 	ErrorReason_ERROR_REASON_CLI_UNVERIFIED ErrorReason = 77
 	// RESOURCE_EXHAUSTED: a limit is reached; QuotaFailure names it.
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 80
@@ -146,17 +145,17 @@ const (
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 82
 	// PERMISSION_DENIED: the caller may not do this.
 	ErrorReason_ERROR_REASON_FORBIDDEN ErrorReason = 83
-	// FAILED_PRECONDITION: the feature is switched off in this server.
+	// FAILED_PRECONDITION: the feature is disabled in this server.
 	ErrorReason_ERROR_REASON_FEATURE_DISABLED ErrorReason = 84
 	// INTERNAL: a fault of the bridge.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 85
 	// DEADLINE_EXCEEDED: the CLI did not answer in time.
 	ErrorReason_ERROR_REASON_TIMEOUT ErrorReason = 86
-	// CANCELLED: the caller went away.
+	// CANCELLED: the caller cancelled the call.
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 87
-	// UNIMPLEMENTED: a method of copilot.cli.v1 that would break what the bridge
-	// guarantees; the message says why, and what to call instead where there is something.
-	// docs/methods.md lists them all.
+	// UNIMPLEMENTED: the server refuses this method of copilot.cli.v1 because it would break a
+	// guarantee; the message contains the reason, and the alternative if there is one.
+	// docs/methods.md lists these methods.
 	ErrorReason_ERROR_REASON_METHOD_REFUSED ErrorReason = 88
 )
 
@@ -297,17 +296,16 @@ func (ErrorReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_error_proto_rawDescGZIP(), []int{0}
 }
 
-// JsonRpcError is a status detail: the JSON-RPC error that the CLI answered with. Calls of
-// copilot.cli.v1 with the metadata `copilot-fidelity: exact` have it with every status but
-// OK. Where the bridge has answered in the CLI's place, it is what the CLI would have said,
-// as far as that is known.
+// JsonRpcError is a status detail with the CLI's JSON-RPC error. Calls of copilot.cli.v1 with the
+// metadata `copilot-fidelity: exact` have it with every status except OK. If the server answered
+// in place of the CLI, it contains the CLI's error for that case, as far as known.
 type JsonRpcError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The JSON-RPC error code. The CLI uses -32603 for nearly everything.
 	Code int64 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// The text, as the CLI wrote it.
+	// The CLI's text.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The error's data, as JSON text; empty when there was none.
+	// The error's data, as JSON text; empty if there is none.
 	DataJson      string `protobuf:"bytes,3,opt,name=data_json,json=dataJson,proto3" json:"data_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -364,18 +362,17 @@ func (x *JsonRpcError) GetDataJson() string {
 	return ""
 }
 
-// Failure is an error inside a stream, where a status would end it.
+// Failure is an error in a stream that continues.
 type Failure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The numeric value of the google.rpc.Code that a unary call would have ended with.
-	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// What went wrong, for programs.
+	// The google.rpc.Code of a unary call with the same error, as a number.
+	Code   int32       `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	Reason ErrorReason `protobuf:"varint,2,opt,name=reason,proto3,enum=copilot.bridge.v1.ErrorReason" json:"reason,omitempty"`
-	// What went wrong, for people.
+	// Human-readable.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	// The field of the frame that is at fault, as a path; empty if none is.
+	// Path of the invalid field in the frame; empty if there is none.
 	Field string `protobuf:"bytes,4,opt,name=field,proto3" json:"field,omitempty"`
-	// Further facts; keys as in ErrorReason.
+	// Further details; keys as in ErrorReason.
 	Metadata      map[string]string `protobuf:"bytes,5,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

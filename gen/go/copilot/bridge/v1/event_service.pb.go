@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Start is a place in a journal.
+// Start is a start of reading in a journal.
 type Start int32
 
 const (
@@ -76,16 +76,15 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{0}
 }
 
-// Fidelity says how closely typed events follow the CLI's JSON.
+// Fidelity is the precision of typed events relative to the CLI's JSON.
 type Fidelity int32
 
 const (
 	// Same as FIDELITY_TIDY.
 	Fidelity_FIDELITY_UNSPECIFIED Fidelity = 0
-	// Explicit null and empty values of optional members are dropped unless they mean
-	// something.
+	// Drops explicit null and empty values of optional members unless they have a meaning.
 	Fidelity_FIDELITY_TIDY Fidelity = 1
-	// Everything is kept: the JSON can be rebuilt exactly.
+	// Keeps everything: the JSON can be restored exactly.
 	Fidelity_FIDELITY_EXACT Fidelity = 2
 )
 
@@ -130,13 +129,13 @@ func (Fidelity) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{1}
 }
 
-// EventCause says who caused an event.
+// EventCause is the cause of an event.
 type EventCause int32
 
 const (
-	// The session's users or its agent: the usual case, which costs no bytes.
+	// The session's users or its agent: the usual case, which takes no bytes.
 	EventCause_EVENT_CAUSE_UNSPECIFIED EventCause = 0
-	// The bridge, for its own book-keeping (loading, unloading, restoring).
+	// The server's management of the session (loading, unloading, restoring).
 	EventCause_EVENT_CAUSE_BRIDGE EventCause = 1
 )
 
@@ -179,7 +178,7 @@ func (EventCause) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{2}
 }
 
-// GapReason says why events are missing.
+// GapReason is the reason for missing events.
 type GapReason int32
 
 const (
@@ -187,9 +186,9 @@ const (
 	GapReason_GAP_REASON_UNSPECIFIED GapReason = 0
 	// Ephemeral events were no longer in memory.
 	GapReason_GAP_REASON_EPHEMERAL_LOST GapReason = 1
-	// The journal no longer keeps events that old.
+	// The journal no longer contains the events.
 	GapReason_GAP_REASON_TRIMMED GapReason = 2
-	// The position is of an epoch whose events cannot be tied to this one.
+	// The position belongs to an epoch whose events cannot be related to the current one.
 	GapReason_GAP_REASON_EPOCH_ENDED GapReason = 3
 )
 
@@ -236,16 +235,16 @@ func (GapReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{3}
 }
 
-// GoAwayReason says why a stream is to be left.
+// GoAwayReason is the reason of a GoAway.
 type GoAwayReason int32
 
 const (
 	// Not set by this server.
 	GoAwayReason_GO_AWAY_REASON_UNSPECIFIED GoAwayReason = 0
-	// The server is draining: connect again, and the next one will serve.
+	// The server is draining: reconnect to the next server.
 	GoAwayReason_GO_AWAY_REASON_DRAINING GoAwayReason = 1
-	// The connection has reached its maximum age: resume on a new one, to the same server. The
-	// client library makes the new connection by itself.
+	// The connection has reached its maximum age: resume on a new connection to the same server.
+	// The gRPC library opens the new connection.
 	GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE GoAwayReason = 2
 )
 
@@ -290,24 +289,24 @@ func (GoAwayReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{4}
 }
 
-// CloseReason says why a session's frames end.
+// CloseReason is the reason for the end of a session's frames.
 type CloseReason int32
 
 const (
 	// Not set by this server.
 	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
-	// Its last user disconnected.
+	// The session was disconnected.
 	CloseReason_CLOSE_REASON_DISCONNECTED CloseReason = 1
-	// It was deleted.
+	// The session was deleted.
 	CloseReason_CLOSE_REASON_DELETED CloseReason = 2
 	// The participant left.
 	CloseReason_CLOSE_REASON_LEFT CloseReason = 3
-	// Another stream took over with the same participant token.
+	// Another stream uses the same participant token.
 	CloseReason_CLOSE_REASON_REPLACED CloseReason = 4
 	// The server stops.
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 5
-	// It is no longer shared with the caller's tenant, or not for what the stream does. Further
-	// calls about it find nothing.
+	// The share with the caller's tenant ended, or no longer permits the stream. Further calls
+	// return NOT_FOUND.
 	CloseReason_CLOSE_REASON_UNSHARED CloseReason = 6
 )
 
@@ -360,34 +359,34 @@ func (CloseReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{5}
 }
 
-// SessionChange says what happened to a session.
+// SessionChange is a kind of change of a session.
 type SessionChange int32
 
 const (
 	// Not set by this server.
 	SessionChange_SESSION_CHANGE_UNSPECIFIED SessionChange = 0
-	// It is there now; sent once for each session at the start of the stream.
+	// The session exists; sent once for each session at the start of the stream.
 	SessionChange_SESSION_CHANGE_CURRENT SessionChange = 1
-	// It was created.
+	// The session was created.
 	SessionChange_SESSION_CHANGE_CREATED SessionChange = 2
-	// Its name, summary, context or state changed.
+	// The session's name, summary, context or state changed.
 	SessionChange_SESSION_CHANGE_UPDATED SessionChange = 3
-	// It was deleted.
+	// The session was deleted.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 4
-	// It came to the foreground of its host.
+	// The host shows the session.
 	SessionChange_SESSION_CHANGE_FOREGROUND SessionChange = 5
-	// It left the foreground of its host.
+	// The host no longer shows the session.
 	SessionChange_SESSION_CHANGE_BACKGROUND SessionChange = 6
-	// It was disconnected.
+	// The session was disconnected.
 	SessionChange_SESSION_CHANGE_DISCONNECTED SessionChange = 7
-	// Nothing happened; a sign of life.
+	// No change; shows that the stream is alive.
 	SessionChange_SESSION_CHANGE_HEARTBEAT SessionChange = 8
 	// Changes were skipped because the caller read too slowly; a CURRENT change for
 	// each open session follows.
 	SessionChange_SESSION_CHANGE_RESET SessionChange = 9
-	// The caller's tenant has accepted that another tenant shares it: it is listed from now on.
+	// The caller's tenant accepted a share of the session.
 	SessionChange_SESSION_CHANGE_SHARED SessionChange = 10
-	// It is not shared with the caller's tenant any more: calls about it find nothing.
+	// The share with the caller's tenant ended: calls return NOT_FOUND.
 	SessionChange_SESSION_CHANGE_UNSHARED SessionChange = 11
 )
 
@@ -450,15 +449,13 @@ func (SessionChange) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{6}
 }
 
-// SubscribeRequest is what EventService.Subscribe takes.
 type SubscribeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions to follow: 1 to 10,000, each once.
+	// 1 to 10,000 sessions, each once.
 	Sessions []*SessionCursor `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// How the frames look.
-	Options *StreamOptions `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
-	// Also send CallbackRequested and CallbackResolved frames, so that the caller can
-	// answer by CallbackService.Resolve.
+	Options  *StreamOptions   `protobuf:"bytes,2,opt,name=options,proto3" json:"options,omitempty"`
+	// Also sends CallbackRequested and CallbackResolved frames, so that the caller can answer with
+	// CallbackService.Resolve.
 	Callbacks     bool `protobuf:"varint,3,opt,name=callbacks,proto3" json:"callbacks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -515,16 +512,15 @@ func (x *SubscribeRequest) GetCallbacks() bool {
 	return false
 }
 
-// SessionCursor is a session and where in its journal to begin.
+// SessionCursor is a session and a start in its journal.
 type SessionCursor struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Begin after this position, as taken from an earlier stream. It wins over `start`.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Starts after this position, taken from an earlier stream. Overrides `start`.
 	After *Position `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Where to begin when `after` is unset.
+	// Used if `after` is unset.
 	Start Start `protobuf:"varint,3,opt,name=start,proto3,enum=copilot.bridge.v1.Start" json:"start,omitempty"`
-	// Which events; default: all but the heavy ones.
+	// Events to send; default: all except the heavy types.
 	Filter        *EventFilter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -588,22 +584,22 @@ func (x *SessionCursor) GetFilter() *EventFilter {
 	return nil
 }
 
-// EventFilter chooses events. What it leaves out keeps its position: positions then
-// skip, and Heartbeat tells how far the stream has come.
+// EventFilter selects events. Excluded events keep their positions: positions then skip, and
+// Heartbeat reports the stream's position.
 type EventFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only these types ("assistant.message", or "assistant.*" for a family); empty: all.
 	Types []string `protobuf:"bytes,1,rep,name=types,proto3" json:"types,omitempty"`
-	// Not these types; same forms.
+	// Excludes these types; same forms.
 	ExcludeTypes []string `protobuf:"bytes,2,rep,name=exclude_types,json=excludeTypes,proto3" json:"exclude_types,omitempty"`
-	// Leave out what the CLI keeps no record of: deltas, progress, idle and the like.
+	// Excludes events that the CLI does not store: deltas, progress, idle and similar.
 	ExcludeEphemeral bool `protobuf:"varint,3,opt,name=exclude_ephemeral,json=excludeEphemeral,proto3" json:"exclude_ephemeral,omitempty"`
 	// Only events of these agents; "main" is the session's own agent. Empty: all.
 	AgentIds []string `protobuf:"bytes,4,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
-	// Include the heavy types, system.message and model.messages_snapshot: two thirds
-	// of all bytes. A type named in `types` needs no such leave.
+	// Includes the heavy types, system.message and model.messages_snapshot: two thirds of all
+	// bytes. A type listed in `types` is included without it.
 	IncludeHeavy bool `protobuf:"varint,5,opt,name=include_heavy,json=includeHeavy,proto3" json:"include_heavy,omitempty"`
-	// No events at all: only the other frames.
+	// Excludes all events; only other frames are sent.
 	None          bool `protobuf:"varint,6,opt,name=none,proto3" json:"none,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -681,18 +677,18 @@ func (x *EventFilter) GetNone() bool {
 	return false
 }
 
-// StreamOptions is how a stream's frames look.
+// StreamOptions configures a stream's frames.
 type StreamOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How closely typed events follow the CLI's JSON.
+	// Precision of the typed events.
 	Fidelity Fidelity `protobuf:"varint,1,opt,name=fidelity,proto3,enum=copilot.bridge.v1.Fidelity" json:"fidelity,omitempty"`
-	// Set Event.original_json.
+	// Sets Event.original_json.
 	OriginalJson bool `protobuf:"varint,2,opt,name=original_json,json=originalJson,proto3" json:"original_json,omitempty"`
-	// How long a stream may be silent before a Heartbeat; 1 s to 10 min, default 30 s.
-	// Keep it under the idle timeout of every proxy on the way: HTTP/2 PINGs do not count.
+	// Interval of Heartbeat frames in a silent stream; 1 s to 10 min, default 30 s. Must be shorter
+	// than the idle timeout of every proxy: HTTP/2 PINGs do not count.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// How long the first event of a burst may wait for company, to save bytes and wake-ups;
-	// at most 100 ms, default none.
+	// Time for which the first event of a burst may wait for more events, to save bytes and
+	// wake-ups; at most 100 ms, default none.
 	Linger        *durationpb.Duration `protobuf:"bytes,4,opt,name=linger,proto3" json:"linger,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -759,10 +755,8 @@ func (x *StreamOptions) GetLinger() *durationpb.Duration {
 // SubscribeResponse is a frame of a stream.
 type SubscribeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session it is about; empty for GoAway.
+	// Empty for GoAway.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What it says.
-	//
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*SubscribeResponse_Attached
@@ -778,8 +772,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_TurnEnded
 	//	*SubscribeResponse_MessageResent
 	Frame isSubscribeResponse_Frame `protobuf_oneof:"frame"`
-	// Resume after this position: how far the stream has come with this frame. Set on
-	// every frame about a session.
+	// Position to resume after. Set in every frame about a session.
 	ResumeAfter   *Position `protobuf:"bytes,12,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -959,12 +952,12 @@ type SubscribeResponse_Events struct {
 }
 
 type SubscribeResponse_CaughtUp struct {
-	// Replay is done: what follows is happening now.
+	// The replay is complete; live events follow.
 	CaughtUp *CaughtUp `protobuf:"bytes,4,opt,name=caught_up,json=caughtUp,proto3,oneof"`
 }
 
 type SubscribeResponse_Heartbeat struct {
-	// Nothing has happened for a while.
+	// The stream was silent.
 	Heartbeat *Heartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -974,17 +967,17 @@ type SubscribeResponse_Gap struct {
 }
 
 type SubscribeResponse_CallbackRequested struct {
-	// The CLI asks something.
+	// The CLI sent a callback.
 	CallbackRequested *CallbackRequested `protobuf:"bytes,7,opt,name=callback_requested,json=callbackRequested,proto3,oneof"`
 }
 
 type SubscribeResponse_CallbackResolved struct {
-	// A callback is over.
+	// A callback ended.
 	CallbackResolved *CallbackResolved `protobuf:"bytes,8,opt,name=callback_resolved,json=callbackResolved,proto3,oneof"`
 }
 
 type SubscribeResponse_RuntimeRestarted struct {
-	// The session's runtime ended and another took its place.
+	// The session's runtime ended and was replaced.
 	RuntimeRestarted *RuntimeRestarted `protobuf:"bytes,9,opt,name=runtime_restarted,json=runtimeRestarted,proto3,oneof"`
 }
 
@@ -994,7 +987,7 @@ type SubscribeResponse_GoAway struct {
 }
 
 type SubscribeResponse_Closed struct {
-	// This session's frames end here.
+	// The last frame of this session.
 	Closed *Closed `protobuf:"bytes,11,opt,name=closed,proto3,oneof"`
 }
 
@@ -1004,7 +997,7 @@ type SubscribeResponse_TurnEnded struct {
 }
 
 type SubscribeResponse_MessageResent struct {
-	// A message was given to the CLI again.
+	// The server sent a message to the CLI again.
 	MessageResent *MessageResent `protobuf:"bytes,14,opt,name=message_resent,json=messageResent,proto3,oneof"`
 }
 
@@ -1035,13 +1028,12 @@ func (*SubscribeResponse_MessageResent) isSubscribeResponse_Frame() {}
 // Attached opens a session's frames.
 type Attached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The journal's last position now.
+	// The journal's last position.
 	Position *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
 	// The first position that can still be read.
 	FirstAvailable *Position `protobuf:"bytes,2,opt,name=first_available,json=firstAvailable,proto3" json:"first_available,omitempty"`
-	// The session as it is now.
-	Session *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
-	// The callbacks that wait for an answer, where the stream has callbacks.
+	Session        *Session  `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	// Pending callbacks, if the stream has callbacks.
 	PendingCallbacks []*Callback `protobuf:"bytes,4,rep,name=pending_callbacks,json=pendingCallbacks,proto3" json:"pending_callbacks,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1151,20 +1143,18 @@ func (x *EventBatch) GetEvents() []*Event {
 	return nil
 }
 
-// Event is one thing that happened in a session.
+// Event is an event of a session.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is in the session's journal.
+	// Position in the session's journal.
 	Position *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
-	// The event. `type` is always set; a type unknown to this version has its payload
-	// as JSON text in `unrecognized`.
+	// `type` is always set. The payload of an unknown type is JSON text in `unrecognized`.
 	Event *v1.SessionEvent `protobuf:"bytes,2,opt,name=event,proto3" json:"event,omitempty"`
-	// The CLI's own JSON, to the byte, when StreamOptions.original_json asks for it.
-	OriginalJson *string `protobuf:"bytes,3,opt,name=original_json,json=originalJson,proto3,oneof" json:"original_json,omitempty"`
-	// Who caused it.
-	Cause EventCause `protobuf:"varint,4,opt,name=cause,proto3,enum=copilot.bridge.v1.EventCause" json:"cause,omitempty"`
-	// Its long strings were cut to keep the message under 1 MiB;
-	// SessionService.ReadEvent has the whole.
+	// The CLI's JSON, byte for byte, if StreamOptions.original_json is set.
+	OriginalJson *string    `protobuf:"bytes,3,opt,name=original_json,json=originalJson,proto3,oneof" json:"original_json,omitempty"`
+	Cause        EventCause `protobuf:"varint,4,opt,name=cause,proto3,enum=copilot.bridge.v1.EventCause" json:"cause,omitempty"`
+	// Long strings are shortened to keep the message below 1 MiB; SessionService.ReadEvent returns
+	// the whole event.
 	Truncated     bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1235,7 +1225,7 @@ func (x *Event) GetTruncated() bool {
 	return false
 }
 
-// CaughtUp ends replay.
+// CaughtUp ends the replay.
 type CaughtUp struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The last position replayed.
@@ -1281,10 +1271,10 @@ func (x *CaughtUp) GetPosition() *Position {
 	return nil
 }
 
-// Heartbeat is a sign of life.
+// Heartbeat shows that the stream is alive.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How far the stream has come; resume after it.
+	// Position to resume after.
 	Position      *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1327,18 +1317,17 @@ func (x *Heartbeat) GetPosition() *Position {
 	return nil
 }
 
-// Gap stands where events are missing.
+// Gap reports missing events.
 type Gap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Events are missing after this position.
 	After *Position `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
 	// The last position that is missing.
 	Through *Position `protobuf:"bytes,2,opt,name=through,proto3" json:"through,omitempty"`
-	// Why.
-	Reason GapReason `protobuf:"varint,3,opt,name=reason,proto3,enum=copilot.bridge.v1.GapReason" json:"reason,omitempty"`
-	// The session as it is now, to start afresh from.
+	Reason  GapReason `protobuf:"varint,3,opt,name=reason,proto3,enum=copilot.bridge.v1.GapReason" json:"reason,omitempty"`
+	// The session's current state, to restart from.
 	Session *Session `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
-	// The callbacks that wait for an answer, where the stream has callbacks.
+	// Pending callbacks, if the stream has callbacks.
 	PendingCallbacks []*Callback `protobuf:"bytes,5,rep,name=pending_callbacks,json=pendingCallbacks,proto3" json:"pending_callbacks,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -1409,12 +1398,12 @@ func (x *Gap) GetPendingCallbacks() []*Callback {
 	return nil
 }
 
-// RuntimeRestarted says that a session's runtime ended.
+// RuntimeRestarted reports the end of a session's runtime.
 type RuntimeRestarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What became of the turn that ran; unset when none did.
+	// Outcome of the running turn; unset if no turn was running.
 	TurnOutcome *TurnOutcome `protobuf:"bytes,1,opt,name=turn_outcome,json=turnOutcome,proto3" json:"turn_outcome,omitempty"`
-	// Why the runtime ended, for people.
+	// Human-readable cause of the end.
 	Cause         string `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1464,17 +1453,15 @@ func (x *RuntimeRestarted) GetCause() string {
 	return ""
 }
 
-// TurnEnded says that a turn has ended, whatever the filter of events lets through.
+// TurnEnded reports the end of a turn. The event filter does not apply to it.
 type TurnEnded struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it ended.
-	Outcome *TurnOutcome `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// The messages that the frame is about, by the ids that Send returned, when they are not
-	// part of the conversation: the CLI had accepted them and lost them with its process, and
-	// the server could not give them to the CLI again. Empty for any other turn. Callers that
-	// come back later are given such a frame too, for the last 64 of a session.
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome *TurnOutcome           `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Ids, as returned by Send, of messages that are not part of the conversation: the CLI had
+	// accepted them and lost them with its process, and the server could not send them again. Empty
+	// for any other turn. Later subscribers receive such a frame too, for the last 64 of a session.
 	MessageIds []string `protobuf:"bytes,2,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
-	// Why they are lost; set with message_ids. Its reason is SEND_IN_DOUBT.
+	// Cause of the loss; set with message_ids. The reason is SEND_IN_DOUBT.
 	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1531,15 +1518,14 @@ func (x *TurnEnded) GetFailure() *Failure {
 	return nil
 }
 
-// MessageResent says that the CLI had accepted messages and lost them with its process before
-// it took them up, and that the server has given them to the CLI again. The turn of such a
-// message ends with its second delivery. Callers that come back later are given the frame too,
-// for the last 64 of a session.
+// MessageResent reports messages that the CLI had accepted and lost with its process before it
+// started on them, and that the server has sent again. The turn of such a message ends with its
+// second delivery. Later subscribers receive the frame too, for the last 64 of a session.
 type MessageResent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The messages' ids before, oldest first: the first of them are those that Send returned.
+	// Previous ids, oldest first: the first of them are the ids that Send returned.
 	MessageIds []string `protobuf:"bytes,1,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
-	// Their ids now, which user.message events have (CLI 1.0.81 does not tell it there).
+	// New ids, as in user.message events (except on CLI 1.0.81).
 	NewMessageIds []string `protobuf:"bytes,2,rep,name=new_message_ids,json=newMessageIds,proto3" json:"new_message_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1589,15 +1575,14 @@ func (x *MessageResent) GetNewMessageIds() []string {
 	return nil
 }
 
-// GoAway asks the caller to leave: the server ends the stream soon. A participant's stream
-// gets it when no turn runs in its session, since the turn may need the participant.
+// GoAway announces that the server ends the stream soon. A participant's stream receives it when
+// no turn runs in its session, because the turn may need the participant.
 type GoAway struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
-	Reason GoAwayReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.GoAwayReason" json:"reason,omitempty"`
-	// How long the server waits before it ends the stream itself.
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason GoAwayReason           `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.GoAwayReason" json:"reason,omitempty"`
+	// Time after which the server ends the stream.
 	After *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Where each of the stream's sessions stands: resume there.
+	// Positions of the stream's sessions, to resume at.
 	Positions     []*SessionPosition `protobuf:"bytes,3,rep,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1654,13 +1639,11 @@ func (x *GoAway) GetPositions() []*SessionPosition {
 	return nil
 }
 
-// SessionPosition is a place in the journal of a session.
+// SessionPosition is a position in the journal of a session.
 type SessionPosition struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The place.
-	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Position      *Position              `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1711,10 +1694,9 @@ func (x *SessionPosition) GetPosition() *Position {
 
 // Closed ends a session's frames.
 type Closed struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
-	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.CloseReason" json:"reason,omitempty"`
-	// How far the stream came.
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Reason CloseReason            `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.CloseReason" json:"reason,omitempty"`
+	// The stream's last position.
 	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1764,13 +1746,11 @@ func (x *Closed) GetPosition() *Position {
 	return nil
 }
 
-// WatchSessionsRequest is what EventService.WatchSessions takes.
 type WatchSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the stream may be silent before a HEARTBEAT change; 1 s to 10 min,
-	// default 30 s.
+	// Interval of HEARTBEAT changes in a silent stream; 1 s to 10 min, default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// Set `notification` too.
+	// Also sets `notification`.
 	Notifications bool `protobuf:"varint,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1820,17 +1800,15 @@ func (x *WatchSessionsRequest) GetNotifications() bool {
 	return false
 }
 
-// WatchSessionsResponse is one change.
+// WatchSessionsResponse is a change.
 type WatchSessionsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
-	Change SessionChange `protobuf:"varint,1,opt,name=change,proto3,enum=copilot.bridge.v1.SessionChange" json:"change,omitempty"`
-	// The session, as it is after the change; only its id when it was deleted or is no longer
-	// shared.
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Change SessionChange          `protobuf:"varint,1,opt,name=change,proto3,enum=copilot.bridge.v1.SessionChange" json:"change,omitempty"`
+	// The session after the change; only its id if it was deleted or is no longer shared.
 	Session *Session `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	// The change as the CLI tells it, where WatchSessionsRequest.notifications asks for it and
-	// the CLI has a word for it: of CREATED, UPDATED, DELETED, FOREGROUND and BACKGROUND.
-	// The CLI tells some of them several times; here each comes once.
+	// The CLI's notification, if WatchSessionsRequest.notifications is set and the CLI has one: for
+	// CREATED, UPDATED, DELETED, FOREGROUND and BACKGROUND. Each is sent once; the CLI repeats
+	// some.
 	Notification  *v1.CallbackSessionServiceLifecycleRequest `protobuf:"bytes,3,opt,name=notification,proto3" json:"notification,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

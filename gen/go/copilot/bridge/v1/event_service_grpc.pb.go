@@ -27,23 +27,22 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EventService streams what happens in sessions.
+// EventService streams the events of sessions.
 type EventServiceClient interface {
-	// Subscribe streams the events of one or several sessions: first what is in the
-	// journal after the place asked for, then what happens. A reader is a cursor over
-	// the journal: however slow, it loses nothing that the journal keeps, and delays
-	// nobody. Without callbacks it takes no part in the session.
+	// Subscribe streams the events of one or several sessions: first the journal's events after the
+	// requested position, then live events. A reader is a cursor over the journal. A slow reader
+	// loses no event that the journal keeps, and delays no other reader. Without callbacks it is
+	// not a participant.
 	//
-	// Each session's frames begin with Attached, then come Events, CaughtUp once
-	// replay is done, then Events as they happen, with Heartbeat in idle times. The
-	// stream ends with OK after the last session's Closed. Frames of sessions mix; a frame
-	// or a value of an enum that a client does not know is to be passed over, not an error.
+	// Each session's frames begin with Attached, followed by Events, CaughtUp at the end of the
+	// replay, and live Events, with Heartbeat in idle times. The stream ends with OK after the last
+	// session's Closed. Frames of several sessions interleave. A client must ignore unknown frames
+	// and enum values.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResponse], error)
-	// WatchSessions streams the coming and going of the caller's sessions: first one
-	// CURRENT change for each that the bridge has open, then changes as they happen. It ends
-	// with OK when the server drains.
+	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
+	// open session, then changes as they happen. It ends with OK when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
@@ -99,23 +98,22 @@ type EventService_WatchSessionsClient = grpc.ServerStreamingClient[WatchSessions
 // All implementations must embed UnimplementedEventServiceServer
 // for forward compatibility.
 //
-// EventService streams what happens in sessions.
+// EventService streams the events of sessions.
 type EventServiceServer interface {
-	// Subscribe streams the events of one or several sessions: first what is in the
-	// journal after the place asked for, then what happens. A reader is a cursor over
-	// the journal: however slow, it loses nothing that the journal keeps, and delays
-	// nobody. Without callbacks it takes no part in the session.
+	// Subscribe streams the events of one or several sessions: first the journal's events after the
+	// requested position, then live events. A reader is a cursor over the journal. A slow reader
+	// loses no event that the journal keeps, and delays no other reader. Without callbacks it is
+	// not a participant.
 	//
-	// Each session's frames begin with Attached, then come Events, CaughtUp once
-	// replay is done, then Events as they happen, with Heartbeat in idle times. The
-	// stream ends with OK after the last session's Closed. Frames of sessions mix; a frame
-	// or a value of an enum that a client does not know is to be passed over, not an error.
+	// Each session's frames begin with Attached, followed by Events, CaughtUp at the end of the
+	// replay, and live Events, with Heartbeat in idle times. The stream ends with OK after the last
+	// session's Closed. Frames of several sessions interleave. A client must ignore unknown frames
+	// and enum values.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error
-	// WatchSessions streams the coming and going of the caller's sessions: first one
-	// CURRENT change for each that the bridge has open, then changes as they happen. It ends
-	// with OK when the server drains.
+	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
+	// open session, then changes as they happen. It ends with OK when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error

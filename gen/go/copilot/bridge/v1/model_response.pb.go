@@ -22,22 +22,19 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ModelResponse is a part of the answer to a request to a model, from a participant of a
-// session with RuntimeProfile.model_inference: the head once, then pieces of the body until
-// `end` or `error`.
+// ModelResponse is a part of a participant's response to a model request, in a session with
+// RuntimeProfile.model_inference: the head once, then pieces of the body until `end` or `error`.
 //
-// A request comes as the callback MODEL_REQUEST_START, which has all but the body, and whose
-// first good answer takes the request on: the body follows as MODEL_REQUEST_CHUNK, one piece
-// after the other and to that participant only, the last with `end`. A piece with `cancel`
-// says that nobody waits for the response any more. A part of the response also takes the
-// request on. Where nobody does, or whoever did leaves or is silent for the callback
-// timeout, the bridge ends the response with an error, which the turn then has.
+// A request arrives as the callback MODEL_REQUEST_START, without its body. The first valid answer
+// accepts the request: the server then sends the body as MODEL_REQUEST_CHUNK callbacks to that
+// participant only, in order, the last with `end`. A chunk with `cancel` means that the response
+// is no longer needed. Sending a part of the response also accepts the request. If no participant
+// accepts, or the participant leaves or is silent for the callback timeout, the bridge ends the
+// response with an error, and the turn receives that error.
 type ModelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request: MODEL_REQUEST_START's request_id.
+	// The request_id of MODEL_REQUEST_START.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Which part.
-	//
 	// Types that are valid to be assigned to Part:
 	//
 	//	*ModelResponse_Head
@@ -114,12 +111,11 @@ type isModelResponse_Part interface {
 }
 
 type ModelResponse_Head struct {
-	// The status and the headers. First, and once.
+	// Status and headers. Required first, and only once.
 	Head *ModelResponseHead `protobuf:"bytes,2,opt,name=head,proto3,oneof"`
 }
 
 type ModelResponse_Chunk struct {
-	// A piece of the body.
 	Chunk *ModelResponseChunk `protobuf:"bytes,3,opt,name=chunk,proto3,oneof"`
 }
 
@@ -127,14 +123,14 @@ func (*ModelResponse_Head) isModelResponse_Part() {}
 
 func (*ModelResponse_Chunk) isModelResponse_Part() {}
 
-// ModelResponseHead begins a response.
+// ModelResponseHead starts a response.
 type ModelResponseHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The HTTP status, 100 to 599.
 	Status int32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
-	// The text that goes with it; default: none.
+	// The HTTP reason phrase; default: none.
 	StatusText string `protobuf:"bytes,2,opt,name=status_text,json=statusText,proto3" json:"status_text,omitempty"`
-	// The headers. A stream of events has content-type text/event-stream.
+	// A stream of events has content-type text/event-stream.
 	Headers       map[string]*v1.StringList `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -194,16 +190,16 @@ func (x *ModelResponseHead) GetHeaders() map[string]*v1.StringList {
 // ModelResponseChunk is a piece of a response's body.
 type ModelResponseChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes. For a WebSocket, a message.
+	// For a WebSocket, a message.
 	//
 	// Types that are valid to be assigned to Data:
 	//
 	//	*ModelResponseChunk_Text
 	//	*ModelResponseChunk_Binary
 	Data isModelResponseChunk_Data `protobuf_oneof:"data"`
-	// It is the last piece. It may be empty.
+	// Marks the last piece, which may be empty.
 	End bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
-	// The response fails here, as by a broken connection; the CLI may try again. It ends it.
+	// Ends the response like a broken connection; the CLI may retry.
 	Error         *ModelResponseError `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -296,12 +292,12 @@ func (*ModelResponseChunk_Text) isModelResponseChunk_Data() {}
 
 func (*ModelResponseChunk_Binary) isModelResponseChunk_Data() {}
 
-// ModelResponseError says why a response failed.
+// ModelResponseError is the cause of a failed response.
 type ModelResponseError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For people.
+	// Human-readable.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// For programs; default: none.
+	// Machine-readable; default: none.
 	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

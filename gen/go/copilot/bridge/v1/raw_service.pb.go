@@ -22,18 +22,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InvokeRequest is what RawService.Invoke takes.
 type InvokeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The JSON-RPC method.
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	// Its parameters: the text of a JSON object; default {}. The member sessionId is set
-	// from session_id and may not be given here.
+	// Parameters, as the text of a JSON object; default {}. The server sets the member sessionId
+	// from session_id; it must not be set here.
 	ParamsJson string `protobuf:"bytes,2,opt,name=params_json,json=paramsJson,proto3" json:"params_json,omitempty"`
-	// The session it is about, for the methods that begin with "session."; empty for others.
+	// For methods that begin with "session."; empty for others.
 	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Which runtime to ask what is about no session; default: that of the server's own
-	// profile.
+	// Runtime for methods without a session; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,4,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -97,10 +95,9 @@ func (x *InvokeRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// InvokeResponse is what RawService.Invoke gives.
 type InvokeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The result, as JSON text.
+	// As JSON text.
 	ResultJson    string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -143,16 +140,13 @@ func (x *InvokeResponse) GetResultJson() string {
 	return ""
 }
 
-// RunShellRequest is what RawService.RunShell takes.
 type RunShellRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The command, for the shell.
-	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// Where to run it; default: the session's working directory.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Command   string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
+	// Default: the session's working directory.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// After how long the CLI ends it; up to a day. Default: the CLI's 30 s.
+	// Time after which the CLI ends the command; at most a day. Default: the CLI's 30 s.
 	Timeout       *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,8 +213,6 @@ func (x *RunShellRequest) GetTimeout() *durationpb.Duration {
 // RunShellResponse is a frame of RawService.RunShell.
 type RunShellResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
-	//
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*RunShellResponse_ProcessId
@@ -320,28 +312,28 @@ type isRunShellResponse_Frame interface {
 }
 
 type RunShellResponse_ProcessId struct {
-	// The command runs, by this process id: the CLI's name for it, not the system's; from
-	// CLI 1.0.92 on the id of the tool call in its events. The first frame.
+	// The command runs. The id is the CLI's, not the system's process id; from CLI 1.0.92 it is
+	// the id of the tool call in the events. The first frame.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3,oneof"`
 }
 
 type RunShellResponse_Stdout struct {
-	// A piece of what it wrote to its standard output.
+	// A piece of the standard output.
 	Stdout string `protobuf:"bytes,2,opt,name=stdout,proto3,oneof"`
 }
 
 type RunShellResponse_Stderr struct {
-	// A piece of what it wrote to its standard error.
+	// A piece of the standard error.
 	Stderr string `protobuf:"bytes,3,opt,name=stderr,proto3,oneof"`
 }
 
 type RunShellResponse_LostBytes struct {
-	// So many bytes of output are missing here; -1 when it is not known how many.
+	// Number of bytes missing here; -1 if unknown.
 	LostBytes int64 `protobuf:"varint,4,opt,name=lost_bytes,json=lostBytes,proto3,oneof"`
 }
 
 type RunShellResponse_ExitCode struct {
-	// It has ended with this code. The last frame.
+	// The command ended with this code. The last frame.
 	ExitCode int64 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof"`
 }
 

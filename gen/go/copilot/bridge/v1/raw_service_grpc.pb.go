@@ -27,25 +27,24 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RawService passes JSON-RPC through, for what has no typed rpc. It is off unless the
-// server was started with it on: what it can do, no rule confines.
+// RawService forwards JSON-RPC for methods without a typed rpc. It is disabled unless the server
+// enables it, because no rule confines its calls.
 type RawServiceClient interface {
-	// Invoke calls a method of the CLI. Methods that would break the bridge's own
-	// guarantees (session.create, resume, destroy and delete, session.send, connect,
-	// runtime.shutdown, provider registrations, answers to callbacks) are refused: they
-	// have typed rpcs.
+	// Invoke calls a method of the CLI. Methods that would break a guarantee of the server
+	// (session.create, resume, destroy and delete, session.send, connect, runtime.shutdown,
+	// provider registrations, answers to callbacks) are refused: they have typed rpcs.
 	//
-	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
-	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD; UNIMPLEMENTED
+	// METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's message.
 	Invoke(ctx context.Context, in *InvokeRequest, opts ...grpc.CallOption) (*InvokeResponse, error)
-	// RunShell runs a command in a session's working directory, on the CLI's machine, and
-	// streams its output until it has ended. A call that ends early ends the command.
+	// RunShell runs a command in a session's working directory, on the CLI's machine, and streams
+	// its output until it ends. Cancelling the call ends the command.
 	//
-	// Before CLI 1.0.92 neither the agent nor the session's record learns of it, and output
-	// that the caller is too slow for is lost beyond 1 MiB. From then on the command runs in
-	// the name of the user: the session's events tell of it, the agent sees it with the next
-	// message, and what a slow caller loses is what the journal no longer has. `lost_bytes`
-	// says so in both cases.
+	// Before CLI 1.0.92 neither the agent nor the session's history contains the command, and
+	// output above 1 MiB that the caller is too slow for is lost. From CLI 1.0.92 the command runs
+	// in the name of the user: the session's events contain it, the agent receives it with the next
+	// message, and a slow caller loses only events that the journal no longer has. `lost_bytes`
+	// reports the loss in both cases.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
@@ -94,25 +93,24 @@ type RawService_RunShellClient = grpc.ServerStreamingClient[RunShellResponse]
 // All implementations must embed UnimplementedRawServiceServer
 // for forward compatibility.
 //
-// RawService passes JSON-RPC through, for what has no typed rpc. It is off unless the
-// server was started with it on: what it can do, no rule confines.
+// RawService forwards JSON-RPC for methods without a typed rpc. It is disabled unless the server
+// enables it, because no rule confines its calls.
 type RawServiceServer interface {
-	// Invoke calls a method of the CLI. Methods that would break the bridge's own
-	// guarantees (session.create, resume, destroy and delete, session.send, connect,
-	// runtime.shutdown, provider registrations, answers to callbacks) are refused: they
-	// have typed rpcs.
+	// Invoke calls a method of the CLI. Methods that would break a guarantee of the server
+	// (session.create, resume, destroy and delete, session.send, connect, runtime.shutdown,
+	// provider registrations, answers to callbacks) are refused: they have typed rpcs.
 	//
-	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
-	// UNIMPLEMENTED METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's words.
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD; UNIMPLEMENTED
+	// METHOD_UNKNOWN; INTERNAL CLI_ERROR with the CLI's message.
 	Invoke(context.Context, *InvokeRequest) (*InvokeResponse, error)
-	// RunShell runs a command in a session's working directory, on the CLI's machine, and
-	// streams its output until it has ended. A call that ends early ends the command.
+	// RunShell runs a command in a session's working directory, on the CLI's machine, and streams
+	// its output until it ends. Cancelling the call ends the command.
 	//
-	// Before CLI 1.0.92 neither the agent nor the session's record learns of it, and output
-	// that the caller is too slow for is lost beyond 1 MiB. From then on the command runs in
-	// the name of the user: the session's events tell of it, the agent sees it with the next
-	// message, and what a slow caller loses is what the journal no longer has. `lost_bytes`
-	// says so in both cases.
+	// Before CLI 1.0.92 neither the agent nor the session's history contains the command, and
+	// output above 1 MiB that the caller is too slow for is lost. From CLI 1.0.92 the command runs
+	// in the name of the user: the session's events contain it, the agent receives it with the next
+	// message, and a slow caller loses only events that the journal no longer has. `lost_bytes`
+	// reports the loss in both cases.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;

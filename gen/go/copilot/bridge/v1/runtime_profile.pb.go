@@ -21,15 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PathConventions says how paths are written.
+// PathConventions is the syntax of paths.
 type PathConventions int32
 
 const (
 	// Same as PATH_CONVENTIONS_POSIX.
 	PathConventions_PATH_CONVENTIONS_UNSPECIFIED PathConventions = 0
-	// With slashes.
+	// Paths with slashes.
 	PathConventions_PATH_CONVENTIONS_POSIX PathConventions = 1
-	// With drives and backslashes.
+	// Paths with drives and backslashes.
 	PathConventions_PATH_CONVENTIONS_WINDOWS PathConventions = 2
 )
 
@@ -74,57 +74,55 @@ func (PathConventions) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_profile_proto_rawDescGZIP(), []int{0}
 }
 
-// RuntimeProfile says what the CLI process behind a session is like, as far as it differs
-// from the server's own. None of it can be changed once a process runs, so that sessions
-// share a process only where their profiles are the same. A new profile costs a new
-// process, which ends when it has had no session for some time.
+// RuntimeProfile configures the CLI process of a session where it differs from the server's
+// profile. A running process cannot change its profile; sessions share a process only if their
+// profiles are equal. A new profile starts a new process, which ends after some time without a
+// session.
 //
-// Which members a caller may set is the server's policy: without one, telemetry,
-// log_level, session_fs, model_inference and multi_connection. A member that is not allowed fails with
-// PERMISSION_DENIED FORBIDDEN, a malformed one with INVALID_ARGUMENT INVALID_FIELD, and any
-// with FAILED_PRECONDITION FEATURE_DISABLED where the server dials a CLI server that
-// others run. More processes than the server allows fail with RESOURCE_EXHAUSTED
+// The server's policy defines the fields that a caller may set; without a policy these are
+// telemetry, log_level, session_fs, model_inference and multi_connection. A forbidden field fails
+// with PERMISSION_DENIED FORBIDDEN, an invalid one with INVALID_ARGUMENT INVALID_FIELD, and any
+// field with FAILED_PRECONDITION FEATURE_DISABLED if the server dials a CLI server that it did
+// not start. Above the maximum number of processes the call fails with RESOURCE_EXHAUSTED
 // LIMIT_EXCEEDED.
 type RuntimeProfile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The CLI's state directory (COPILOT_HOME), where it keeps sessions and their history:
-	// an absolute path on the CLI's machine. Default: the server's.
+	// The CLI's state directory (COPILOT_HOME) with its sessions and history: an absolute path on
+	// the CLI's machine. Default: the server's.
 	Home string `protobuf:"bytes,1,opt,name=home,proto3" json:"home,omitempty"`
-	// In place of home, the name of a home that the server's configuration has. Unknown
-	// names are INVALID_ARGUMENT INVALID_FIELD.
+	// Name of a home in the server's configuration, instead of `home`. Unknown names are
+	// INVALID_ARGUMENT INVALID_FIELD.
 	HomeName string `protobuf:"bytes,2,opt,name=home_name,json=homeName,proto3" json:"home_name,omitempty"`
 	// The home directory (HOME) of the CLI and of the shells it starts: an absolute path.
 	// Default: the server's.
 	UserHome string `protobuf:"bytes,3,opt,name=user_home,json=userHome,proto3" json:"user_home,omitempty"`
-	// The working directory of sessions that name none: an absolute path. Default: the
-	// server's.
+	// Working directory of sessions that do not set one: an absolute path. Default: the server's.
 	WorkingDirectory string `protobuf:"bytes,4,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// Environment variables, added to those of the server's own profile. The CLI's shells,
-	// and so its models, see them. Variables that have a member here cannot be set.
+	// Environment variables, added to the variables of the server's profile. The CLI's shells, and so its
+	// models, can read them. Variables that have a field here cannot be set.
 	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The GitHub token of all sessions of the process that bring none. The CLI's shells
-	// see it.
+	// GitHub token of all sessions of the process that have none. The CLI's shells can read it.
 	GithubToken string `protobuf:"bytes,6,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
-	// Whether the CLI may use the login stored on its machine. Default: as the server's.
+	// The CLI may use the login stored on its machine. Default: the server's setting.
 	UseLogin *bool `protobuf:"varint,7,opt,name=use_login,json=useLogin,proto3,oneof" json:"use_login,omitempty"`
-	// How much the CLI writes to its log files: none, error, warning, info, debug, all or
-	// default. Default: as the server's.
+	// Level of the CLI's log files: none, error, warning, info, debug, all or default. Default: the
+	// server's setting.
 	LogLevel string `protobuf:"bytes,8,opt,name=log_level,json=logLevel,proto3" json:"log_level,omitempty"`
-	// Have the CLI send copies of its telemetry, which RuntimeService.WatchTelemetry gives.
+	// The CLI sends copies of its telemetry to RuntimeService.WatchTelemetry.
 	Telemetry bool `protobuf:"varint,9,opt,name=telemetry,proto3" json:"telemetry,omitempty"`
-	// The session's participants keep its files. They handle the kinds FS_*.
+	// The session's participants provide its files. They handle the kinds FS_*.
 	SessionFs *SessionFileSystem `protobuf:"bytes,10,opt,name=session_fs,json=sessionFs,proto3" json:"session_fs,omitempty"`
-	// The session's participants make its requests to models. They handle the kinds
-	// MODEL_REQUEST_START and MODEL_REQUEST_CHUNK and answer by ModelResponse.
+	// The session's participants answer its model requests. They handle the kinds
+	// MODEL_REQUEST_START and MODEL_REQUEST_CHUNK, and answer with ModelResponse.
 	ModelInference *ModelInference `protobuf:"bytes,11,opt,name=model_inference,json=modelInference,proto3" json:"model_inference,omitempty"`
-	// The process takes several connections, which participants with canvases or an identity
-	// as an extension need (AttachStart): it listens on a loopback port, with a token that
-	// only this server knows, in place of stdio. A session that such a participant creates
-	// or resumes (while no process has it) gets it without asking.
+	// The process accepts several connections, as required for participants with canvases or an
+	// extension identity (AttachStart). It listens on a loopback port, with a token that only this
+	// server knows, instead of stdio. A session that such a participant creates, or resumes while
+	// no process has it, gets such a process automatically.
 	MultiConnection bool `protobuf:"varint,12,opt,name=multi_connection,json=multiConnection,proto3" json:"multi_connection,omitempty"`
-	// The sessions' participants that handle EXTENSION_LAUNCH say how extensions are
-	// started, in place of the CLI. Not among what callers may set without a policy: they
-	// name an executable.
+	// Participants that handle EXTENSION_LAUNCH determine how extensions are started, instead of
+	// the CLI. Without a policy callers cannot set this field, because the answers name an
+	// executable.
 	ExtensionLaunch bool `protobuf:"varint,13,opt,name=extension_launch,json=extensionLaunch,proto3" json:"extension_launch,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -251,26 +249,24 @@ func (x *RuntimeProfile) GetExtensionLaunch() bool {
 	return false
 }
 
-// SessionFileSystem is a file system that the callers of a session keep for it. The CLI
-// asks it from the moment the session is created: such a session is created, resumed and
-// kept in use by participants (CallbackService.Attach) that handle the FS_* kinds, and fails
-// with FAILED_PRECONDITION PROVIDER_GONE to be loaded without one.
+// SessionFileSystem is a file system that the callers of a session provide. The CLI uses it from
+// the creation of the session. Only participants (CallbackService.Attach) that handle the FS_*
+// kinds can create and resume such a session; loading it without one fails with
+// FAILED_PRECONDITION PROVIDER_GONE.
 type SessionFileSystem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sessions with the same key, and otherwise the same profile, share a process; up to 128
-	// characters. Default: a process for this session alone.
+	// Sessions with the same key and an otherwise equal profile share a process; at most 128
+	// characters. Default: a process for this session only.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The working directory that sessions begin in: an absolute path of this file system.
-	// Required.
+	// Initial working directory of sessions: an absolute path in this file system. Required.
 	InitialDirectory string `protobuf:"bytes,2,opt,name=initial_directory,json=initialDirectory,proto3" json:"initial_directory,omitempty"`
-	// The folder of this file system for the CLI's own files about a session. Required.
-	StatePath string `protobuf:"bytes,3,opt,name=state_path,json=statePath,proto3" json:"state_path,omitempty"`
-	// How its paths are written.
+	// Directory in this file system for the CLI's files about a session. Required.
+	StatePath   string          `protobuf:"bytes,3,opt,name=state_path,json=statePath,proto3" json:"state_path,omitempty"`
 	Conventions PathConventions `protobuf:"varint,4,opt,name=conventions,proto3,enum=copilot.bridge.v1.PathConventions" json:"conventions,omitempty"`
 	// The participants handle FS_SQLITE_*: each session has one SQLite database.
 	Sqlite bool `protobuf:"varint,5,opt,name=sqlite,proto3" json:"sqlite,omitempty"`
-	// The participants handle FS_READ_FILE_BYTES and FS_WRITE_FILE_BYTES. From CLI 1.0.92;
-	// older ones ignore it.
+	// The participants handle FS_READ_FILE_BYTES and FS_WRITE_FILE_BYTES. From CLI 1.0.92; older
+	// versions ignore it.
 	Binary        bool `protobuf:"varint,6,opt,name=binary,proto3" json:"binary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,12 +344,12 @@ func (x *SessionFileSystem) GetBinary() bool {
 	return false
 }
 
-// ModelInference has the callers of a session make its requests to models, in place of the
-// CLI. It does not replace a sign-in: the session needs a provider, or a token, as ever.
+// ModelInference makes the callers of a session answer its model requests, instead of the CLI. It
+// does not replace a sign-in: the session still needs a provider or a token.
 type ModelInference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Sessions with the same key, and otherwise the same profile, share a process; up to 128
-	// characters. Default: a process for this session alone.
+	// Sessions with the same key and an otherwise equal profile share a process; at most 128
+	// characters. Default: a process for this session only.
 	Key           string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,20 +24,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RuntimeState says what a runtime is doing.
+// RuntimeState is the state of a runtime.
 type RuntimeState int32
 
 const (
 	// Not set by this server.
 	RuntimeState_RUNTIME_STATE_UNSPECIFIED RuntimeState = 0
-	// It is being started.
+	// The process is starting.
 	RuntimeState_RUNTIME_STATE_STARTING RuntimeState = 1
-	// It works.
+	// The process is ready.
 	RuntimeState_RUNTIME_STATE_READY RuntimeState = 2
-	// It is being replaced, and takes no more sessions; those that are in it leave when they
-	// rest, and then it ends.
+	// The process is being replaced: it accepts no more sessions, its sessions leave when they are
+	// idle, and then it ends.
 	RuntimeState_RUNTIME_STATE_STOPPING RuntimeState = 3
-	// It ended; another is started when needed, at `retry_time` at the earliest.
+	// The process has ended. A new one is started on demand, not before `retry_time`.
 	RuntimeState_RUNTIME_STATE_DOWN RuntimeState = 4
 )
 
@@ -86,7 +86,6 @@ func (RuntimeState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
 }
 
-// GetServerInfoRequest is what RuntimeService.GetServerInfo takes.
 type GetServerInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -123,23 +122,20 @@ func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
 }
 
-// GetServerInfoResponse is what RuntimeService.GetServerInfo gives.
 type GetServerInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The version of this server.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// The version of the CLI in use; empty before one has started.
+	// Version of the CLI in use; empty before the first start.
 	CliVersion string `protobuf:"bytes,2,opt,name=cli_version,json=cliVersion,proto3" json:"cli_version,omitempty"`
-	// The version of the CLI's JSON-RPC protocol that this server speaks.
+	// Version of the CLI's JSON-RPC protocol that this server supports.
 	ProtocolVersion int32 `protobuf:"varint,3,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// The CLI versions that this server is tested with: the oldest and the newest.
+	// The oldest CLI version that this server is tested with.
 	CliVersionMin string `protobuf:"bytes,4,opt,name=cli_version_min,json=cliVersionMin,proto3" json:"cli_version_min,omitempty"`
-	// See cli_version_min.
-	CliVersionMax string `protobuf:"bytes,5,opt,name=cli_version_max,json=cliVersionMax,proto3" json:"cli_version_max,omitempty"`
-	// What this server can do.
-	Capabilities *Capabilities `protobuf:"bytes,6,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// What this server allows.
-	Limits        *Limits `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The newest CLI version that this server is tested with.
+	CliVersionMax string        `protobuf:"bytes,5,opt,name=cli_version_max,json=cliVersionMax,proto3" json:"cli_version_max,omitempty"`
+	Capabilities  *Capabilities `protobuf:"bytes,6,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Limits        *Limits       `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,21 +219,21 @@ func (x *GetServerInfoResponse) GetLimits() *Limits {
 	return nil
 }
 
-// Capabilities is what a server can do: one member for each optional behaviour.
+// Capabilities lists the server's optional features.
 type Capabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// RawService is served to this caller.
+	// This caller may use RawService.
 	RawService bool `protobuf:"varint,1,opt,name=raw_service,json=rawService,proto3" json:"raw_service,omitempty"`
-	// The server runs its own CLI processes. False: it dials a CLI server that others may
-	// use too, so that turns and order are only as safe as they let them be.
+	// The server starts its CLI processes. If false, it dials a CLI server that other programs may
+	// use too; their actions can then affect turns and order.
 	OwnRuntimes bool `protobuf:"varint,2,opt,name=own_runtimes,json=ownRuntimes,proto3" json:"own_runtimes,omitempty"`
-	// Journals survive the server.
+	// Journals survive a restart of the server.
 	DurableJournal bool `protobuf:"varint,3,opt,name=durable_journal,json=durableJournal,proto3" json:"durable_journal,omitempty"`
-	// A model endpoint driven by a script takes the place of real models.
+	// A scripted endpoint replaces real models.
 	OfflineModel bool `protobuf:"varint,4,opt,name=offline_model,json=offlineModel,proto3" json:"offline_model,omitempty"`
-	// The members of RuntimeProfile that callers may set, by name. Not of this caller alone.
+	// Names of the RuntimeProfile fields that callers may set. Applies to all callers.
 	RuntimeProfileFields []string `protobuf:"bytes,5,rep,name=runtime_profile_fields,json=runtimeProfileFields,proto3" json:"runtime_profile_fields,omitempty"`
-	// The names that RuntimeProfile.home_name may have.
+	// Valid values of RuntimeProfile.home_name.
 	HomeNames     []string `protobuf:"bytes,6,rep,name=home_names,json=homeNames,proto3" json:"home_names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -315,22 +311,22 @@ func (x *Capabilities) GetHomeNames() []string {
 	return nil
 }
 
-// Limits is what a server allows.
+// Limits lists the server's limits.
 type Limits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The longest prompt text, in bytes.
+	// Maximum size of a prompt's text, in bytes.
 	MaxPromptBytes int64 `protobuf:"varint,1,opt,name=max_prompt_bytes,json=maxPromptBytes,proto3" json:"max_prompt_bytes,omitempty"`
-	// The largest message a client may send, in bytes.
+	// Maximum size of a message from a client, in bytes.
 	MaxRequestBytes int64 `protobuf:"varint,2,opt,name=max_request_bytes,json=maxRequestBytes,proto3" json:"max_request_bytes,omitempty"`
-	// The largest attachment sent by SendStream, in bytes.
+	// Maximum size of an attachment sent with SendStream, in bytes.
 	MaxAttachmentBytes int64 `protobuf:"varint,3,opt,name=max_attachment_bytes,json=maxAttachmentBytes,proto3" json:"max_attachment_bytes,omitempty"`
-	// How long callbacks wait for an answer unless their session says otherwise.
+	// Default time for which callbacks wait for an answer.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
-	// The most memory that a journal keeps for ephemeral events, in bytes.
+	// Maximum memory of a journal for ephemeral events, in bytes.
 	MaxEphemeralBytes int64 `protobuf:"varint,5,opt,name=max_ephemeral_bytes,json=maxEphemeralBytes,proto3" json:"max_ephemeral_bytes,omitempty"`
-	// The most sessions that one runtime has loaded; one more gets another runtime.
+	// Maximum number of loaded sessions in a runtime; further sessions go to another runtime.
 	MaxSessionsPerRuntime int32 `protobuf:"varint,6,opt,name=max_sessions_per_runtime,json=maxSessionsPerRuntime,proto3" json:"max_sessions_per_runtime,omitempty"`
-	// The most runtimes.
+	// Maximum number of runtimes.
 	MaxRuntimes   int32 `protobuf:"varint,7,opt,name=max_runtimes,json=maxRuntimes,proto3" json:"max_runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,7 +411,6 @@ func (x *Limits) GetMaxRuntimes() int32 {
 	return 0
 }
 
-// ListRuntimesRequest is what RuntimeService.ListRuntimes takes.
 type ListRuntimesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -452,10 +447,9 @@ func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
 }
 
-// ListRuntimesResponse is what RuntimeService.ListRuntimes gives.
 type ListRuntimesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The runtimes, oldest first.
+	// Oldest first.
 	Runtimes      []*Runtime `protobuf:"bytes,1,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -501,29 +495,24 @@ func (x *ListRuntimesResponse) GetRuntimes() []*Runtime {
 // Runtime is a CLI process.
 type Runtime struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, given by the bridge.
-	RuntimeId string `protobuf:"bytes,1,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
-	// What it is doing.
-	State RuntimeState `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.RuntimeState" json:"state,omitempty"`
-	// The CLI's version.
-	CliVersion string `protobuf:"bytes,3,opt,name=cli_version,json=cliVersion,proto3" json:"cli_version,omitempty"`
-	// The process id; 0 when the CLI runs elsewhere.
-	Pid int64 `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
-	// When it was started.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// How many sessions it has in memory.
-	LoadedSessions int32 `protobuf:"varint,6,opt,name=loaded_sessions,json=loadedSessions,proto3" json:"loaded_sessions,omitempty"`
-	// Its resident memory, in bytes; 0 if unknown.
+	// Assigned by the server.
+	RuntimeId  string       `protobuf:"bytes,1,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
+	State      RuntimeState `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.RuntimeState" json:"state,omitempty"`
+	CliVersion string       `protobuf:"bytes,3,opt,name=cli_version,json=cliVersion,proto3" json:"cli_version,omitempty"`
+	// 0 if the CLI runs on another machine.
+	Pid            int64                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	StartTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	LoadedSessions int32                  `protobuf:"varint,6,opt,name=loaded_sessions,json=loadedSessions,proto3" json:"loaded_sessions,omitempty"`
+	// Resident memory, in bytes; 0 if unknown.
 	RssBytes int64 `protobuf:"varint,7,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`
-	// Why it ended, in state DOWN.
+	// Cause of the end, in state DOWN.
 	Cause string `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
-	// When it may be started again, in state DOWN.
+	// Earliest time of the next start, in state DOWN.
 	RetryTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=retry_time,json=retryTime,proto3" json:"retry_time,omitempty"`
-	// The same for runtimes whose profiles are the same. It does not reveal what is in them.
+	// Equal for runtimes with equal profiles. Does not reveal the profile.
 	ProfileId string `protobuf:"bytes,10,opt,name=profile_id,json=profileId,proto3" json:"profile_id,omitempty"`
-	// Which of the runtimes with its profile it is, from 0: sessions that the first has no
-	// room for are in the next. One that is being replaced (STOPPING) or has ended (DOWN) has
-	// the number of its successor.
+	// Number among the runtimes with the same profile, from 0: when the first is full, sessions go
+	// to the next. A runtime that is STOPPING or DOWN has the number of its successor.
 	Shard         int32 `protobuf:"varint,11,opt,name=shard,proto3" json:"shard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -636,13 +625,11 @@ func (x *Runtime) GetShard() int32 {
 	return 0
 }
 
-// WatchTelemetryRequest is what RuntimeService.WatchTelemetry takes.
 type WatchTelemetryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only what is about this session; default: everything, also what is about none.
+	// Only events of this session; default: all events, including those without a session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How often to say that the stream lives while there is nothing else to say: 1 s to 10 min,
-	// default 30 s.
+	// Interval of heartbeats in a silent stream: 1 s to 10 min, default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -692,16 +679,16 @@ func (x *WatchTelemetryRequest) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
-// WatchTelemetryResponse is a frame of RuntimeService.WatchTelemetry. One with neither
-// event nor lost is a sign of life; it is also the first frame, from which on nothing is
-// missed.
+// WatchTelemetryResponse is a frame of RuntimeService.WatchTelemetry. A frame with neither event
+// nor lost is a heartbeat. The first frame is a heartbeat; all events after it are delivered or
+// counted.
 type WatchTelemetryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event, with the session it is about if it is about one.
+	// The event, with its session if it has one.
 	Event *v1.CallbackGitHubTelemetryServiceEventRequest `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// The runtime it came from.
+	// Runtime that sent the event.
 	RuntimeId string `protobuf:"bytes,2,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
-	// How many events were lost before this one, because the watcher was slow.
+	// Number of events lost before this one because the watcher was slow.
 	Lost          int64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -758,13 +745,11 @@ func (x *WatchTelemetryResponse) GetLost() int64 {
 	return 0
 }
 
-// WatchHostEventsRequest is what RuntimeService.WatchHostEvents takes.
 type WatchHostEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only what is about this session; default: everything, also what is about none.
+	// Only events of this session; default: all events, including those without a session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How often to say that the stream lives while there is nothing else to say: 1 s to 10 min,
-	// default 30 s.
+	// Interval of heartbeats in a silent stream: 1 s to 10 min, default 30 s.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,2,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -814,22 +799,23 @@ func (x *WatchHostEventsRequest) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
-// WatchHostEventsResponse is a frame of RuntimeService.WatchHostEvents. One with neither event
-// nor lost is a sign of life; it is also the first frame, from which on nothing is missed.
+// WatchHostEventsResponse is a frame of RuntimeService.WatchHostEvents. A frame with neither
+// event nor lost is a heartbeat. The first frame is a heartbeat; all events after it are
+// delivered or counted.
 type WatchHostEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event. Where it is known to carry no credentials (kinds task_transition and
-	// plugin_caches_invalidated), or the bridge serves one program alone, it is whole; else see
+	// The event. It is complete if it is known to contain no credentials (kinds task_transition and
+	// plugin_caches_invalidated), or if the server serves a single program; else see
 	// payload_withheld.
 	Event *v1.CallbackHostServiceEventRequest `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// The runtime it came from.
+	// Runtime that sent the event.
 	RuntimeId string `protobuf:"bytes,2,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
-	// How many events were lost before this one, because the watcher was slow.
+	// Number of events lost before this one because the watcher was slow.
 	Lost int64 `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`
-	// The event has only scope and kind: events such as auth_changed carry credentials, and of
-	// kinds that this bridge does not know nobody can say.
+	// The event has only scope and kind: events such as auth_changed contain credentials, and
+	// unknown kinds may contain some.
 	PayloadWithheld bool `protobuf:"varint,4,opt,name=payload_withheld,json=payloadWithheld,proto3" json:"payload_withheld,omitempty"`
-	// Who caused it: the bridge, when it takes a session out of its runtime for a time.
+	// The cause: the server, if it unloads a session temporarily.
 	Cause         EventCause `protobuf:"varint,5,opt,name=cause,proto3,enum=copilot.bridge.v1.EventCause" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -900,12 +886,11 @@ func (x *WatchHostEventsResponse) GetCause() EventCause {
 	return EventCause_EVENT_CAUSE_UNSPECIFIED
 }
 
-// PingRequest is what RuntimeService.Ping takes.
 type PingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Text to be sent back.
+	// Text to return.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Which runtime to ask; default: that of the server's own profile.
+	// Profile of the runtime; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -955,16 +940,15 @@ func (x *PingRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// PingResponse is what RuntimeService.Ping gives.
 type PingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the CLI made of the text.
+	// The CLI's reply to the text.
 	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// The protocol version the CLI speaks.
+	// Protocol version of the CLI.
 	ProtocolVersion int32 `protobuf:"varint,2,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// How long the CLI took.
+	// Time until the CLI's reply.
 	RoundTrip *durationpb.Duration `protobuf:"bytes,3,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
-	// What the CLI answered when the server connected to it.
+	// The CLI's answer when the server connected.
 	Greeting      *v1.InternalServerServiceConnectResponse `protobuf:"bytes,4,opt,name=greeting,proto3" json:"greeting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1028,10 +1012,9 @@ func (x *PingResponse) GetGreeting() *v1.InternalServerServiceConnectResponse {
 	return nil
 }
 
-// GetAuthStatusRequest is what RuntimeService.GetAuthStatus takes.
 type GetAuthStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which runtime to ask; default: that of the server's own profile.
+	// Profile of the runtime; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,1,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1074,18 +1057,16 @@ func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// GetAuthStatusResponse is what RuntimeService.GetAuthStatus gives.
 type GetAuthStatusResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether it is signed in.
-	Authenticated bool `protobuf:"varint,1,opt,name=authenticated,proto3" json:"authenticated,omitempty"`
-	// How: user, env, gh-cli, hmac, api-key or token; empty if not.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Authenticated bool                   `protobuf:"varint,1,opt,name=authenticated,proto3" json:"authenticated,omitempty"`
+	// One of user, env, gh-cli, hmac, api-key or token; empty if not signed in.
 	AuthType string `protobuf:"bytes,2,opt,name=auth_type,json=authType,proto3" json:"auth_type,omitempty"`
 	// The GitHub host.
 	Host string `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
 	// The account.
 	Login string `protobuf:"bytes,4,opt,name=login,proto3" json:"login,omitempty"`
-	// The CLI's words about it.
+	// The CLI's message about the state.
 	StatusMessage string `protobuf:"bytes,5,opt,name=status_message,json=statusMessage,proto3" json:"status_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1156,12 +1137,11 @@ func (x *GetAuthStatusResponse) GetStatusMessage() string {
 	return ""
 }
 
-// ListModelsRequest is what RuntimeService.ListModels takes.
 type ListModelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The account to list for; default: the one the CLI is signed in as.
+	// Token of the account; default: the account that the CLI is signed in as.
 	GithubToken string `protobuf:"bytes,1,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
-	// Which runtime to ask; default: that of the server's own profile.
+	// Profile of the runtime; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1211,11 +1191,9 @@ func (x *ListModelsRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// ListModelsResponse is what RuntimeService.ListModels gives.
 type ListModelsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The models.
-	Models        []*v1.Model `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Models        []*v1.Model            `protobuf:"bytes,1,rep,name=models,proto3" json:"models,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

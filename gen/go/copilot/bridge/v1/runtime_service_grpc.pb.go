@@ -32,35 +32,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// RuntimeService tells about the server and the CLI processes behind it.
+// RuntimeService reports on the server and its CLI processes.
 type RuntimeServiceClient interface {
-	// GetServerInfo tells what this server is and can do. It starts nothing.
+	// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
+	// process.
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
-	// ListRuntimes lists the CLI processes that the server runs or is connected to.
+	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(ctx context.Context, in *ListRuntimesRequest, opts ...grpc.CallOption) (*ListRuntimesResponse, error)
-	// Ping asks a runtime for a sign of life, starting one if there is none.
+	// Ping pings a runtime, and starts one if none runs.
 	//
-	// Errors: those that begin with CLI_ or RUNTIME_.
+	// Errors: all that begin with CLI_ or RUNTIME_.
 	Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error)
-	// GetAuthStatus tells whether the CLI is signed in to GitHub, and as whom.
+	// GetAuthStatus returns whether the CLI is signed in to GitHub, and the account.
 	//
-	// Errors: those that begin with CLI_ or RUNTIME_.
+	// Errors: all that begin with CLI_ or RUNTIME_.
 	GetAuthStatus(ctx context.Context, in *GetAuthStatusRequest, opts ...grpc.CallOption) (*GetAuthStatusResponse, error)
-	// ListModels lists the models of the signed-in account. Sessions with a provider of
-	// their own need none of them.
+	// ListModels lists the models of the signed-in account. Sessions with a separate provider do
+	// not need them.
 	//
-	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; those that begin with CLI_ or RUNTIME_.
+	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; all that begin with CLI_ or RUNTIME_.
 	ListModels(ctx context.Context, in *ListModelsRequest, opts ...grpc.CallOption) (*ListModelsResponse, error)
-	// WatchTelemetry streams the copies of the CLI's telemetry that runtimes with
-	// RuntimeProfile.telemetry send, from now on. A watcher that is slower loses the oldest
-	// of 1,024; `lost` counts them. It ends when the server drains.
+	// WatchTelemetry streams new copies of the CLI's telemetry from runtimes with
+	// RuntimeProfile.telemetry. A slow watcher loses the oldest of 1,024 events; `lost` counts
+	// them. The stream ends when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error)
-	// WatchHostEvents streams what the CLI tells its host beside the sessions' events, such as
-	// that the tasks of a session that leaves its runtime are gone; from now on, of all runtimes
-	// of the caller's tenant. A watcher that is slower loses the oldest of 1,024; `lost` counts
-	// them. It ends when the server drains.
+	// WatchHostEvents streams new notifications of the CLI to its host that are not session events,
+	// for example that the tasks of an unloaded session are gone, from all runtimes of the caller's
+	// tenant. A slow watcher loses the oldest of 1,024 events; `lost` counts them. The stream ends
+	// when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error)
@@ -166,35 +167,36 @@ type RuntimeService_WatchHostEventsClient = grpc.ServerStreamingClient[WatchHost
 // All implementations must embed UnimplementedRuntimeServiceServer
 // for forward compatibility.
 //
-// RuntimeService tells about the server and the CLI processes behind it.
+// RuntimeService reports on the server and its CLI processes.
 type RuntimeServiceServer interface {
-	// GetServerInfo tells what this server is and can do. It starts nothing.
+	// GetServerInfo returns the server's version, capabilities and limits. It starts no CLI
+	// process.
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
-	// ListRuntimes lists the CLI processes that the server runs or is connected to.
+	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error)
-	// Ping asks a runtime for a sign of life, starting one if there is none.
+	// Ping pings a runtime, and starts one if none runs.
 	//
-	// Errors: those that begin with CLI_ or RUNTIME_.
+	// Errors: all that begin with CLI_ or RUNTIME_.
 	Ping(context.Context, *PingRequest) (*PingResponse, error)
-	// GetAuthStatus tells whether the CLI is signed in to GitHub, and as whom.
+	// GetAuthStatus returns whether the CLI is signed in to GitHub, and the account.
 	//
-	// Errors: those that begin with CLI_ or RUNTIME_.
+	// Errors: all that begin with CLI_ or RUNTIME_.
 	GetAuthStatus(context.Context, *GetAuthStatusRequest) (*GetAuthStatusResponse, error)
-	// ListModels lists the models of the signed-in account. Sessions with a provider of
-	// their own need none of them.
+	// ListModels lists the models of the signed-in account. Sessions with a separate provider do
+	// not need them.
 	//
-	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; those that begin with CLI_ or RUNTIME_.
+	// Errors: FAILED_PRECONDITION NOT_SIGNED_IN; all that begin with CLI_ or RUNTIME_.
 	ListModels(context.Context, *ListModelsRequest) (*ListModelsResponse, error)
-	// WatchTelemetry streams the copies of the CLI's telemetry that runtimes with
-	// RuntimeProfile.telemetry send, from now on. A watcher that is slower loses the oldest
-	// of 1,024; `lost` counts them. It ends when the server drains.
+	// WatchTelemetry streams new copies of the CLI's telemetry from runtimes with
+	// RuntimeProfile.telemetry. A slow watcher loses the oldest of 1,024 events; `lost` counts
+	// them. The stream ends when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchTelemetry(*WatchTelemetryRequest, grpc.ServerStreamingServer[WatchTelemetryResponse]) error
-	// WatchHostEvents streams what the CLI tells its host beside the sessions' events, such as
-	// that the tasks of a session that leaves its runtime are gone; from now on, of all runtimes
-	// of the caller's tenant. A watcher that is slower loses the oldest of 1,024; `lost` counts
-	// them. It ends when the server drains.
+	// WatchHostEvents streams new notifications of the CLI to its host that are not session events,
+	// for example that the tasks of an unloaded session are gone, from all runtimes of the caller's
+	// tenant. A slow watcher loses the oldest of 1,024 events; `lost` counts them. The stream ends
+	// when the server drains.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error

@@ -23,26 +23,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// SessionState says whether a session can be used at once.
+// SessionState is the state of a session on this server.
 type SessionState int32
 
 const (
 	// Not set by this server.
 	SessionState_SESSION_STATE_UNSPECIFIED SessionState = 0
-	// A runtime has it in memory.
+	// A runtime has the session in memory.
 	SessionState_SESSION_STATE_LOADED SessionState = 1
-	// No runtime has it in memory; the next call loads it, with its whole configuration.
+	// No runtime has the session in memory; the next call loads it with its full configuration.
 	SessionState_SESSION_STATE_UNLOADED SessionState = 2
-	// Its last user disconnected: it is NOT_FOUND to every call until ResumeSession.
+	// The session was disconnected: every call except ResumeSession returns NOT_FOUND.
 	SessionState_SESSION_STATE_DISCONNECTED SessionState = 3
-	// As UNLOADED, but its provider's credentials are gone: loading waits for
-	// ProvideCredentials.
+	// As UNLOADED, but the provider's credentials are missing: loading requires ProvideCredentials.
 	SessionState_SESSION_STATE_CREDENTIALS_NEEDED SessionState = 4
-	// It is in the CLI's history, and this bridge has not opened it: ResumeSession does.
+	// The session is in the CLI's history and was not opened by this server: ResumeSession opens
+	// it.
 	SessionState_SESSION_STATE_STORED SessionState = 5
-	// What the server keeps of it cannot be read: Session.damage says why. It is NOT_FOUND to
-	// every call until ResumeSession, which opens it with what is left of its journal and with the
-	// configuration of the request, or DeleteSession. Its data are kept until then.
+	// The server cannot read the session's state: Session.damage has the cause. Every call returns
+	// NOT_FOUND except DeleteSession and ResumeSession. ResumeSession opens the session with the
+	// remaining journal and the configuration in the request. The data stay until then.
 	SessionState_SESSION_STATE_DAMAGED SessionState = 6
 )
 
@@ -95,15 +95,15 @@ func (SessionState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{0}
 }
 
-// Lifetime says what ends a session.
+// Lifetime defines when a session ends.
 type Lifetime int32
 
 const (
 	// Same as LIFETIME_KEEP.
 	Lifetime_LIFETIME_UNSPECIFIED Lifetime = 0
-	// The session outlives its callers; DisconnectSession or DeleteSession ends it.
+	// The session survives its callers; DisconnectSession or DeleteSession ends it.
 	Lifetime_LIFETIME_KEEP Lifetime = 1
-	// It is disconnected when the last participant of an Attach stream leaves.
+	// The session is disconnected when the last participant of an Attach stream leaves.
 	Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT Lifetime = 2
 )
 
@@ -148,16 +148,16 @@ func (Lifetime) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
-// ShareAccess is what a session is shared for.
+// ShareAccess is the access that a share grants.
 type ShareAccess int32
 
 const (
 	// Not set: INVALID_ARGUMENT.
 	ShareAccess_SHARE_ACCESS_UNSPECIFIED ShareAccess = 0
-	// The calls that an observer may make.
+	// Calls of the role observer.
 	ShareAccess_SHARE_ACCESS_OBSERVE ShareAccess = 1
-	// The calls that a participant may make too: sending, answering, tools. Nothing that touches
-	// the owner's machine: see SessionService.ShareSession.
+	// Also calls of the role participant: sending, answering, tools. Excludes everything that
+	// touches the owner's machine: see SessionService.ShareSession.
 	ShareAccess_SHARE_ACCESS_PARTICIPATE ShareAccess = 2
 )
 
@@ -202,17 +202,17 @@ func (ShareAccess) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{2}
 }
 
-// ShareState says how far a share has come.
+// ShareState is the state of a share.
 type ShareState int32
 
 const (
 	// Not set by this server.
 	ShareState_SHARE_STATE_UNSPECIFIED ShareState = 0
-	// The other tenant has neither accepted nor declined it, and has no access.
+	// The other tenant has not decided and has no access.
 	ShareState_SHARE_STATE_OFFERED ShareState = 1
-	// The other tenant has accepted it.
+	// The other tenant has accepted.
 	ShareState_SHARE_STATE_ACCEPTED ShareState = 2
-	// The other tenant has declined it, or given it up, and has no access.
+	// The other tenant has declined or given up the share, and has no access.
 	ShareState_SHARE_STATE_DECLINED ShareState = 3
 )
 
@@ -259,16 +259,16 @@ func (ShareState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{3}
 }
 
-// HeaderStrategy says how a prompt's headers meet the provider's.
+// HeaderStrategy defines how a prompt's headers are combined with the provider's.
 type HeaderStrategy int32
 
 const (
 	// Same as HEADER_STRATEGY_OVERRIDE.
 	HeaderStrategy_HEADER_STRATEGY_UNSPECIFIED HeaderStrategy = 0
-	// For the prompt's turn they take the place of all headers of the session's
-	// provider. Turns of the session wait for each other around it.
+	// The prompt's headers replace all headers of the session's provider during its turn. Turns of
+	// the session then run one after the other.
 	HeaderStrategy_HEADER_STRATEGY_OVERRIDE HeaderStrategy = 1
-	// They are added to the provider's; on a clash the prompt's wins.
+	// The prompt's headers are added to the provider's and override equal names.
 	HeaderStrategy_HEADER_STRATEGY_MERGE HeaderStrategy = 2
 )
 
@@ -313,7 +313,7 @@ func (HeaderStrategy) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
-// TurnStatus says how a turn ended.
+// TurnStatus is the result of a turn.
 type TurnStatus int32
 
 const (
@@ -321,15 +321,15 @@ const (
 	TurnStatus_TURN_STATUS_UNSPECIFIED TurnStatus = 0
 	// The agent finished.
 	TurnStatus_TURN_STATUS_COMPLETED TurnStatus = 1
-	// Somebody aborted it.
+	// A caller aborted the turn.
 	TurnStatus_TURN_STATUS_ABORTED TurnStatus = 2
-	// The model or the CLI failed; `error` says how.
+	// The model or the CLI failed; `error` has the details.
 	TurnStatus_TURN_STATUS_FAILED TurnStatus = 3
-	// Nothing happened for too long although nothing was outstanding.
+	// The turn had no event for the stall timeout, and nothing was outstanding.
 	TurnStatus_TURN_STATUS_STALLED TurnStatus = 4
-	// Its runtime ended under it.
+	// The runtime ended during the turn.
 	TurnStatus_TURN_STATUS_RUNTIME_LOST TurnStatus = 5
-	// The caller's own timeout ran out; the turn goes on.
+	// The caller's timeout expired; the turn continues.
 	TurnStatus_TURN_STATUS_TIMED_OUT TurnStatus = 6
 )
 
@@ -382,15 +382,15 @@ func (TurnStatus) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
-// Position is a place in a session's journal. Positions of one epoch are ordered by
-// seq, without gaps; a later epoch is later than every position of an earlier one.
-// A position once given stays good: reading after it either continues exactly
-// there, or says in a Gap what can no longer be had.
+// Position is a position in a session's journal. Positions of one epoch are ordered by seq,
+// without gaps; positions of a later epoch are later than all positions of an earlier one. A
+// position stays valid: reading after it continues exactly there, or reports missing events in a
+// Gap.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Grows each time that continuity of the journal cannot be proven, and says nothing else.
+	// Increases whenever continuity of the journal cannot be proven. Has no other meaning.
 	Epoch uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The event's number within the epoch; starts at 1. 0 is before the first.
+	// Number of the event in the epoch, from 1. 0 is before the first event.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -440,57 +440,53 @@ func (x *Position) GetSeq() uint64 {
 	return 0
 }
 
-// Session is one conversation.
+// Session is a conversation with an agent.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id: letters, digits, '-' and '_'; at most 128. Of a session that another tenant
-	// shares: OWNER/SESSION, the owner's name in the server's policy and its id there.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Whether it can be used at once.
-	State SessionState `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.SessionState" json:"state,omitempty"`
-	// When it was created.
+	// The id: letters, digits, '-' and '_'; at most 128 characters. A session that another tenant
+	// shares has the name OWNER/SESSION: the owner's name in the server's policy, and the session's
+	// id there.
+	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	State      SessionState           `protobuf:"varint,2,opt,name=state,proto3,enum=copilot.bridge.v1.SessionState" json:"state,omitempty"`
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it was last used.
+	// Time of the last use.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
-	// A line about it, made by the CLI from the first messages; empty before.
+	// One line that the CLI derives from the first messages; empty before.
 	Summary string `protobuf:"bytes,5,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The name it was given; empty if none.
+	// Empty if the session has no name.
 	Name string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
-	// Whether it runs on another machine.
-	IsRemote bool `protobuf:"varint,7,opt,name=is_remote,json=isRemote,proto3" json:"is_remote,omitempty"`
-	// Where it works.
-	Context *SessionContext `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
-	// The folder of the CLI's own files about it (plan, checkpoints, artifacts).
-	WorkspacePath string `protobuf:"bytes,9,opt,name=workspace_path,json=workspacePath,proto3" json:"workspace_path,omitempty"`
-	// What the CLI can do for this session now.
-	Capabilities *SessionCapabilities `protobuf:"bytes,10,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// The model in use, where known.
+	// The session runs on another machine.
+	IsRemote bool            `protobuf:"varint,7,opt,name=is_remote,json=isRemote,proto3" json:"is_remote,omitempty"`
+	Context  *SessionContext `protobuf:"bytes,8,opt,name=context,proto3" json:"context,omitempty"`
+	// Directory of the CLI's files about the session (plan, checkpoints, artifacts).
+	WorkspacePath string               `protobuf:"bytes,9,opt,name=workspace_path,json=workspacePath,proto3" json:"workspace_path,omitempty"`
+	Capabilities  *SessionCapabilities `protobuf:"bytes,10,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	// The model in use; empty if unknown.
 	ModelId string `protobuf:"bytes,11,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// What ends it.
-	Lifetime Lifetime `protobuf:"varint,12,opt,name=lifetime,proto3,enum=copilot.bridge.v1.Lifetime" json:"lifetime,omitempty"`
-	// Whether a turn is running.
-	TurnRunning bool `protobuf:"varint,13,opt,name=turn_running,json=turnRunning,proto3" json:"turn_running,omitempty"`
+	// When the session ends.
+	Lifetime    Lifetime `protobuf:"varint,12,opt,name=lifetime,proto3,enum=copilot.bridge.v1.Lifetime" json:"lifetime,omitempty"`
+	TurnRunning bool     `protobuf:"varint,13,opt,name=turn_running,json=turnRunning,proto3" json:"turn_running,omitempty"`
 	// The attached participants.
 	Participants []*Participant `protobuf:"bytes,14,rep,name=participants,proto3" json:"participants,omitempty"`
-	// The last position of its journal.
+	// The journal's last position.
 	Position *Position `protobuf:"bytes,15,opt,name=position,proto3" json:"position,omitempty"`
-	// The version of the CLI that has it loaded; empty when none has.
+	// Version of the CLI that has the session loaded; empty if the session is not loaded.
 	CliVersion string `protobuf:"bytes,16,opt,name=cli_version,json=cliVersion,proto3" json:"cli_version,omitempty"`
-	// The program that created it, as it named itself.
+	// Name that the creating program gave itself.
 	ClientName string `protobuf:"bytes,17,opt,name=client_name,json=clientName,proto3" json:"client_name,omitempty"`
-	// Why the disk does not have what happens in the session now: it is full, broken, or
-	// does not move. The session goes on in memory, and what the disk does not get in time is
-	// lost with the server's process. Empty while all is well.
+	// Problem of the disk: full, broken, or without progress. The session continues in memory;
+	// events that the disk does not receive in time are lost with the server's process. Empty
+	// without a problem.
 	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
-	// The other tenants that it is shared with, by name. Only GetSession and ListSessions tell
-	// it, and only to callers of the session's own tenant.
+	// The other tenants of the session's shares, by name. Only GetSession and ListSessions set it,
+	// for callers of the session's own tenant.
 	Shares []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
-	// The tenant that shares it with the caller's, by its name in the server's policy; "host" is
-	// the owner of the host. Empty for sessions of the caller's own tenant.
+	// The sharing tenant's name in the server's policy; "host" is the owner of the host. Empty for
+	// sessions of the caller's own tenant.
 	Owner string `protobuf:"bytes,20,opt,name=owner,proto3" json:"owner,omitempty"`
-	// What the caller's tenant may do with it. Unset for sessions of the caller's own tenant.
+	// Access of the caller's tenant. Unset for sessions of the caller's own tenant.
 	Access ShareAccess `protobuf:"varint,21,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
-	// What is wrong with its data; only in state SESSION_STATE_DAMAGED.
+	// The damage; only in state SESSION_STATE_DAMAGED.
 	Damage        *SessionDamage `protobuf:"bytes,25,opt,name=damage,proto3" json:"damage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -680,14 +676,14 @@ func (x *Session) GetDamage() *SessionDamage {
 	return nil
 }
 
-// SessionDamage says why a session cannot be restored.
+// SessionDamage describes why a session cannot be restored.
 type SessionDamage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wrong, for people.
+	// Human-readable.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The folder with the session's data, within the server's data directory.
+	// Directory with the session's data, in the server's data directory.
 	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
-	// When the server found it.
+	// Time at which the server found the damage.
 	FoundTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=found_time,json=foundTime,proto3" json:"found_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -744,16 +740,14 @@ func (x *SessionDamage) GetFoundTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// SessionShare is a tenant that a session is shared with.
+// SessionShare is the share of a session with a tenant.
 type SessionShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tenant's name in the server's policy; "host" is the owner of the host.
-	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// What for.
+	Tenant string      `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Access ShareAccess `protobuf:"varint,2,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
-	// Whether the tenant has accepted it.
-	State ShareState `protobuf:"varint,3,opt,name=state,proto3,enum=copilot.bridge.v1.ShareState" json:"state,omitempty"`
-	// The name by which the tenant's callers use the session: OWNER/SESSION.
+	State  ShareState  `protobuf:"varint,3,opt,name=state,proto3,enum=copilot.bridge.v1.ShareState" json:"state,omitempty"`
+	// The session's name for the tenant's callers: OWNER/SESSION.
 	SessionId     string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -817,16 +811,16 @@ func (x *SessionShare) GetSessionId() string {
 	return ""
 }
 
-// SessionContext is where a session works.
+// SessionContext is the directory and repository of a session.
 type SessionContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its working directory, on the CLI's machine.
+	// On the CLI's machine.
 	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The root of the Git work tree around it; empty outside of one.
+	// Root of the Git work tree; empty outside a work tree.
 	GitRoot string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3" json:"git_root,omitempty"`
-	// The repository, as owner/name; empty if unknown.
+	// As owner/name; empty if unknown.
 	Repository string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
-	// The branch; empty if unknown.
+	// Empty if unknown.
 	Branch        string `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -890,16 +884,14 @@ func (x *SessionContext) GetBranch() string {
 	return ""
 }
 
-// SessionCapabilities is what a session can do now. It changes with its participants.
+// SessionCapabilities lists the features available in a session. They change with its
+// participants.
 type SessionCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tools may ask people for structured input.
-	Elicitation bool `protobuf:"varint,1,opt,name=elicitation,proto3" json:"elicitation,omitempty"`
-	// MCP apps can be shown.
-	McpApps bool `protobuf:"varint,2,opt,name=mcp_apps,json=mcpApps,proto3" json:"mcp_apps,omitempty"`
-	// Canvases can be shown.
-	Canvases bool `protobuf:"varint,3,opt,name=canvases,proto3" json:"canvases,omitempty"`
-	// Extensions are on.
+	// Tools may request structured input from users.
+	Elicitation   bool `protobuf:"varint,1,opt,name=elicitation,proto3" json:"elicitation,omitempty"`
+	McpApps       bool `protobuf:"varint,2,opt,name=mcp_apps,json=mcpApps,proto3" json:"mcp_apps,omitempty"`
+	Canvases      bool `protobuf:"varint,3,opt,name=canvases,proto3" json:"canvases,omitempty"`
 	Extensions    bool `protobuf:"varint,4,opt,name=extensions,proto3" json:"extensions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -966,17 +958,17 @@ func (x *SessionCapabilities) GetExtensions() bool {
 // Participant is a caller that is attached to a session.
 type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, given by the bridge.
+	// Assigned by the server.
 	ParticipantId string `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// The name it gave itself; empty if none.
+	// Chosen by the participant; empty if none.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The names of the tools it serves.
+	// Names of the participant's tools.
 	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
-	// False while its stream is gone and its grace time runs.
+	// False during the grace time after the stream broke.
 	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
-	// The names of the slash commands it carries out.
+	// Names of the slash commands that the participant executes.
 	Commands []string `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
-	// The ids of the canvases it can show.
+	// Ids of the participant's canvases.
 	Canvases      []string `protobuf:"bytes,6,rep,name=canvases,proto3" json:"canvases,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1054,42 +1046,40 @@ func (x *Participant) GetCanvases() []string {
 	return nil
 }
 
-// Prompt is what a user says to the agent.
+// Prompt is a message to the agent.
 type Prompt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The text. Required unless there are attachments; at most
-	// Limits.max_prompt_bytes.
+	// Required unless there are attachments; at most Limits.max_prompt_bytes.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// The text to show in its place in user interfaces; default: the text itself.
+	// Text for user interfaces; default: `text`.
 	DisplayText string `protobuf:"bytes,2,opt,name=display_text,json=displayText,proto3" json:"display_text,omitempty"`
-	// Files, folders, selections, images and other things that go with it.
+	// Files, directories, selections, images and so on.
 	Attachments []*v1.Attachment `protobuf:"bytes,3,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// What happens while a turn runs: ENQUEUE (the default) waits for its end,
-	// IMMEDIATE steers the running turn.
+	// Behaviour while a turn runs: ENQUEUE (the default) waits for its end, IMMEDIATE steers the
+	// running turn.
 	Mode v1.SendMode `protobuf:"varint,4,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
-	// The agent's mode for this turn (interactive, plan, autopilot, …); default: the
+	// Mode of the agent in this turn (interactive, plan, autopilot and so on); default: the
 	// session's.
 	AgentMode v1.SendAgentMode `protobuf:"varint,5,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
 	// HTTP headers for the model requests of this turn.
 	RequestHeaders map[string]string `protobuf:"bytes,6,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How request_headers meet the headers of the session's provider.
-	HeaderStrategy HeaderStrategy `protobuf:"varint,7,opt,name=header_strategy,json=headerStrategy,proto3,enum=copilot.bridge.v1.HeaderStrategy" json:"header_strategy,omitempty"`
-	// Put before what is already queued.
+	HeaderStrategy HeaderStrategy    `protobuf:"varint,7,opt,name=header_strategy,json=headerStrategy,proto3,enum=copilot.bridge.v1.HeaderStrategy" json:"header_strategy,omitempty"`
+	// Places the message before queued ones.
 	Prepend bool `protobuf:"varint,8,opt,name=prepend,proto3" json:"prepend,omitempty"`
-	// Whether it counts as a user's request for billing; default: the CLI's rule.
+	// Counts as a user's request for billing; default: the CLI's rule.
 	Billable *bool `protobuf:"varint,9,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
 	// A tool that the agent must call first.
 	RequiredTool string `protobuf:"bytes,10,opt,name=required_tool,json=requiredTool,proto3" json:"required_tool,omitempty"`
-	// What sent it, for the record (for example a schedule); empty for a person.
+	// The sender, for the record (for example a schedule); empty for a person.
 	Source string `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`
-	// The form that the final answer must take.
+	// Required form of the final answer.
 	ResponseFormat *v1.ResponseFormat `protobuf:"bytes,12,opt,name=response_format,json=responseFormat,proto3" json:"response_format,omitempty"`
-	// The W3C trace context that the turn belongs to. Default: the call's own.
+	// W3C trace context of the turn; default: the call's.
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	// The W3C trace state that goes with it.
+	// W3C trace state of the same context.
 	Tracestate string `protobuf:"bytes,14,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
-	// Members of the CLI's `session.send` that this version has no field for, as the
-	// text of one JSON object.
+	// Members of the CLI's `session.send` without a field in this version, as the text of a JSON
+	// object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1230,18 +1220,17 @@ func (x *Prompt) GetJsonExtra() string {
 	return ""
 }
 
-// TurnOutcome is how a turn ended.
+// TurnOutcome describes the end of a turn.
 type TurnOutcome struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it ended.
-	Status TurnStatus `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.bridge.v1.TurnStatus" json:"status,omitempty"`
-	// What went wrong, when status is FAILED.
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status TurnStatus             `protobuf:"varint,1,opt,name=status,proto3,enum=copilot.bridge.v1.TurnStatus" json:"status,omitempty"`
+	// Set if status is FAILED.
 	Error *TurnError `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	// The agent's last message of the turn; empty when it said nothing.
+	// The agent's last message of the turn; empty if there is none.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Where that message is in the journal; unset when there is none.
+	// Journal position of that message; unset if there is none.
 	MessagePosition *Position `protobuf:"bytes,4,opt,name=message_position,json=messagePosition,proto3" json:"message_position,omitempty"`
-	// Where the turn's end is in the journal.
+	// Journal position of the turn's end.
 	EndPosition   *Position `protobuf:"bytes,5,opt,name=end_position,json=endPosition,proto3" json:"end_position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1315,16 +1304,16 @@ func (x *TurnOutcome) GetEndPosition() *Position {
 // TurnError is the error event that ended a turn.
 type TurnError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its kind in the CLI's words: query, rate_limit, authentication, persistence, …
+	// The CLI's error type: query, rate_limit, authentication, persistence and so on.
 	ErrorType string `protobuf:"bytes,1,opt,name=error_type,json=errorType,proto3" json:"error_type,omitempty"`
-	// What went wrong, for people.
+	// Human-readable.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// The HTTP status of the model endpoint, where there is one.
+	// HTTP status of the model endpoint, if any.
 	StatusCode *int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3,oneof" json:"status_code,omitempty"`
-	// Where the event is in the journal.
+	// Journal position of the event.
 	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
-	// The reason that a call would fail with for the same cause, where there is one:
-	// NOT_SIGNED_IN; unspecified for all else. The message then says what to do.
+	// Reason of a call that fails with the same cause: NOT_SIGNED_IN, or unspecified for any other
+	// cause. With NOT_SIGNED_IN the message describes the remedy.
 	Reason        ErrorReason `protobuf:"varint,5,opt,name=reason,proto3,enum=copilot.bridge.v1.ErrorReason" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -24,14 +24,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ShareSessionRequest is what SessionService.ShareSession takes.
 type ShareSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session, one of the caller's own tenant.
+	// A session of the caller's tenant.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The other tenant, by its name in the server's policy; "host" is the owner of the host.
+	// The other tenant's name in the server's policy; "host" is the owner of the host.
 	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// What for. Required.
+	// Required.
 	Access        ShareAccess `protobuf:"varint,3,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -88,10 +87,9 @@ func (x *ShareSessionRequest) GetAccess() ShareAccess {
 	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
 }
 
-// ShareSessionResponse is what SessionService.ShareSession returns.
 type ShareSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All tenants that the session is shared with or offered to now, by name.
+	// All tenants with a share or an offer of the session, by name.
 	Shares        []*SessionShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -134,12 +132,10 @@ func (x *ShareSessionResponse) GetShares() []*SessionShare {
 	return nil
 }
 
-// UnshareSessionRequest is what SessionService.UnshareSession takes.
 type UnshareSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session, one of the caller's own tenant.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The other tenant.
+	// A session of the caller's tenant.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -189,10 +185,9 @@ func (x *UnshareSessionRequest) GetTenant() string {
 	return ""
 }
 
-// UnshareSessionResponse is what SessionService.UnshareSession returns.
 type UnshareSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All tenants that the session is still shared with, by name.
+	// The remaining tenants with a share, by name.
 	Shares        []*SessionShare `protobuf:"bytes,1,rep,name=shares,proto3" json:"shares,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,12 +230,11 @@ func (x *UnshareSessionResponse) GetShares() []*SessionShare {
 	return nil
 }
 
-// ListShareOffersRequest is what SessionService.ListShareOffers takes.
 type ListShareOffersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most offers to return; 1 to 1000, default 100.
+	// Maximum number of offers; 1 to 1000, default 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -290,12 +284,11 @@ func (x *ListShareOffersRequest) GetPageToken() string {
 	return ""
 }
 
-// ListShareOffersResponse is what SessionService.ListShareOffers returns.
 type ListShareOffersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The offers, ordered by session_id.
+	// Ordered by session_id.
 	Offers []*ShareOffer `protobuf:"bytes,1,rep,name=offers,proto3" json:"offers,omitempty"`
-	// Asks for the next page; empty on the last.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,12 +341,12 @@ func (x *ListShareOffersResponse) GetNextPageToken() string {
 // ShareOffer is a session that another tenant offers to share.
 type ShareOffer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name for the caller's tenant: OWNER/SESSION. AcceptShare and DeclineShare take it.
+	// The session's name for the caller's tenant: OWNER/SESSION, as used by AcceptShare and
+	// DeclineShare.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The tenant that offers it, by its name in the server's policy; "host" is the owner of the
-	// host.
+	// The offering tenant's name in the server's policy; "host" is the owner of the host.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// What the caller's tenant could do with it.
+	// The offered access.
 	Access        ShareAccess `protobuf:"varint,3,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,10 +403,9 @@ func (x *ShareOffer) GetAccess() ShareAccess {
 	return ShareAccess_SHARE_ACCESS_UNSPECIFIED
 }
 
-// AcceptShareRequest is what SessionService.AcceptShare takes.
 type AcceptShareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session, by its name for the caller's tenant: OWNER/SESSION.
+	// The session's name for the caller's tenant: OWNER/SESSION.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -456,11 +448,9 @@ func (x *AcceptShareRequest) GetSessionId() string {
 	return ""
 }
 
-// AcceptShareResponse is what SessionService.AcceptShare returns.
 type AcceptShareResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -502,10 +492,9 @@ func (x *AcceptShareResponse) GetSession() *Session {
 	return nil
 }
 
-// DeclineShareRequest is what SessionService.DeclineShare takes.
 type DeclineShareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session, by its name for the caller's tenant: OWNER/SESSION.
+	// The session's name for the caller's tenant: OWNER/SESSION.
 	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -548,7 +537,6 @@ func (x *DeclineShareRequest) GetSessionId() string {
 	return ""
 }
 
-// DeclineShareResponse is what SessionService.DeclineShare returns.
 type DeclineShareResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -585,39 +573,38 @@ func (*DeclineShareResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
-// CreateSessionRequest is what SessionService.CreateSession takes.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent: the same id with the same request of the same tenant within
-	// 24 hours gets the first one's answer. Nothing is forgotten sooner: a request with an id that
-	// the tenant's quota (`remembered_requests`, `remembered_bytes`) has no room for is not carried
-	// out, and fails with RESOURCE_EXHAUSTED LIMIT_EXCEEDED and the time to retry. Up to 128
+	// Makes the call idempotent: the same id with the same request of the same tenant returns the
+	// first answer for 24 hours. The server never forgets an answer sooner. If the tenant's quota
+	// (`remembered_requests`, `remembered_bytes`) has no room, a request with an id is not executed
+	// and fails with RESOURCE_EXHAUSTED LIMIT_EXCEEDED and the time to retry. At most 128
 	// characters.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The id to give it: letters, digits, '-' and '_', up to 128; default: a random UUID.
+	// The session's id: letters, digits, '-' and '_', at most 128 characters; default: a random
+	// UUID.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How it works: model, provider, tools, instructions, folders, …. Its tools belong
-	// to the session. The switches for callbacks (request_permission and the like) are
-	// set by the bridge from the handlers; setting them here does no harm.
+	// Model, provider, tools, instructions, directories and so on. The tools belong to the session.
+	// The server sets the switches for callbacks (request_permission and similar) from the
+	// handlers; values set here are harmless.
 	Config *v1.SessionConfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
-	// What ends it.
+	// When the session ends.
 	Lifetime Lifetime `protobuf:"varint,4,opt,name=lifetime,proto3,enum=copilot.bridge.v1.Lifetime" json:"lifetime,omitempty"`
-	// The callbacks that wait for CallbackService.Resolve even while no participant
-	// handles them.
+	// Callbacks that wait for CallbackService.Resolve even if no participant handles them.
 	Handlers *Handlers `protobuf:"bytes,5,opt,name=handlers,proto3" json:"handlers,omitempty"`
-	// How long callbacks wait for an answer: 1 ms to 30 days; default
+	// Time for which callbacks wait for an answer: 1 ms to 30 days; default:
 	// Limits.callback_timeout.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,6,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
-	// The repository to work on, for a session that runs in GitHub's cloud.
+	// The repository of a session that runs in GitHub's cloud.
 	Cloud *v1.CloudSessionConfig `protobuf:"bytes,7,opt,name=cloud,proto3" json:"cloud,omitempty"`
-	// What the CLI process is to be like; default: the server's own profile.
+	// Profile of the CLI process; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,8,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
-	// A model provider of the server's own configuration (`serve --provider NAME=FILE`), by
-	// its name, in place of `config.provider`. Its secrets need not be given again after a
-	// restart of the server, which takes whatever it has under the name then. A name that it
-	// does not have, or that the server's policy does not let the tenant use, or
-	// `config.provider` as well, is INVALID_ARGUMENT INVALID_FIELD. UpdateProvider merges
-	// nothing onto it but for the host's owner: another provider is then to be given whole.
+	// Name of a model provider in the server's configuration (`serve --provider NAME=FILE`),
+	// instead of `config.provider`. The secrets need not be provided again after a restart; the
+	// server then uses its current configuration of that name. A name that the server does not have
+	// or that its policy does not allow for the tenant, or a `config.provider` as well, is
+	// INVALID_ARGUMENT INVALID_FIELD. UpdateProvider merges fields into this provider only for the
+	// host's owner; other callers must set a complete provider.
 	ProviderRef   string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -716,11 +703,9 @@ func (x *CreateSessionRequest) GetProviderRef() string {
 	return ""
 }
 
-// CreateSessionResponse is what SessionService.CreateSession gives.
 type CreateSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -762,33 +747,29 @@ func (x *CreateSessionResponse) GetSession() *Session {
 	return nil
 }
 
-// ResumeSessionRequest is what SessionService.ResumeSession takes.
 type ResumeSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent; as in CreateSessionRequest.
+	// Makes the call idempotent; see CreateSessionRequest.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What to change in its configuration: members that are set take the place of what
-	// the bridge remembers, the others stay. For a session that this bridge has not
-	// opened before, the whole configuration.
+	// Changes to the configuration: fields that are set replace the remembered values, other fields
+	// keep them. For a session that this server has not opened before, the complete configuration.
 	Config *v1.SessionConfig `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
-	// Keep the tool calls and permission requests that were pending when the session was
-	// last unloaded: they can be answered under their old ids. Otherwise they are over.
+	// Keeps the tool calls and permission requests that were pending when the session was unloaded:
+	// they can be answered under their ids. Otherwise they end.
 	ContinuePendingWork bool `protobuf:"varint,4,opt,name=continue_pending_work,json=continuePendingWork,proto3" json:"continue_pending_work,omitempty"`
-	// What ends it; default: as before.
+	// When the session ends; default: unchanged.
 	Lifetime Lifetime `protobuf:"varint,5,opt,name=lifetime,proto3,enum=copilot.bridge.v1.Lifetime" json:"lifetime,omitempty"`
-	// As in CreateSessionRequest; unset: as before.
+	// See CreateSessionRequest; unset: unchanged.
 	Handlers *Handlers `protobuf:"bytes,6,opt,name=handlers,proto3" json:"handlers,omitempty"`
-	// As in CreateSessionRequest; unset: as before.
+	// See CreateSessionRequest; unset: unchanged.
 	CallbackTimeout *durationpb.Duration `protobuf:"bytes,7,opt,name=callback_timeout,json=callbackTimeout,proto3" json:"callback_timeout,omitempty"`
-	// Open canvases to restore, and other things that only a resume takes.
+	// Open canvases to restore, and other options of a resume.
 	Options *v1.SessionResumeExtras `protobuf:"bytes,8,opt,name=options,proto3" json:"options,omitempty"`
-	// What the CLI process is to be like; unset: as before, or the server's own profile. A
-	// session that is loaded stays in its process: another profile is FAILED_PRECONDITION
-	// SESSION_BUSY then.
+	// Profile of the CLI process; unset: unchanged, or the server's profile. A loaded session stays
+	// in its process: another profile then fails with FAILED_PRECONDITION SESSION_BUSY.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,9,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
-	// As in CreateSessionRequest; empty: as before.
+	// See CreateSessionRequest; empty: unchanged.
 	ProviderRef   string `protobuf:"bytes,10,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -894,11 +875,9 @@ func (x *ResumeSessionRequest) GetProviderRef() string {
 	return ""
 }
 
-// ResumeSessionResponse is what SessionService.ResumeSession gives.
 type ResumeSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,12 +919,11 @@ func (x *ResumeSessionResponse) GetSession() *Session {
 	return nil
 }
 
-// GetSessionRequest is what SessionService.GetSession takes.
 type GetSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// In whose home to look for a session that is not open here; default: the server's.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Profile whose home is searched for a session that is not open on this server; default: the
+	// server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -995,11 +973,9 @@ func (x *GetSessionRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// GetSessionResponse is what SessionService.GetSession gives.
 type GetSessionResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1041,17 +1017,16 @@ func (x *GetSessionResponse) GetSession() *Session {
 	return nil
 }
 
-// ListSessionsRequest is what SessionService.ListSessions takes.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only sessions that fit; unset members fit all.
+	// Returns only matching sessions; unset fields match all.
 	Filter *SessionFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The most sessions to return; 1 to 1000, default 100.
+	// Maximum number of sessions; 1 to 1000, default 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before.
+	// The next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Whose home to list, beside the sessions that are open here; default: the server's, and
-	// those of the runtimes that are up.
+	// Profile whose home is listed, in addition to open sessions; default: the server's profile and
+	// the profiles of running CLI processes.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,4,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1115,7 +1090,7 @@ func (x *ListSessionsRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// SessionFilter chooses sessions by where they work.
+// SessionFilter selects sessions by their directory and repository.
 type SessionFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The exact working directory.
@@ -1188,12 +1163,11 @@ func (x *SessionFilter) GetBranch() string {
 	return ""
 }
 
-// ListSessionsResponse is what SessionService.ListSessions gives.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sessions, last used first.
+	// Most recently used first.
 	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Asks for the next page; empty on the last.
+	// Token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1243,12 +1217,11 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// DeleteSessionRequest is what SessionService.DeleteSession takes.
 type DeleteSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// In whose home to look for a session that is not open here; default: the server's.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Profile whose home is searched for a session that is not open on this server; default: the
+	// server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,2,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1298,7 +1271,6 @@ func (x *DeleteSessionRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// DeleteSessionResponse is what SessionService.DeleteSession gives.
 type DeleteSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1335,10 +1307,9 @@ func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
-// GetLastSessionRequest is what SessionService.GetLastSession takes.
 type GetLastSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In whose home to look; default: the server's.
+	// Profile whose home is searched; default: the server's profile.
 	RuntimeProfile *RuntimeProfile `protobuf:"bytes,1,opt,name=runtime_profile,json=runtimeProfile,proto3" json:"runtime_profile,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1381,7 +1352,6 @@ func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// GetLastSessionResponse is what SessionService.GetLastSession gives.
 type GetLastSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id; empty when there is none.
@@ -1427,12 +1397,10 @@ func (x *GetLastSessionResponse) GetSessionId() string {
 	return ""
 }
 
-// DisconnectSessionRequest is what SessionService.DisconnectSession takes.
 type DisconnectSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Also when participants are attached: their streams end with Closed.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Disconnects even if participants are attached: their streams end with Closed.
 	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1482,10 +1450,9 @@ func (x *DisconnectSessionRequest) GetForce() bool {
 	return false
 }
 
-// DisconnectSessionResponse is what SessionService.DisconnectSession gives.
 type DisconnectSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// False when it stays because participants are attached.
+	// False if participants are attached and the session stays open.
 	Disconnected  bool `protobuf:"varint,1,opt,name=disconnected,proto3" json:"disconnected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1528,7 +1495,6 @@ func (x *DisconnectSessionResponse) GetDisconnected() bool {
 	return false
 }
 
-// GetForegroundSessionRequest is what SessionService.GetForegroundSession takes.
 type GetForegroundSessionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1565,12 +1531,11 @@ func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
-// GetForegroundSessionResponse is what SessionService.GetForegroundSession gives.
 type GetForegroundSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id; empty when there is none.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The folder of the CLI's own files about it.
+	// Directory of the CLI's files about the session.
 	WorkspacePath string `protobuf:"bytes,2,opt,name=workspace_path,json=workspacePath,proto3" json:"workspace_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1620,11 +1585,9 @@ func (x *GetForegroundSessionResponse) GetWorkspacePath() string {
 	return ""
 }
 
-// SetForegroundSessionRequest is what SessionService.SetForegroundSession takes.
 type SetForegroundSessionRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1666,7 +1629,6 @@ func (x *SetForegroundSessionRequest) GetSessionId() string {
 	return ""
 }
 
-// SetForegroundSessionResponse is what SessionService.SetForegroundSession gives.
 type SetForegroundSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1703,14 +1665,11 @@ func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
-// SendRequest is what SessionService.Send takes.
 type SendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent, as in CreateSessionRequest: the message is sent once.
-	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The session.
-	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What to say.
+	// Makes the call idempotent, see CreateSessionRequest: the message is sent once.
+	RequestId     string  `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	SessionId     string  `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Prompt        *Prompt `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1767,18 +1726,17 @@ func (x *SendRequest) GetPrompt() *Prompt {
 	return nil
 }
 
-// SendResponse is what SessionService.Send gives.
 type SendResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message's id.
-	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The journal's last position when the CLI accepted it: what the turn does comes after.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The journal's last position when the CLI accepted the prompt. The turn's events have later
+	// positions.
 	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
-	// Set in the answer to a repeated request: the id that the message has since it was given
-	// to the CLI again; see MessageResent. Empty if it was not.
+	// Set in the answer to a repeated request if the server sent the message to the CLI again: its
+	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
-	// The prompt is not on disk, since the disk has failed: it outlives the CLI process, but not
-	// the server. Session.journal_problem says why.
+	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
+	// server. Session.journal_problem has the cause.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1842,11 +1800,9 @@ func (x *SendResponse) GetInMemoryOnly() bool {
 	return false
 }
 
-// SendStreamRequest is a piece of what SessionService.SendStream takes.
+// SendStreamRequest is a message of the stream: the request, then chunks.
 type SendStreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it holds.
-	//
 	// Types that are valid to be assigned to Piece:
 	//
 	//	*SendStreamRequest_Request
@@ -1916,7 +1872,7 @@ type isSendStreamRequest_Piece interface {
 }
 
 type SendStreamRequest_Request struct {
-	// The request. First, and only there.
+	// The request. Required as the first message, and only there.
 	Request *SendRequest `protobuf:"bytes,1,opt,name=request,proto3,oneof"`
 }
 
@@ -1932,8 +1888,8 @@ func (*SendStreamRequest_Chunk) isSendStreamRequest_Piece() {}
 // AttachmentChunk is a piece of a blob attachment's bytes.
 type AttachmentChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which of the prompt's attachments, from 0. It must be a blob, without bytes of its
-	// own in the request.
+	// Index in the prompt's attachments, from 0. The attachment must be a blob without bytes in the
+	// request.
 	Attachment int32 `protobuf:"varint,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
 	// The next bytes.
 	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
@@ -1985,18 +1941,16 @@ func (x *AttachmentChunk) GetData() []byte {
 	return nil
 }
 
-// SendStreamResponse is what SessionService.SendStream gives.
 type SendStreamResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message's id.
-	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The journal's last position when the CLI accepted it.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The journal's last position when the CLI accepted the prompt.
 	Position *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
-	// Set in the answer to a repeated request: the id that the message has since it was given
-	// to the CLI again; see MessageResent. Empty if it was not.
+	// Set in the answer to a repeated request if the server sent the message to the CLI again: its
+	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
-	// The prompt is not on disk, since the disk has failed: it outlives the CLI process, but not
-	// the server. Session.journal_problem says why.
+	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
+	// server. Session.journal_problem has the cause.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2060,19 +2014,16 @@ func (x *SendStreamResponse) GetInMemoryOnly() bool {
 	return false
 }
 
-// SendAndWaitRequest is what SessionService.SendAndWait takes.
 type SendAndWaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the call idempotent; as in SendRequest.
-	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The session.
-	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What to say.
-	Prompt *Prompt `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Give up waiting when the session was silent for this long; default: never. Time in
-	// which a tool, a callback or a shell runs does not count. Up to 30 days.
+	// Makes the call idempotent; see SendRequest.
+	RequestId string  `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	SessionId string  `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Prompt    *Prompt `protobuf:"bytes,3,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Ends the wait if the session had no event for this time; default: no limit. Time in which a
+	// tool, a callback or a shell runs does not count. At most 30 days.
 	IdleTimeout *durationpb.Duration `protobuf:"bytes,4,opt,name=idle_timeout,json=idleTimeout,proto3" json:"idle_timeout,omitempty"`
-	// Give up waiting after this long, up to 30 days; default: the call's own deadline.
+	// Ends the wait after this time, at most 30 days; default: the call's deadline.
 	Timeout       *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2143,13 +2094,10 @@ func (x *SendAndWaitRequest) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// SendAndWaitResponse is what SessionService.SendAndWait gives.
 type SendAndWaitResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message's id.
-	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// How the turn ended, with the agent's last message.
-	Outcome       *TurnOutcome `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MessageId     string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	Outcome       *TurnOutcome           `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2198,23 +2146,18 @@ func (x *SendAndWaitResponse) GetOutcome() *TurnOutcome {
 	return nil
 }
 
-// RunRequest is what SessionService.Run takes.
 type RunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Makes the send idempotent; as in SendRequest.
+	// Makes the send idempotent; see SendRequest.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Where to say it.
-	//
 	// Types that are valid to be assigned to Session:
 	//
 	//	*RunRequest_SessionId
 	//	*RunRequest_Create
 	Session isRunRequest_Session `protobuf_oneof:"session"`
-	// What to say.
-	Prompt *Prompt `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Which events; default: all but the heavy ones.
-	Filter *EventFilter `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
-	// How the frames look.
+	Prompt  *Prompt              `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Events to send; default: all except the heavy types.
+	Filter        *EventFilter   `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	Options       *StreamOptions `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2308,12 +2251,12 @@ type isRunRequest_Session interface {
 }
 
 type RunRequest_SessionId struct {
-	// In this session.
+	// An existing session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof"`
 }
 
 type RunRequest_Create struct {
-	// In a session made for it. Its lifetime's default is to end with the turn.
+	// A new session. By default it ends with the turn.
 	Create *CreateSessionRequest `protobuf:"bytes,3,opt,name=create,proto3,oneof"`
 }
 
@@ -2324,8 +2267,6 @@ func (*RunRequest_Create) isRunRequest_Session() {}
 // RunResponse is a frame of SessionService.Run.
 type RunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it says.
-	//
 	// Types that are valid to be assigned to Frame:
 	//
 	//	*RunResponse_Started
@@ -2405,13 +2346,12 @@ type isRunResponse_Frame interface {
 }
 
 type RunResponse_Started struct {
-	// The prompt was accepted. The first frame.
+	// The CLI accepted the prompt. The first frame.
 	Started *RunStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
 type RunResponse_Stream struct {
-	// What happens in the session: the frames of EventService.Subscribe, callbacks
-	// included.
+	// Frames of EventService.Subscribe, including callbacks.
 	Stream *SubscribeResponse `protobuf:"bytes,2,opt,name=stream,proto3,oneof"`
 }
 
@@ -2426,14 +2366,12 @@ func (*RunResponse_Stream) isRunResponse_Frame() {}
 
 func (*RunResponse_Outcome) isRunResponse_Frame() {}
 
-// RunStarted says that a prompt was accepted.
+// RunStarted reports that the CLI accepted the prompt.
 type RunStarted struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The message's id.
-	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// The journal's last position when the CLI accepted it.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	MessageId string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The journal's last position when the CLI accepted the prompt.
 	Position      *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2490,11 +2428,9 @@ func (x *RunStarted) GetPosition() *Position {
 	return nil
 }
 
-// AbortRequest is what SessionService.Abort takes.
 type AbortRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2536,11 +2472,9 @@ func (x *AbortRequest) GetSessionId() string {
 	return ""
 }
 
-// AbortResponse is what SessionService.Abort gives.
 type AbortResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a turn was running.
-	TurnWasRunning bool `protobuf:"varint,1,opt,name=turn_was_running,json=turnWasRunning,proto3" json:"turn_was_running,omitempty"`
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	TurnWasRunning bool                   `protobuf:"varint,1,opt,name=turn_was_running,json=turnWasRunning,proto3" json:"turn_was_running,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2582,23 +2516,21 @@ func (x *AbortResponse) GetTurnWasRunning() bool {
 	return false
 }
 
-// ListEventsRequest is what SessionService.ListEvents takes.
 type ListEventsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Begin after this position; default: at the first event.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Returns events after this position; default: from the first event.
 	After *Position `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Which events; default: all but the heavy ones.
+	// Events to send; default: all except the heavy types.
 	Filter *EventFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
-	// The most bytes of events to return: 1 KiB to 3 MiB, default 1 MiB. A page has at
-	// least one event when there is one.
+	// Maximum size of the events in bytes: 1 KiB to 3 MiB, default 1 MiB. A page contains at least
+	// one event if one exists.
 	PageBytes int32 `protobuf:"varint,4,opt,name=page_bytes,json=pageBytes,proto3" json:"page_bytes,omitempty"`
-	// The next_page_token of the page before; it wins over `after`.
+	// The next_page_token of the previous page; overrides `after`.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// How closely typed events follow the CLI's JSON.
+	// Precision of the typed events.
 	Fidelity Fidelity `protobuf:"varint,6,opt,name=fidelity,proto3,enum=copilot.bridge.v1.Fidelity" json:"fidelity,omitempty"`
-	// Set Event.original_json.
+	// Sets Event.original_json.
 	OriginalJson  bool `protobuf:"varint,7,opt,name=original_json,json=originalJson,proto3" json:"original_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2683,14 +2615,13 @@ func (x *ListEventsRequest) GetOriginalJson() bool {
 	return false
 }
 
-// ListEventsResponse is what SessionService.ListEvents gives.
 type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The events, by position.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// Asks for the next page; empty when the journal's end is reached.
+	// Token of the next page; empty at the end of the journal.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Events are missing before the first one of this page.
+	// Set if events are missing before the first event of this page.
 	Gap           *Gap `protobuf:"bytes,3,opt,name=gap,proto3" json:"gap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2747,13 +2678,10 @@ func (x *ListEventsResponse) GetGap() *Gap {
 	return nil
 }
 
-// ReadEventRequest is what SessionService.ReadEvent takes.
 type ReadEventRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The event.
-	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Position      *Position              `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2802,12 +2730,12 @@ func (x *ReadEventRequest) GetPosition() *Position {
 	return nil
 }
 
-// ReadEventResponse is a piece of an event.
+// ReadEventResponse contains a piece of an event.
 type ReadEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The next bytes of the event's JSON.
 	JsonChunk []byte `protobuf:"bytes,1,opt,name=json_chunk,json=jsonChunk,proto3" json:"json_chunk,omitempty"`
-	// How many bytes the whole has; set on the first piece.
+	// Size of the whole event; set in the first piece.
 	TotalBytes    int64 `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2857,16 +2785,14 @@ func (x *ReadEventResponse) GetTotalBytes() int64 {
 	return 0
 }
 
-// SetModelRequest is what SessionService.SetModel takes.
 type SetModelRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The model's id.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// How hard the model thinks (for example low, medium, high); default: the model's own.
+	// Amount of reasoning (for example low, medium, high); default: the model's.
 	ReasoningEffort string `protobuf:"bytes,3,opt,name=reasoning_effort,json=reasoningEffort,proto3" json:"reasoning_effort,omitempty"`
-	// What the model is taken to be able to do, over what is known of it.
+	// Overrides the model's known capabilities.
 	ModelCapabilities *v1.ModelCapabilitiesOverride `protobuf:"bytes,4,opt,name=model_capabilities,json=modelCapabilities,proto3" json:"model_capabilities,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -2930,10 +2856,9 @@ func (x *SetModelRequest) GetModelCapabilities() *v1.ModelCapabilitiesOverride {
 	return nil
 }
 
-// SetModelResponse is what SessionService.SetModel gives.
 type SetModelResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model in use from now on, as the CLI tells it; empty when it does not.
+	// The model in use, as reported by the CLI; empty if the CLI does not report it.
 	ModelId       string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2976,18 +2901,16 @@ func (x *SetModelResponse) GetModelId() string {
 	return ""
 }
 
-// LogRequest is what SessionService.Log takes.
 type LogRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The line; required.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Required.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// How serious it is; default: info.
+	// Default: info.
 	Level v1.SessionLogLevel `protobuf:"varint,3,opt,name=level,proto3,enum=copilot.cli.v1.SessionLogLevel" json:"level,omitempty"`
-	// Do not keep it in the history.
+	// Does not store the line in the history.
 	Ephemeral bool `protobuf:"varint,4,opt,name=ephemeral,proto3" json:"ephemeral,omitempty"`
-	// A link for more.
+	// A link to more information.
 	Url           string `protobuf:"bytes,5,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3058,10 +2981,9 @@ func (x *LogRequest) GetUrl() string {
 	return ""
 }
 
-// LogResponse is what SessionService.Log gives.
 type LogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the event it became: SessionEvent.id.
+	// SessionEvent.id of the resulting event.
 	EventId       string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3104,17 +3026,14 @@ func (x *LogResponse) GetEventId() string {
 	return ""
 }
 
-// UpdateProviderRequest is what SessionService.UpdateProvider takes.
 type UpdateProviderRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The new values.
-	Provider *v1.ProviderConfig `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Which fields of `provider` to take (for example "base_url,api_key"); a field
-	// that is named and unset is removed. Empty: those that are set. "*": all.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Provider  *v1.ProviderConfig     `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	// Fields of `provider` to set (for example "base_url,api_key"); a listed field without a value
+	// is removed. Empty: all fields with a value. "*": all fields.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// Also switch the model; empty: stay.
+	// Also changes the model; empty: unchanged.
 	ModelId       string `protobuf:"bytes,4,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3178,7 +3097,6 @@ func (x *UpdateProviderRequest) GetModelId() string {
 	return ""
 }
 
-// UpdateProviderResponse is what SessionService.UpdateProvider gives.
 type UpdateProviderResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3215,15 +3133,12 @@ func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
 }
 
-// ProvideCredentialsRequest is what SessionService.ProvideCredentials takes.
 type ProvideCredentialsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The provider's secrets; only api_key, bearer_token and headers are taken.
-	Provider *v1.ProviderConfig `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
-	// The GitHub token.
-	GithubToken   string `protobuf:"bytes,3,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The provider's secrets: api_key, bearer_token and headers. Other fields are ignored.
+	Provider      *v1.ProviderConfig `protobuf:"bytes,2,opt,name=provider,proto3" json:"provider,omitempty"`
+	GithubToken   string             `protobuf:"bytes,3,opt,name=github_token,json=githubToken,proto3" json:"github_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3279,11 +3194,9 @@ func (x *ProvideCredentialsRequest) GetGithubToken() string {
 	return ""
 }
 
-// ProvideCredentialsResponse is what SessionService.ProvideCredentials gives.
 type ProvideCredentialsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session.
-	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       *Session               `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -50,82 +50,81 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// SessionService makes sessions and talks to their agents.
+// SessionService creates sessions and sends prompts to their agents.
 //
-// Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
-// journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
-// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
-// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
-// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
-// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
-// mean something of their own, are listed.
+// Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the journal's
+// last position when the CLI replied. All rpcs on a session can fail with NOT_FOUND
+// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE, UNAVAILABLE
+// RUNTIME_LOST and the reasons that begin with CLI_. All rpcs of copilot.bridge.v1 can fail with
+// INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED, PERMISSION_DENIED FORBIDDEN,
+// RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING, DEADLINE_EXCEEDED TIMEOUT, CANCELLED
+// and INTERNAL. The comments of the rpcs list further errors, and errors with a special meaning.
 type SessionServiceClient interface {
-	// CreateSession makes a session. Its events, session.start included, are in the
-	// journal from the first.
+	// CreateSession creates a session. The journal contains its events from the first one,
+	// session.start.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD, TOOL_NAME_INVALID, JSON_EXTRA_FORBIDDEN;
-	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION
-	// SESSION_REFUSED with the CLI's words.
+	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION SESSION_REFUSED with the
+	// CLI's message.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
-	// ResumeSession opens a session of the CLI's history, or one that is open already.
-	// Nothing of a session's configuration survives in the CLI when no process has it
-	// open: what this request does not say is taken from what the bridge remembers.
-	// It leaves one session.resume event.
+	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
+	// keeps no configuration of a session that no process has open. Fields that the request does
+	// not set keep the values that the server remembers. The call adds one session.resume event to
+	// the history.
 	//
-	// Errors: those of CreateSession but SESSION_EXISTS; FAILED_PRECONDITION
-	// SESSION_IN_USE when another process has it open.
+	// Errors: as for CreateSession except SESSION_EXISTS; FAILED_PRECONDITION SESSION_IN_USE if
+	// another process has the session open.
 	ResumeSession(ctx context.Context, in *ResumeSessionRequest, opts ...grpc.CallOption) (*ResumeSessionResponse, error)
-	// GetSession tells about one session.
+	// GetSession returns one session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*GetSessionResponse, error)
-	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
-	// first. A session that was never sent anything is only listed while it is open. Open sessions
-	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
-	// are not. While no CLI process of the tenant runs, a caller who may not start one (an
-	// observer) gets the sessions that the server itself knows, without those that are in the
-	// CLI's history only.
+	// ListSessions lists the caller's sessions, open or in the CLI's history, most recently used
+	// first. A session without a message is listed only while it is open. Open sessions of other
+	// tenants whose share was accepted are included, with `owner` set; offers are not. If no CLI
+	// process of the tenant runs, a caller who may not start one (an observer) receives only the
+	// sessions that the server itself knows, without those of the CLI's history.
 	ListSessions(ctx context.Context, in *ListSessionsRequest, opts ...grpc.CallOption) (*ListSessionsResponse, error)
-	// DeleteSession deletes a session and its history for good.
+	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(ctx context.Context, in *DeleteSessionRequest, opts ...grpc.CallOption) (*DeleteSessionResponse, error)
-	// GetLastSession tells which session was used last.
+	// GetLastSession returns the most recently used session.
 	GetLastSession(ctx context.Context, in *GetLastSessionRequest, opts ...grpc.CallOption) (*GetLastSessionResponse, error)
-	// DisconnectSession ends the use of a session: its turn is aborted, and every call
-	// but ResumeSession then finds it NOT_FOUND. Its history stays. While participants
-	// are attached it does nothing, unless `force` is set. It may be called again.
+	// DisconnectSession closes a session: its turn is aborted, and every call except ResumeSession
+	// then returns NOT_FOUND. Its history stays. If participants are attached, the call does
+	// nothing unless `force` is set. Repeating the call is safe.
 	DisconnectSession(ctx context.Context, in *DisconnectSessionRequest, opts ...grpc.CallOption) (*DisconnectSessionResponse, error)
-	// GetForegroundSession tells which session the host's user interface shows.
+	// GetForegroundSession returns the session that the host's user interface shows.
 	GetForegroundSession(ctx context.Context, in *GetForegroundSessionRequest, opts ...grpc.CallOption) (*GetForegroundSessionResponse, error)
-	// SetForegroundSession asks the host's user interface to show a session. A headless
-	// CLI has none and refuses: FAILED_PRECONDITION SESSION_REFUSED with its words.
+	// SetForegroundSession makes the host's user interface show a session. A headless CLI has none
+	// and refuses: FAILED_PRECONDITION SESSION_REFUSED with the CLI's message.
 	SetForegroundSession(ctx context.Context, in *SetForegroundSessionRequest, opts ...grpc.CallOption) (*SetForegroundSessionResponse, error)
-	// Send says something to the agent and returns when the CLI has accepted it.
+	// Send sends a prompt to the agent and returns when the CLI has accepted it.
 	//
-	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD;
-	// FAILED_PRECONDITION SESSION_BUSY for mode IMMEDIATE into a turn whose headers
-	// override the provider's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED when 256 messages of the
-	// session, or 192 MiB of them, wait for the end of their turns; ABORTED SEND_IN_DOUBT.
+	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD; FAILED_PRECONDITION
+	// SESSION_BUSY for mode IMMEDIATE into a turn whose headers override the provider's;
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED if 256 messages of the session, or 192 MiB of them, have
+	// unfinished turns; ABORTED SEND_IN_DOUBT.
 	Send(ctx context.Context, in *SendRequest, opts ...grpc.CallOption) (*SendResponse, error)
-	// SendStream is Send for prompts with large attachments: the first message holds the
-	// request, the following ones the bytes of its blobs.
+	// SendStream is Send for prompts with large attachments. The first message contains the
+	// request, the following messages contain the bytes of its blobs.
 	//
-	// Errors: those of Send.
+	// Errors: as for Send.
 	SendStream(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[SendStreamRequest, SendStreamResponse], error)
-	// SendAndWait says something to the agent and waits until the turn has ended. A
-	// timeout does not abort the turn: the outcome is TIMED_OUT.
+	// SendAndWait sends a prompt and waits until the turn has ended. A timeout does not abort the
+	// turn: the outcome is TIMED_OUT.
 	//
-	// Errors: those of Send.
+	// Errors: as for Send.
 	SendAndWait(ctx context.Context, in *SendAndWaitRequest, opts ...grpc.CallOption) (*SendAndWaitResponse, error)
-	// Run says something to the agent and streams the session's events until the turn
-	// has ended. Without a session id it makes a session for this one turn. When the turn
-	// has ended and the stream is over, the server deletes that session; with a request_id
-	// one minute later, so that the same Run can come again. If create names a session id,
-	// the session is disconnected and can be resumed; with LIFETIME_KEEP it stays loaded.
+	// Run sends a prompt and streams the session's events until the turn has ended. Without a
+	// session id it creates a session for this turn. The server deletes that session after the
+	// stream has ended; with a request_id one minute later, so that the same Run can be repeated.
+	// If create names a session id, the session is disconnected instead and can be resumed; with
+	// LIFETIME_KEEP it stays loaded.
 	//
-	// Errors: those of CreateSession and Send.
+	// Errors: as for CreateSession and Send.
 	Run(ctx context.Context, in *RunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunResponse], error)
-	// Abort stops the running turn and what is queued. With none it does nothing.
+	// Abort stops the running turn and removes queued messages. Without a running turn it does
+	// nothing.
 	Abort(ctx context.Context, in *AbortRequest, opts ...grpc.CallOption) (*AbortResponse, error)
-	// ListEvents reads the journal, a page at a time.
+	// ListEvents reads a page of the journal.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
@@ -133,72 +132,71 @@ type SessionServiceClient interface {
 	//
 	// Errors: NOT_FOUND EVENT_NOT_FOUND.
 	ReadEvent(ctx context.Context, in *ReadEventRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadEventResponse], error)
-	// SetModel switches the session's model, from its next turn on.
+	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
 	SetModel(ctx context.Context, in *SetModelRequest, opts ...grpc.CallOption) (*SetModelResponse, error)
-	// Log writes a line into the session's timeline, for its users, not for the model.
+	// Log writes a line to the session's timeline. Users see the line; the model does not.
 	Log(ctx context.Context, in *LogRequest, opts ...grpc.CallOption) (*LogResponse, error)
-	// UpdateProvider changes parts of the session's model provider, from the next turn on.
-	// The history stays.
+	// UpdateProvider changes fields of the session's model provider. The change takes effect with
+	// the next turn. The history stays.
 	//
-	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn
-	// runs, SESSION_REFUSED.
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
+	// SESSION_REFUSED.
 	UpdateProvider(ctx context.Context, in *UpdateProviderRequest, opts ...grpc.CallOption) (*UpdateProviderResponse, error)
-	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
+	// ProvideCredentials sets secrets that the server stores in memory only and lost in a restart:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(ctx context.Context, in *ProvideCredentialsRequest, opts ...grpc.CallOption) (*ProvideCredentialsResponse, error)
-	// ShareSession offers a session of the caller's own tenant to another tenant. Nothing of it
-	// reaches that tenant before the tenant accepts with AcceptShare: it is not listed, found,
-	// streamed or counted there.
+	// ShareSession offers a session of the caller's tenant to another tenant. Until that tenant
+	// accepts with AcceptShare, it cannot list, find, stream or count the session.
 	//
 	// The other tenant names the session OWNER/SESSION: the owner's name in the server's policy
-	// ("host" is the owner of the host), a slash, and the session's id. An id of a tenant's own
-	// has no slash, so that a shared session can take the place of no session of the tenant it is
-	// shared with, and the name is the same after a restart of the server. Every rpc that takes a
-	// session_id takes that name, and replies and frames carry it. The id without the owner never
-	// means a shared session.
+	// ("host" is the owner of the host), a slash, and the session's id. Ids of a tenant's own
+	// sessions contain no slash, so a shared session cannot hide one of them. The name is stable
+	// across restarts. Every rpc with a session_id accepts the name, and replies and frames contain
+	// it. An id without an owner never means a shared session.
 	//
-	// The tenant's callers may subscribe, attach with join_session_id, and make the calls of the
-	// access that their own roles let them make too. They cannot resume, configure, disconnect,
-	// delete or share the session. What touches the owner's machine is refused to them, even if
-	// their own tenant has a sandbox: their requests are checked like those of callers without
-	// the rights of the class host, URLs must be allowed to both tenants, and they can neither
-	// approve what the CLI asks permission for (but one call of a caller's tool) nor answer hooks.
+	// The tenant's callers may subscribe, attach with join_session_id, and make the calls that both
+	// the share's access and their roles permit. They cannot resume, configure, disconnect, delete
+	// or share the session. Requests that touch the owner's machine are refused, even if the
+	// caller's tenant has a sandbox: they are checked like requests of callers without the rights
+	// of the class host, and URLs must be allowed for both tenants. The callers cannot approve
+	// permission requests of the CLI (except one call of a caller's tool) and cannot answer hooks.
 	//
-	// The share lasts until UnshareSession, DeclineShare or the session's deletion. Sharing again
-	// changes the access, and makes a new offer of one that was declined. GetSession lists the
+	// The share ends with UnshareSession, DeclineShare or the session's deletion. Sharing again
+	// changes the access, or makes a new offer if the share was declined. GetSession lists the
 	// shares.
 	//
-	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
-	// valid name; whether the policy has a tenant of that name is not revealed.
-	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED beyond 64 tenants.
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for the caller's own tenant or an invalid tenant name;
+	// the error does not reveal whether the policy has that tenant. RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED above 64 tenants.
 	ShareSession(ctx context.Context, in *ShareSessionRequest, opts ...grpc.CallOption) (*ShareSessionResponse, error)
-	// UnshareSession takes the share or the offer back: later calls of the other tenant find no
-	// such session, and calls under way end. Subscribe closes the session's frames with
-	// CLOSE_REASON_UNSHARED, Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND,
-	// and participants of the tenant leave at once. The same happens where ShareSession gives a
-	// tenant less than it had. A running turn goes on. Unsharing a session that is not shared
-	// with the tenant changes nothing. A later ShareSession is a new offer.
+	// UnshareSession revokes the share or the offer: later calls of the other tenant fail with
+	// NOT_FOUND, and running calls end. Subscribe closes the session's frames with
+	// CLOSE_REASON_UNSHARED; Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND;
+	// participants of the tenant leave at once. The same happens if ShareSession reduces a tenant's
+	// access. A running turn continues. Without a share the call changes nothing. A later
+	// ShareSession is a new offer.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(ctx context.Context, in *UnshareSessionRequest, opts ...grpc.CallOption) (*UnshareSessionResponse, error)
-	// ListShareOffers lists the sessions of other tenants that are offered to the caller's tenant
-	// and neither accepted nor declined, by name. It shows nothing of the sessions themselves.
+	// ListShareOffers lists the sessions that other tenants offer to the caller's tenant and that
+	// it has neither accepted nor declined, by name. The reply contains nothing of the sessions
+	// themselves.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	ListShareOffers(ctx context.Context, in *ListShareOffersRequest, opts ...grpc.CallOption) (*ListShareOffersResponse, error)
-	// AcceptShare accepts an offer for all callers of the caller's tenant. From then on they can
-	// use the session by its name, and ListSessions and WatchSessions show it. Accepting again
-	// changes nothing. It takes the role that shares sessions: owner.
+	// AcceptShare accepts an offer for all callers of the caller's tenant. They can then use the
+	// session by its name, and ListSessions and WatchSessions include it. Accepting again changes
+	// nothing. Requires the role owner.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not offered to the tenant.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND if the session is not offered to the tenant.
 	AcceptShare(ctx context.Context, in *AcceptShareRequest, opts ...grpc.CallOption) (*AcceptShareResponse, error)
-	// DeclineShare declines an offer, or gives up a share that was accepted: calls under way end
-	// as with UnshareSession. The session can be used again after a new ShareSession and
-	// AcceptShare. Declining again changes nothing.
+	// DeclineShare declines an offer, or gives up an accepted share: running calls end as with
+	// UnshareSession. Using the session again requires a new ShareSession and AcceptShare.
+	// Declining again changes nothing.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not shared with the tenant.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND if the session is not shared with the tenant.
 	DeclineShare(ctx context.Context, in *DeclineShareRequest, opts ...grpc.CallOption) (*DeclineShareResponse, error)
 }
 
@@ -485,82 +483,81 @@ func (c *sessionServiceClient) DeclineShare(ctx context.Context, in *DeclineShar
 // All implementations must embed UnimplementedSessionServiceServer
 // for forward compatibility.
 //
-// SessionService makes sessions and talks to their agents.
+// SessionService creates sessions and sends prompts to their agents.
 //
-// Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the
-// journal's last position when the CLI replied. All rpcs on a session can fail with
-// NOT_FOUND SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE,
-// UNAVAILABLE RUNTIME_LOST and the reasons that begin with CLI_; and all rpcs of
-// copilot.bridge.v1 with INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED,
-// PERMISSION_DENIED FORBIDDEN, RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING,
-// DEADLINE_EXCEEDED TIMEOUT, CANCELLED and INTERNAL. Only further errors, and those that
-// mean something of their own, are listed.
+// Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the journal's
+// last position when the CLI replied. All rpcs on a session can fail with NOT_FOUND
+// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE, UNAVAILABLE
+// RUNTIME_LOST and the reasons that begin with CLI_. All rpcs of copilot.bridge.v1 can fail with
+// INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED, PERMISSION_DENIED FORBIDDEN,
+// RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING, DEADLINE_EXCEEDED TIMEOUT, CANCELLED
+// and INTERNAL. The comments of the rpcs list further errors, and errors with a special meaning.
 type SessionServiceServer interface {
-	// CreateSession makes a session. Its events, session.start included, are in the
-	// journal from the first.
+	// CreateSession creates a session. The journal contains its events from the first one,
+	// session.start.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD, TOOL_NAME_INVALID, JSON_EXTRA_FORBIDDEN;
-	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION
-	// SESSION_REFUSED with the CLI's words.
+	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION SESSION_REFUSED with the
+	// CLI's message.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
-	// ResumeSession opens a session of the CLI's history, or one that is open already.
-	// Nothing of a session's configuration survives in the CLI when no process has it
-	// open: what this request does not say is taken from what the bridge remembers.
-	// It leaves one session.resume event.
+	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
+	// keeps no configuration of a session that no process has open. Fields that the request does
+	// not set keep the values that the server remembers. The call adds one session.resume event to
+	// the history.
 	//
-	// Errors: those of CreateSession but SESSION_EXISTS; FAILED_PRECONDITION
-	// SESSION_IN_USE when another process has it open.
+	// Errors: as for CreateSession except SESSION_EXISTS; FAILED_PRECONDITION SESSION_IN_USE if
+	// another process has the session open.
 	ResumeSession(context.Context, *ResumeSessionRequest) (*ResumeSessionResponse, error)
-	// GetSession tells about one session.
+	// GetSession returns one session.
 	GetSession(context.Context, *GetSessionRequest) (*GetSessionResponse, error)
-	// ListSessions lists the caller's sessions, open or in the CLI's history, last used
-	// first. A session that was never sent anything is only listed while it is open. Open sessions
-	// of other tenants whose share was accepted are in the list too, with `owner` set; offers
-	// are not. While no CLI process of the tenant runs, a caller who may not start one (an
-	// observer) gets the sessions that the server itself knows, without those that are in the
-	// CLI's history only.
+	// ListSessions lists the caller's sessions, open or in the CLI's history, most recently used
+	// first. A session without a message is listed only while it is open. Open sessions of other
+	// tenants whose share was accepted are included, with `owner` set; offers are not. If no CLI
+	// process of the tenant runs, a caller who may not start one (an observer) receives only the
+	// sessions that the server itself knows, without those of the CLI's history.
 	ListSessions(context.Context, *ListSessionsRequest) (*ListSessionsResponse, error)
-	// DeleteSession deletes a session and its history for good.
+	// DeleteSession permanently deletes a session and its history.
 	DeleteSession(context.Context, *DeleteSessionRequest) (*DeleteSessionResponse, error)
-	// GetLastSession tells which session was used last.
+	// GetLastSession returns the most recently used session.
 	GetLastSession(context.Context, *GetLastSessionRequest) (*GetLastSessionResponse, error)
-	// DisconnectSession ends the use of a session: its turn is aborted, and every call
-	// but ResumeSession then finds it NOT_FOUND. Its history stays. While participants
-	// are attached it does nothing, unless `force` is set. It may be called again.
+	// DisconnectSession closes a session: its turn is aborted, and every call except ResumeSession
+	// then returns NOT_FOUND. Its history stays. If participants are attached, the call does
+	// nothing unless `force` is set. Repeating the call is safe.
 	DisconnectSession(context.Context, *DisconnectSessionRequest) (*DisconnectSessionResponse, error)
-	// GetForegroundSession tells which session the host's user interface shows.
+	// GetForegroundSession returns the session that the host's user interface shows.
 	GetForegroundSession(context.Context, *GetForegroundSessionRequest) (*GetForegroundSessionResponse, error)
-	// SetForegroundSession asks the host's user interface to show a session. A headless
-	// CLI has none and refuses: FAILED_PRECONDITION SESSION_REFUSED with its words.
+	// SetForegroundSession makes the host's user interface show a session. A headless CLI has none
+	// and refuses: FAILED_PRECONDITION SESSION_REFUSED with the CLI's message.
 	SetForegroundSession(context.Context, *SetForegroundSessionRequest) (*SetForegroundSessionResponse, error)
-	// Send says something to the agent and returns when the CLI has accepted it.
+	// Send sends a prompt to the agent and returns when the CLI has accepted it.
 	//
-	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD;
-	// FAILED_PRECONDITION SESSION_BUSY for mode IMMEDIATE into a turn whose headers
-	// override the provider's; RESOURCE_EXHAUSTED LIMIT_EXCEEDED when 256 messages of the
-	// session, or 192 MiB of them, wait for the end of their turns; ABORTED SEND_IN_DOUBT.
+	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD; FAILED_PRECONDITION
+	// SESSION_BUSY for mode IMMEDIATE into a turn whose headers override the provider's;
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED if 256 messages of the session, or 192 MiB of them, have
+	// unfinished turns; ABORTED SEND_IN_DOUBT.
 	Send(context.Context, *SendRequest) (*SendResponse, error)
-	// SendStream is Send for prompts with large attachments: the first message holds the
-	// request, the following ones the bytes of its blobs.
+	// SendStream is Send for prompts with large attachments. The first message contains the
+	// request, the following messages contain the bytes of its blobs.
 	//
-	// Errors: those of Send.
+	// Errors: as for Send.
 	SendStream(grpc.ClientStreamingServer[SendStreamRequest, SendStreamResponse]) error
-	// SendAndWait says something to the agent and waits until the turn has ended. A
-	// timeout does not abort the turn: the outcome is TIMED_OUT.
+	// SendAndWait sends a prompt and waits until the turn has ended. A timeout does not abort the
+	// turn: the outcome is TIMED_OUT.
 	//
-	// Errors: those of Send.
+	// Errors: as for Send.
 	SendAndWait(context.Context, *SendAndWaitRequest) (*SendAndWaitResponse, error)
-	// Run says something to the agent and streams the session's events until the turn
-	// has ended. Without a session id it makes a session for this one turn. When the turn
-	// has ended and the stream is over, the server deletes that session; with a request_id
-	// one minute later, so that the same Run can come again. If create names a session id,
-	// the session is disconnected and can be resumed; with LIFETIME_KEEP it stays loaded.
+	// Run sends a prompt and streams the session's events until the turn has ended. Without a
+	// session id it creates a session for this turn. The server deletes that session after the
+	// stream has ended; with a request_id one minute later, so that the same Run can be repeated.
+	// If create names a session id, the session is disconnected instead and can be resumed; with
+	// LIFETIME_KEEP it stays loaded.
 	//
-	// Errors: those of CreateSession and Send.
+	// Errors: as for CreateSession and Send.
 	Run(*RunRequest, grpc.ServerStreamingServer[RunResponse]) error
-	// Abort stops the running turn and what is queued. With none it does nothing.
+	// Abort stops the running turn and removes queued messages. Without a running turn it does
+	// nothing.
 	Abort(context.Context, *AbortRequest) (*AbortResponse, error)
-	// ListEvents reads the journal, a page at a time.
+	// ListEvents reads a page of the journal.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
@@ -568,72 +565,71 @@ type SessionServiceServer interface {
 	//
 	// Errors: NOT_FOUND EVENT_NOT_FOUND.
 	ReadEvent(*ReadEventRequest, grpc.ServerStreamingServer[ReadEventResponse]) error
-	// SetModel switches the session's model, from its next turn on.
+	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
 	SetModel(context.Context, *SetModelRequest) (*SetModelResponse, error)
-	// Log writes a line into the session's timeline, for its users, not for the model.
+	// Log writes a line to the session's timeline. Users see the line; the model does not.
 	Log(context.Context, *LogRequest) (*LogResponse, error)
-	// UpdateProvider changes parts of the session's model provider, from the next turn on.
-	// The history stays.
+	// UpdateProvider changes fields of the session's model provider. The change takes effect with
+	// the next turn. The history stays.
 	//
-	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn
-	// runs, SESSION_REFUSED.
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
+	// SESSION_REFUSED.
 	UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error)
-	// ProvideCredentials gives back what the bridge keeps in memory only and has lost:
+	// ProvideCredentials sets secrets that the server stores in memory only and lost in a restart:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error)
-	// ShareSession offers a session of the caller's own tenant to another tenant. Nothing of it
-	// reaches that tenant before the tenant accepts with AcceptShare: it is not listed, found,
-	// streamed or counted there.
+	// ShareSession offers a session of the caller's tenant to another tenant. Until that tenant
+	// accepts with AcceptShare, it cannot list, find, stream or count the session.
 	//
 	// The other tenant names the session OWNER/SESSION: the owner's name in the server's policy
-	// ("host" is the owner of the host), a slash, and the session's id. An id of a tenant's own
-	// has no slash, so that a shared session can take the place of no session of the tenant it is
-	// shared with, and the name is the same after a restart of the server. Every rpc that takes a
-	// session_id takes that name, and replies and frames carry it. The id without the owner never
-	// means a shared session.
+	// ("host" is the owner of the host), a slash, and the session's id. Ids of a tenant's own
+	// sessions contain no slash, so a shared session cannot hide one of them. The name is stable
+	// across restarts. Every rpc with a session_id accepts the name, and replies and frames contain
+	// it. An id without an owner never means a shared session.
 	//
-	// The tenant's callers may subscribe, attach with join_session_id, and make the calls of the
-	// access that their own roles let them make too. They cannot resume, configure, disconnect,
-	// delete or share the session. What touches the owner's machine is refused to them, even if
-	// their own tenant has a sandbox: their requests are checked like those of callers without
-	// the rights of the class host, URLs must be allowed to both tenants, and they can neither
-	// approve what the CLI asks permission for (but one call of a caller's tool) nor answer hooks.
+	// The tenant's callers may subscribe, attach with join_session_id, and make the calls that both
+	// the share's access and their roles permit. They cannot resume, configure, disconnect, delete
+	// or share the session. Requests that touch the owner's machine are refused, even if the
+	// caller's tenant has a sandbox: they are checked like requests of callers without the rights
+	// of the class host, and URLs must be allowed for both tenants. The callers cannot approve
+	// permission requests of the CLI (except one call of a caller's tool) and cannot answer hooks.
 	//
-	// The share lasts until UnshareSession, DeclineShare or the session's deletion. Sharing again
-	// changes the access, and makes a new offer of one that was declined. GetSession lists the
+	// The share ends with UnshareSession, DeclineShare or the session's deletion. Sharing again
+	// changes the access, or makes a new offer if the share was declined. GetSession lists the
 	// shares.
 	//
-	// Errors: INVALID_ARGUMENT INVALID_FIELD for a tenant that is the caller's own or has no
-	// valid name; whether the policy has a tenant of that name is not revealed.
-	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED beyond 64 tenants.
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for the caller's own tenant or an invalid tenant name;
+	// the error does not reveal whether the policy has that tenant. RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED above 64 tenants.
 	ShareSession(context.Context, *ShareSessionRequest) (*ShareSessionResponse, error)
-	// UnshareSession takes the share or the offer back: later calls of the other tenant find no
-	// such session, and calls under way end. Subscribe closes the session's frames with
-	// CLOSE_REASON_UNSHARED, Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND,
-	// and participants of the tenant leave at once. The same happens where ShareSession gives a
-	// tenant less than it had. A running turn goes on. Unsharing a session that is not shared
-	// with the tenant changes nothing. A later ShareSession is a new offer.
+	// UnshareSession revokes the share or the offer: later calls of the other tenant fail with
+	// NOT_FOUND, and running calls end. Subscribe closes the session's frames with
+	// CLOSE_REASON_UNSHARED; Attach, Run and SendAndWait fail with NOT_FOUND SESSION_NOT_FOUND;
+	// participants of the tenant leave at once. The same happens if ShareSession reduces a tenant's
+	// access. A running turn continues. Without a share the call changes nothing. A later
+	// ShareSession is a new offer.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	UnshareSession(context.Context, *UnshareSessionRequest) (*UnshareSessionResponse, error)
-	// ListShareOffers lists the sessions of other tenants that are offered to the caller's tenant
-	// and neither accepted nor declined, by name. It shows nothing of the sessions themselves.
+	// ListShareOffers lists the sessions that other tenants offer to the caller's tenant and that
+	// it has neither accepted nor declined, by name. The reply contains nothing of the sessions
+	// themselves.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	ListShareOffers(context.Context, *ListShareOffersRequest) (*ListShareOffersResponse, error)
-	// AcceptShare accepts an offer for all callers of the caller's tenant. From then on they can
-	// use the session by its name, and ListSessions and WatchSessions show it. Accepting again
-	// changes nothing. It takes the role that shares sessions: owner.
+	// AcceptShare accepts an offer for all callers of the caller's tenant. They can then use the
+	// session by its name, and ListSessions and WatchSessions include it. Accepting again changes
+	// nothing. Requires the role owner.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not offered to the tenant.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND if the session is not offered to the tenant.
 	AcceptShare(context.Context, *AcceptShareRequest) (*AcceptShareResponse, error)
-	// DeclineShare declines an offer, or gives up a share that was accepted: calls under way end
-	// as with UnshareSession. The session can be used again after a new ShareSession and
-	// AcceptShare. Declining again changes nothing.
+	// DeclineShare declines an offer, or gives up an accepted share: running calls end as with
+	// UnshareSession. Using the session again requires a new ShareSession and AcceptShare.
+	// Declining again changes nothing.
 	//
-	// Errors: NOT_FOUND SESSION_NOT_FOUND where the session is not shared with the tenant.
+	// Errors: NOT_FOUND SESSION_NOT_FOUND if the session is not shared with the tenant.
 	DeclineShare(context.Context, *DeclineShareRequest) (*DeclineShareResponse, error)
 	mustEmbedUnimplementedSessionServiceServer()
 }
