@@ -4,7 +4,7 @@
 // The steps, one file (or two) each:
 //
 //   - load: read the schemas of one CLI version into a Snapshot;
-//   - overlay: read our own description of what no schema describes;
+//   - overlay: read the description of elements that no schema describes;
 //   - merge: join the snapshots of the supported versions into one Model, the
 //     union of what they hold;
 //   - plan: decide for every type which message, enum or field stands for it;

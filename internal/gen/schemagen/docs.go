@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// docs composes the comments of generated elements: our own words where there
-// are some (see wording.go), else a phrase made from the name; then the facts
-// that the schemas give. The schemas' texts are not used.
+// docs composes the comments of generated elements: text of ours if there is any (see wording.go), then the
+// facts of the schemas, such as versions, bounds, defaults and units. An element without either has no comment:
+// a comment that repeats the name says nothing. The schemas' texts are not used.
 type docs struct {
 	plan  *Plan
 	words *wording
-	users map[string][]string // by type: the fields that have it
-	cases map[string][]string // by type: what selects it in unions and envelopes
+	cases map[string][]string // by type: the unions and envelopes that contain it, with their tags
 }
 
 func newDocs(pl *Plan, w *wording) *docs {
-	d := &docs{plan: pl, words: w, users: map[string][]string{}, cases: map[string][]string{}}
+	d := &docs{plan: pl, words: w, cases: map[string][]string{}}
 	for _, name := range sortedKeys(pl.Messages) {
 		m := pl.Messages[name]
 		for _, f := range m.Fields {
@@ -26,8 +25,6 @@ func newDocs(pl *Plan, w *wording) *docs {
 				d.cases[f.Type] = append(d.cases[f.Type], fmt.Sprintf("Data of the event %s.", f.Tag))
 			case f.Case && f.Tag != "" && m.Discriminator != "" && !m.TopLevel:
 				d.cases[f.Type] = append(d.cases[f.Type], fmt.Sprintf("A %s with the %s %s.", m.Name, m.Discriminator, f.Tag))
-			case !f.Case && f.JSON != "":
-				d.users[f.Type] = append(d.users[f.Type], m.Name+"."+f.Name)
 			}
 		}
 	}
@@ -36,10 +33,10 @@ func newDocs(pl *Plan, w *wording) *docs {
 
 func (d *docs) newest() int { return d.plan.Model.newest() }
 
-// gone reports that the newest version has the element no more.
+// gone reports whether the newest version lacks the element.
 func (d *docs) gone(l Life) bool { return l.Last < d.newest() }
 
-// since is the first version that has the element; empty when all have it.
+// since returns the first version with the element, or an empty string if all versions have it.
 func (d *docs) since(l Life) string {
 	if l.First == 0 {
 		return ""
@@ -47,7 +44,7 @@ func (d *docs) since(l Life) string {
 	return d.plan.Model.Versions[l.First]
 }
 
-// last is the last version that has the element; empty while the newest does.
+// last returns the last version with the element, or an empty string if the newest version has it.
 func (d *docs) last(l Life) string {
 	if !d.gone(l) {
 		return ""
@@ -55,8 +52,7 @@ func (d *docs) last(l Life) string {
 	return d.plan.Model.Versions[l.Last]
 }
 
-// life says in which versions an element is found. What holds for the thing
-// around it (outer) is not said again.
+// life names the versions of an element, unless they are those of its parent (outer).
 func (d *docs) life(l, outer Life) []string {
 	var out []string
 	if s := d.since(l); s != "" && l.First > outer.First {
@@ -68,7 +64,7 @@ func (d *docs) life(l, outer Life) []string {
 	return out
 }
 
-// ever is the life of what is always there.
+// ever is the life of an element of all versions.
 func (d *docs) ever() Life { return Life{0, d.newest()} }
 
 func sentences(parts ...string) string {
@@ -77,17 +73,17 @@ func sentences(parts ...string) string {
 }
 
 func (d *docs) service(s *Service) string {
-	what := "the CLI's methods"
+	what := "methods"
 	if s.Root == RootCallback {
-		what = "what the CLI asks of its client, and tells it,"
+		what = "requests and notifications to its client"
 	}
-	where := "under " + s.Namespace
+	where := "in the namespace " + s.Namespace
 	if s.Namespace == "" {
 		where = "outside any namespace"
 	}
-	text := fmt.Sprintf("%s has %s %s.", s.Name, what, where)
+	text := fmt.Sprintf("%s has the CLI's %s %s.", s.Name, what, where)
 	if s.Internal {
-		text += " They are internal to the CLI: no stability is promised, and only the authorised may call them."
+		text += " They are internal to the CLI, may change without notice, and require the role admin."
 	}
 	return text
 }
@@ -98,17 +94,9 @@ func (d *docs) rpc(r *RPC) string {
 	if text == "" {
 		text = x.Doc
 	}
-	if text == "" {
-		text = methodPhrase(x.Name)
-	}
-	if text == "" {
-		text = "Calls " + x.Name + "."
-	} else {
-		text += " JSON-RPC: " + x.Name + "."
-	}
-	facts := []string{text}
+	facts := []string{text, "JSON-RPC: " + x.Name + "."}
 	if x.Notification {
-		facts = append(facts, "A notification: nothing is answered.")
+		facts = append(facts, "A notification, without an answer.")
 	}
 	if x.Deprecated {
 		facts = append(facts, "Deprecated by the CLI.")
@@ -118,8 +106,8 @@ func (d *docs) rpc(r *RPC) string {
 
 func (d *docs) message(m *Message) string {
 	var facts []string
-	if m.TopLevel {
-		facts = append(facts, topPhrase(m))
+	if m.TopLevel && m.Shape == ShapeNull {
+		facts = append(facts, "The method has no result.")
 	}
 	text := d.words.find(m.Path)
 	if text == "" {
@@ -129,11 +117,11 @@ func (d *docs) message(m *Message) string {
 		text = d.plan.Model.defs[m.Path].Doc
 	}
 	if text == "" && !m.TopLevel {
-		text = d.messagePhrase(m)
+		text = d.place(m)
 	}
 	facts = append(facts, text)
 	if m.ParamsOptional {
-		facts = append(facts, "They may be left out altogether.")
+		facts = append(facts, "The JSON-RPC parameters are optional.")
 	}
 	if m.Internal && !m.TopLevel {
 		facts = append(facts, "Internal to the CLI.")
@@ -147,39 +135,18 @@ func (d *docs) message(m *Message) string {
 	return sentences(facts...)
 }
 
-func topPhrase(m *Message) string {
-	if strings.HasSuffix(m.Name, "Request") {
-		return fmt.Sprintf("Parameters of %s.", m.Method.Name)
-	}
-	if m.Shape == ShapeNull {
-		return fmt.Sprintf("%s has no result.", m.Method.Name)
-	}
-	return fmt.Sprintf("Result of %s.", m.Method.Name)
-}
-
-func (d *docs) messagePhrase(m *Message) string {
+// place describes a message by the union that contains it, or by its shape.
+func (d *docs) place(m *Message) string {
 	if c := d.cases[m.Name]; len(c) > 0 {
 		return sentences(c[:min(2, len(c))]...)
 	}
 	switch m.Shape {
 	case ShapeList:
-		return "A list. Unlike a bare repeated field it tells an empty list from an absent one."
+		return "A list. Unlike a repeated field it distinguishes an empty list from an absent one."
 	case ShapeMap:
-		return "A dictionary that stands where only one value fits."
+		return "A dictionary in a place for a single value."
 	}
-	return sentences(nounPhrase(m.Name), d.usedBy(m.Name))
-}
-
-// usedBy names the first fields of a type.
-func (d *docs) usedBy(name string) string {
-	u := d.users[name]
-	switch {
-	case len(u) == 0:
-		return ""
-	case len(u) > 2:
-		return fmt.Sprintf("Used by %s, %s and others.", u[0], u[1])
-	}
-	return "Used by " + strings.Join(u, " and ") + "."
+	return ""
 }
 
 func (d *docs) field(m *Message, f *Field) string {
@@ -194,12 +161,26 @@ func (d *docs) field(m *Message, f *Field) string {
 		text = d.words.find("*." + f.JSON)
 	}
 	if text == "" {
-		text = fieldPhrase(f, d.plan.Enums[f.Type] != nil)
+		text = unit(f)
 	}
 	return sentences(append([]string{text}, d.facts(m, f)...)...)
 }
 
-// facts are what the schemas say about a member, besides its type.
+// units are the units that the last word of a field's name may give.
+var units = map[string]string{
+	"ms": "In milliseconds.", "seconds": "In seconds.", "minutes": "In minutes.", "bytes": "In bytes.",
+	"percentage": "In percent.",
+}
+
+// unit returns the unit of a number, if its name has one.
+func unit(f *Field) string {
+	if f.Type == "bool" || f.Type == timestampType {
+		return ""
+	}
+	return units[f.Name[strings.LastIndexByte(f.Name, '_')+1:]]
+}
+
+// facts are the schemas' statements about a member besides its type.
 func (d *docs) facts(m *Message, f *Field) []string {
 	var out []string
 	if f.Raw && f.JSON != "" {
@@ -219,9 +200,9 @@ func (d *docs) facts(m *Message, f *Field) []string {
 	}
 	switch {
 	case f.Nullable && (f.Required || m.Shape == ShapeValue):
-		out = append(out, "Unset stands for null.")
+		out = append(out, "Unset means null.")
 	case f.Nullable:
-		out = append(out, "An explicit null, which is not the same as absence, stands in json_extra.")
+		out = append(out, "An explicit null is in json_extra; it differs from an absent member.")
 	}
 	if f.Internal && !m.Internal {
 		out = append(out, "Internal to the CLI.")
@@ -247,7 +228,7 @@ func bounds(t *Type) string {
 	return ""
 }
 
-// unionCase documents an alternative by what its message says.
+// unionCase documents an alternative by the text of its message.
 func (d *docs) unionCase(m *Message, f *Field) string {
 	text := ""
 	if cm := d.plan.Messages[f.Type]; cm != nil {
@@ -283,35 +264,35 @@ func scalarCase(f *Field) string {
 	case "map":
 		return "A dictionary."
 	}
-	return nounPhrase(f.Name)
+	return ""
 }
 
 func (d *docs) oneof(m *Message) string {
 	if m.Shape == ShapeEnvelope {
-		return fmt.Sprintf("The member %s, in the form that %s calls for.", m.DataMember, m.Discriminator)
+		return fmt.Sprintf("The member %s; the member %s determines its type.", m.DataMember, m.Discriminator)
 	}
 	if m.Discriminator != "" {
-		return fmt.Sprintf("One of these, told apart by the member %s.", m.Discriminator)
+		return fmt.Sprintf("The member %s selects the alternative.", m.Discriminator)
 	}
 	if slices.ContainsFunc(m.Fields, func(f *Field) bool { return f.Tag != "" }) {
-		return "One of these. The JSON does not say which: what it belongs to does."
+		return "The JSON does not contain the alternative; the message that contains it does."
 	}
-	return "One of these, told apart by their form."
+	return "The form of the JSON selects the alternative."
 }
 
 func (d *docs) extra() string {
-	return "Members that no field above can hold, as the text of one JSON object."
+	return "Members without a field above, as the text of a JSON object."
 }
 
 func (d *docs) unrecognizedResult() string {
-	return "A result of another form than the one above, as JSON text."
+	return "A result of another form, as JSON text."
 }
 
 func (d *docs) unrecognizedCase(m *Message) string {
 	if m.Shape == ShapeEnvelope {
-		return fmt.Sprintf("The member %s of an unknown %s, or of a form that does not fit, as JSON text.", m.DataMember, m.Discriminator)
+		return fmt.Sprintf("The member %s for an unknown %s or an unexpected form, as JSON text.", m.DataMember, m.Discriminator)
 	}
-	return "A value that fits none of them, as JSON text."
+	return "A value that matches no alternative, as JSON text."
 }
 
 func (d *docs) enum(e *Enum) string {
@@ -319,17 +300,15 @@ func (d *docs) enum(e *Enum) string {
 	if text == "" {
 		text = e.Doc
 	}
-	if text == "" {
-		text = sentences(nounPhrase(e.Name), d.usedBy(e.Name))
-	}
+	facts := []string{text}
 	if e.Open {
-		text += " More values may come with newer CLIs."
+		facts = append(facts, "Newer CLIs may add values.")
 	}
-	return sentences(append([]string{text}, d.life(e.Life, d.ever())...)...)
+	return sentences(append(facts, d.life(e.Life, d.ever())...)...)
 }
 
 func (d *docs) unspecified(*Enum) string {
-	return "Unset, null, or a value that is not listed here: json_extra has it then."
+	return "Unset, null, or an unlisted value, which is in json_extra."
 }
 
 func (d *docs) enumValue(e *Enum, v *EnumValue) string {

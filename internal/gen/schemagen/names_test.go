@@ -34,35 +34,22 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestPhrases(t *testing.T) {
+func TestUnits(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		field Field
 		want  string
 	}{
-		{Field{Name: "input_tokens", Type: "int64"}, "Number of input tokens."},
-		{Field{Name: "tool_count", Type: "int64"}, "Number of tools."},
-		{Field{Name: "entry_count", Type: "int64"}, "Number of entries."},
-		{Field{Name: "max_prompt_tokens", Type: "int64"}, "Largest number of prompt tokens."},
-		{Field{Name: "tool_call_id", Type: "string"}, "Identifier of the tool call."},
-		{Field{Name: "possible_paths", Type: "string", Repeated: true}, "The possible paths."},
-		{Field{Name: "created_at", Type: timestampType}, "When it was created."},
-		{Field{Name: "cache_expires_at", Type: timestampType}, "When the cache expires."},
-		{Field{Name: "is_file", Type: "bool"}, "Whether it is file."},
-		{Field{Name: "enable_skills", Type: "bool"}, "Whether skills are switched on."},
-		{Field{Name: "headers", Type: "string", Map: true}, "The headers, by name."},
-		{Field{Name: "model_display_name", Type: "string"}, "Name of the model to show to people."},
+		{Field{Name: "timeout_ms", Type: "int64"}, "In milliseconds."},
+		{Field{Name: "seconds", Type: "double"}, "In seconds."},
+		{Field{Name: "total_bytes", Type: "int64"}, "In bytes."},
+		{Field{Name: "percentage", Type: "double"}, "In percent."},
+		{Field{Name: "show_minutes", Type: "bool"}, ""},
+		{Field{Name: "tool_call_id", Type: "string"}, ""},
+		{Field{Name: "created_at", Type: timestampType}, ""},
 	} {
-		if got := fieldPhrase(&tc.field, false); got != tc.want {
+		if got := unit(&tc.field); got != tc.want {
 			t.Errorf("%q: got %q, want %q", tc.field.Name, got, tc.want)
-		}
-	}
-	for in, want := range map[string]string{
-		"session.plan.read": "Reads the plan.", "a.handlePendingToolCall": "Handles the pending tool call.",
-		"session.queue.removeAt": "Removes at.", "x.sqliteExists": "", "tools.list": "Lists the tools.",
-	} {
-		if got := methodPhrase(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 }
