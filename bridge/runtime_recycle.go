@@ -15,6 +15,8 @@ const (
 	moveIdle = time.Second
 	// retireTimeout bounds the orderly end of a runtime that no session is in.
 	retireTimeout = 30 * time.Second
+	// maxUnanswered is how many cancelled calls a runtime may leave unanswered.
+	maxUnanswered = 2048
 )
 
 // Wear says when a runtime has served its time. Zero sets no limit.
@@ -36,6 +38,8 @@ func (w Wear) of(age time.Duration, health runtime.Health) string {
 		return fmt.Sprintf("it has %d bytes of memory", health.RSS)
 	case w.Latency > 0 && health.Latency >= w.Latency:
 		return fmt.Sprintf("it took %v to answer", health.Latency.Round(time.Millisecond))
+	case health.Unanswered >= maxUnanswered:
+		return fmt.Sprintf("it has not answered %d cancelled calls", health.Unanswered)
 	}
 	return ""
 }

@@ -22,6 +22,7 @@ func TestWear(t *testing.T) {
 		{limits, time.Hour, runtime.Health{}, "it is 1h0m0s old"},
 		{limits, 0, runtime.Health{RSS: 1 << 30}, "it has 1073741824 bytes of memory"},
 		{limits, 0, runtime.Health{Latency: 1500 * time.Millisecond}, "it took 1.5s to answer"},
+		{Wear{}, 0, runtime.Health{Unanswered: maxUnanswered}, "it has not answered 2048 cancelled calls"},
 		{Wear{RSS: 1}, 1000 * time.Hour, runtime.Health{Latency: time.Hour}, ""},
 		{Wear{}, 1000 * time.Hour, runtime.Health{RSS: 1 << 50, Latency: time.Hour}, ""},
 	} {

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/sourcegraph/jsonrpc2"
 )
 
 // outgoing is one message to the peer and, for a call, all that is known of it.
@@ -58,11 +56,9 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 	c.calls[out.id] = out
 	c.mu.Unlock()
 
-	_, err := c.rpc.DispatchCall(ctx, method, nil,
-		jsonrpc2.PickID(jsonrpc2.ID{Num: out.id}), jsonrpc2.ExtraField(frameField, out))
-	if err != nil {
+	if err := c.out.push(out); err != nil {
 		c.forget(out)
-		return nil, &CallError{Method: method, Err: c.sendError(err)}
+		return nil, &CallError{Method: method, Err: err}
 	}
 	if out.onQueued != nil {
 		out.onQueued()
@@ -84,8 +80,7 @@ func (c *Conn) checkBody(b []byte) error {
 	return nil
 }
 
-// await waits for the reply, the end of ctx, or the end of the connection. It is the reader
-// who wakes it: by way of the library's own goroutine a reply would take one hop more.
+// await waits for the reply, the end of ctx, or the end of the connection. The reader wakes it.
 func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.RawMessage, error) {
 	select {
 	case <-out.over:
@@ -115,9 +110,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	if ctx.Err() != nil {
 		return &CallError{Method: method, Err: endOf(ctx)}
 	}
-	out := &outgoing{frame: requestFrame(0, method, params)}
-	if err := c.rpc.Notify(ctx, method, nil, jsonrpc2.ExtraField(frameField, out)); err != nil {
-		return &CallError{Method: method, Err: c.sendError(err)}
+	if err := c.out.push(&outgoing{frame: requestFrame(0, method, params)}); err != nil {
+		return &CallError{Method: method, Err: err}
 	}
 	return nil
 }
@@ -126,7 +120,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 func (c *Conn) Tell(ctx context.Context, method string, params []byte) error {
 	for {
 		err := c.Notify(ctx, method, params)
-		if !errors.Is(err, ErrOutboundFull) {
+		if !isFull(err) {
 			return err
 		}
 		wait, possible := c.out.fitsLow(len(params) + len(method) + headerRoom + 64)
@@ -204,8 +198,8 @@ func (c *Conn) forgetLocked(out *outgoing) {
 	out.onFree()
 }
 
-// abandon ends a call whose context has ended. The library forgets it at once;
-// the slot stays taken while the peer is likely still busy with it.
+// abandon ends a call whose context has ended. Its slot stays taken while the peer is likely
+// still busy with it.
 func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
 	sent = !c.out.drop(out)
 	c.mu.Lock()
@@ -214,7 +208,6 @@ func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
 		return true, true
 	}
 	out.onReply = nil
-	c.link.settle(out.id)
 	switch {
 	case !sent:
 		c.stats.droppedUnsent.Add(1)
@@ -226,6 +219,7 @@ func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
 	}
 	c.stats.abandoned.Add(1)
 	out.abandoned = true
+	c.unanswered[out.id] = struct{}{}
 	out.grace = time.AfterFunc(c.opts.AbandonGrace, func() { c.forget(out) })
 	return true, false
 }
@@ -234,15 +228,6 @@ func (c *Conn) wasAnswered(out *outgoing) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return out.answered
-}
-
-// sendError replaces the library's bare word for a closed connection.
-func (c *Conn) sendError(err error) error {
-	if errors.Is(err, jsonrpc2.ErrClosed) {
-		<-c.done
-		return c.cause
-	}
-	return err
 }
 
 // reply completes the call a reply belongs to. Reader goroutine only.
@@ -256,7 +241,6 @@ func (c *Conn) reply(m *message) {
 		out.onReply()
 	}
 	c.stats.replies.Add(1)
-	c.link.settle(out.id)
 	c.forget(out)
 	close(out.over)
 }
@@ -267,14 +251,18 @@ func (c *Conn) answer(rawID []byte, result json.RawMessage, err error) *outgoing
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.calls[id]
+	_, late := c.unanswered[id]
 	switch {
+	case numeric && late:
+		delete(c.unanswered, id)
+		c.stats.lateReplies.Add(1)
+		if out != nil {
+			c.forgetLocked(out)
+		}
+		return nil
 	case !numeric || out == nil || out.answered:
 		c.stats.unknownReplies.Add(1)
 		c.opts.Logger.Warn("ignoring reply", slog.String("reason", "no such call"), slog.Bool("error", err != nil))
-		return nil
-	case out.abandoned:
-		c.stats.lateReplies.Add(1)
-		c.forgetLocked(out)
 		return nil
 	}
 	out.answered, out.result, out.err = true, result, err

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/sourcegraph/jsonrpc2"
 )
 
 // Conn is one JSON-RPC connection. All methods may be used from any goroutine,
@@ -20,8 +18,6 @@ type Conn struct {
 	rwc    io.ReadWriteCloser
 	frames *frameReader
 	out    *outbound
-	link   *link
-	rpc    *jsonrpc2.Conn
 	serve  *server
 
 	lastID   atomic.Uint64
@@ -30,6 +26,9 @@ type Conn struct {
 
 	mu    sync.Mutex
 	calls map[uint64]*outgoing // every call that holds a slot
+	// unanswered has the calls that were given up after they had been written, until the peer
+	// replies. AbandonGrace frees their slots, so at most MaxInFlight are added in that time.
+	unanswered map[uint64]struct{}
 
 	ctx    context.Context // of request handlers
 	cancel context.CancelCauseFunc
@@ -54,21 +53,14 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 		reserved: make(chan struct{}, o.ReservedInFlight),
 		calls:    map[uint64]*outgoing{},
 		done:     make(chan struct{}),
+
+		unanswered: map[uint64]struct{}{},
 	}
 	if o.Pause != nil || o.Throttle != nil {
 		c.frames.pause = c.betweenReads
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.serve = newServer(c)
-	c.link = &link{
-		out:     c.out,
-		settled: make(chan uint64, o.MaxInFlight),
-		over:    c.done,
-		cause:   c.Err,
-		closeFn: func() { c.shut(&CloseError{Cause: ErrLocalClose}) },
-	}
-	c.rpc = jsonrpc2.NewConn(c.ctx, c.link, unreachable{},
-		jsonrpc2.OnSend(c.link.onSend), jsonrpc2.SetLogger(libraryLog{o.Logger}))
 	c.tasks.Go(c.readLoop)
 	c.tasks.Go(c.writeLoop)
 	return c
@@ -122,7 +114,6 @@ func (c *Conn) Err() error {
 // handlers included, have ended. Callbacks must not call it.
 func (c *Conn) Wait() {
 	<-c.done
-	<-c.rpc.DisconnectNotify()
 	c.tasks.Wait()
 	c.serve.wait()
 }
@@ -287,19 +278,4 @@ func (c *Conn) complain(body []byte) {
 	if err := c.serve.send(errorFrame("null", e)); err != nil {
 		c.opts.Logger.Debug("dropping complaint", slog.Any("error", err))
 	}
-}
-
-// unreachable is the library's handler: requests are served from their own
-// bytes and never reach it.
-type unreachable struct{}
-
-// Handle implements jsonrpc2.Handler.
-func (unreachable) Handle(context.Context, *jsonrpc2.Conn, *jsonrpc2.Request) {}
-
-// libraryLog keeps the library from writing to standard error.
-type libraryLog struct{ log *slog.Logger }
-
-// Printf implements jsonrpc2.Logger. Its texts repeat what Err says.
-func (l libraryLog) Printf(format string, _ ...any) {
-	l.log.Debug("json-rpc library", slog.String("format", format))
 }

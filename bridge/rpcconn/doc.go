@@ -1,7 +1,8 @@
 // Package rpcconn is one JSON-RPC 2.0 connection to a Copilot CLI process:
-// Content-Length frames over any byte stream, correlation by
-// github.com/sourcegraph/jsonrpc2, and around that library everything it
-// leaves open.
+// Content-Length frames over any byte stream, calls, notifications, and the
+// peer's requests. It uses the error codes of github.com/sourcegraph/jsonrpc2,
+// and is tested against that library; docs/adr/0002 says why the library does
+// not run the connection.
 //
 // # Three lanes inbound
 //
@@ -12,11 +13,8 @@
 // exception is made on purpose: Options.Throttle may hold up the reading of a peer
 // that says more than can be stored.
 //
-// Events never reach the library: they leave as the bytes that were read, at
-// no allocation. Replies and requests keep their original bytes too; the
-// library only ever sees an envelope with the id in it, since it would decode
-// every message several times and write params back with sorted keys and
-// escaped characters.
+// Events leave as the bytes that were read, at no allocation. Replies and
+// requests keep their original bytes too: only their members are located.
 //
 // # Outbound
 //
@@ -25,7 +23,15 @@
 // call whose context ends while it is queued is never written. One that was
 // written gives its id up to a late reply, which is counted and dropped, and
 // keeps its in-flight slot until that reply or a grace time, because the peer
-// is still busy with it.
+// is still busy with it. Stats.Unanswered counts those without a reply so far:
+// a peer with thousands of them leaks, and bridge replaces its process.
+//
+// # Locks and goroutines
+//
+// Conn.mu guards the calls, outbound.mu the queue of frames, server.mu the
+// peer's requests; no two are held together. The reader and the writer run
+// from New to the end of the connection, a worker while there is a request to
+// serve; Wait joins them.
 //
 // # Bounds and what happens at each
 //

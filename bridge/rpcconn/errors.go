@@ -4,19 +4,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/sourcegraph/jsonrpc2"
 )
 
 // Codes this package answers the peer with. The first three are JSON-RPC's
 // own.
 const (
 	// CodeMethodNotFound says that nobody serves the method.
-	CodeMethodNotFound = -32601
+	CodeMethodNotFound = jsonrpc2.CodeMethodNotFound
 	// CodeParseError says that the message is not JSON.
-	CodeParseError = -32700
+	CodeParseError = jsonrpc2.CodeParseError
 	// CodeInternalError is what a handler's plain error becomes.
-	CodeInternalError = -32603
+	CodeInternalError = jsonrpc2.CodeInternalError
 	// CodeInvalidRequest says that the message is not a usable request.
-	CodeInvalidRequest = -32600
+	CodeInvalidRequest = jsonrpc2.CodeInvalidRequest
 	// CodeOverloaded says that the request was refused unseen because too
 	// many are waiting; its data carries {"reason":"REQUEST_QUEUE_FULL"}.
 	CodeOverloaded = -32050

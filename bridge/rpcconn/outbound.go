@@ -2,6 +2,7 @@ package rpcconn
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -53,6 +54,9 @@ func (o *outbound) push(out *outgoing) error {
 	o.ready.Signal()
 	return nil
 }
+
+// isFull reports that push found no room. The cause of a closed connection may be that too.
+func isFull(err error) bool { return errors.Is(err, ErrOutboundFull) && !errors.Is(err, ErrClosed) }
 
 // drop takes a frame back, and reports whether it was still unwritten.
 func (o *outbound) drop(out *outgoing) bool {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-
-	"github.com/sourcegraph/jsonrpc2"
 )
 
 // errCancelRequest is the cause of a handler's context after CancelRequest.
@@ -75,7 +73,7 @@ func (s *server) refuse(t *task) {
 		Message: fmt.Sprintf("too many requests: %d served, %d waiting", o.MaxRequestWorkers, o.MaxRequestQueue),
 		Data:    json.RawMessage(`{"reason":"REQUEST_QUEUE_FULL"}`),
 	}))
-	if errors.Is(err, ErrOutboundFull) {
+	if isFull(err) {
 		s.conn.shut(&CloseError{Cause: ErrPeerStalled, Err: err})
 	}
 }
@@ -174,7 +172,7 @@ func (s *server) run(t *task) {
 func (s *server) deliver(t *task, frame []byte) error {
 	for {
 		err := s.send(frame)
-		if !errors.Is(err, ErrOutboundFull) {
+		if !isFull(err) {
 			return err
 		}
 		wait, possible := s.conn.out.fits(len(frame))
@@ -196,10 +194,9 @@ func (s *server) deliver(t *task, frame []byte) error {
 	}
 }
 
-// send passes a finished reply through the library, which takes it as a result.
+// send queues a finished reply.
 func (s *server) send(frame []byte) error {
-	raw := json.RawMessage(frame)
-	return s.conn.rpc.SendResponse(s.conn.ctx, &jsonrpc2.Response{Result: &raw})
+	return s.conn.out.push(&outgoing{frame: frame, priority: true})
 }
 
 // CancelRequest ends the context of the peer's requests with this id, waiting

@@ -22,6 +22,8 @@ type Stats struct {
 	Throttling bool
 	// SlotWaits counts calls that had to wait for an in-flight slot.
 	SlotWaits uint64
+	// Unanswered calls were abandoned, and the peer has not replied yet: it may be busy with them.
+	Unanswered int
 	// InFlight calls hold a slot now; Serving requests of the peer run or
 	// wait; QueuedBytes wait for the peer to read.
 	InFlight, Serving, QueuedBytes int
@@ -40,6 +42,7 @@ type counters struct {
 // Stats returns the counters as they are now.
 func (c *Conn) Stats() Stats {
 	s := &c.stats
+	inFlight, unanswered := c.held()
 	return Stats{
 		FramesIn: s.framesIn.Load(), BytesIn: s.bytesIn.Load(),
 		FramesOut: s.framesOut.Load(), BytesOut: s.bytesOut.Load(),
@@ -50,14 +53,15 @@ func (c *Conn) Stats() Stats {
 		DroppedUnsent: s.droppedUnsent.Load(), RefusedRequests: s.refusedRequests.Load(),
 		DroppedAnswers: s.droppedAnswers.Load(), SlotWaits: s.slotWaits.Load(),
 		Throttled: s.throttled.Load(), Throttling: s.throttling.Load(),
-		InFlight: c.inFlight(), Serving: c.serve.serving(), QueuedBytes: c.out.queued(),
+		InFlight: inFlight, Unanswered: unanswered, Serving: c.serve.serving(), QueuedBytes: c.out.queued(),
 	}
 }
 
-func (c *Conn) inFlight() int {
+// held counts the calls that hold a slot, and those that the peer still owes a reply.
+func (c *Conn) held() (inFlight, unanswered int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.calls)
+	return len(c.calls), len(c.unanswered)
 }
 
 func (s *server) serving() int {

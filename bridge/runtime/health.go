@@ -19,6 +19,8 @@ type Health struct {
 	Latency time.Duration
 	// RSS is the memory of the process in bytes, 0 if that is not known.
 	RSS int64
+	// Unanswered counts the calls that were cancelled and that the process never answered.
+	Unanswered int
 }
 
 type health struct {
@@ -63,7 +65,7 @@ func (r *Runtime) check() error {
 			slog.Duration("waited", time.Since(begin)))
 	}
 	took := time.Since(begin)
-	now := Health{CheckedAt: time.Now(), Latency: took, RSS: r.RSS()}
+	now := Health{CheckedAt: time.Now(), Latency: took, RSS: r.RSS(), Unanswered: r.conn.Stats().Unanswered}
 	r.health.mu.Lock()
 	r.health.last = now
 	r.health.mu.Unlock()
