@@ -11,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // runCommands carries out commands in the order they came.
@@ -93,9 +92,9 @@ func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
 // that a refusal becomes known to those who run the server.
 func (a *Attachment) failed(ctx context.Context, what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
 	err = session.Classify(err, "")
-	if fault.ReasonOf(err) == reason.Forbidden {
+	if fault.ReasonOf(err) == fault.Forbidden {
 		a.b.cfg.Audit.Record(ctx, audit.Entry{
-			Action: "call.refused", Outcome: audit.Refused, Reason: string(reason.Forbidden),
+			Action: "call.refused", Outcome: audit.Refused, Reason: fault.Name(fault.Forbidden),
 			Method: methodAttach, Session: a.s.ID(), Owner: a.s.Tenant(), Participant: a.p.ID,
 		})
 	}
@@ -111,6 +110,6 @@ func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachRespons
 }
 
 func failedFrame(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
-	what.Failure, _ = reason.Failure(err)
+	what.Failure, _ = fault.Failure(err)
 	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: what}}
 }

@@ -10,7 +10,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -27,7 +26,7 @@ func TestRefusedFramesAreAudited(t *testing.T) {
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "guest", Name: "eve", Role: caller.Participant})
 	for _, why := range []fault.Reason{fault.Forbidden, fault.InvalidField} {
 		frame := a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: "c"}}, fault.New(why, "no"))
-		if got, _ := reason.Failure(fault.New(why, "no")); frame.GetFailed().GetFailure().GetReason() != got.GetReason() {
+		if got, _ := fault.Failure(fault.New(why, "no")); frame.GetFailed().GetFailure().GetReason() != got.GetReason() {
 			t.Errorf("the frame says %v", frame)
 		}
 	}

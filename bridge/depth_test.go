@@ -69,7 +69,7 @@ func TestEveryRequestHasADepth(t *testing.T) {
 			continue
 		}
 		seen++
-		for levels, want := range map[int]fault.Reason{wire.MaxRequestDepth - 2: "", wire.MaxRequestDepth: fault.InvalidField, 5000: fault.InvalidField} {
+		for levels, want := range map[int]fault.Reason{wire.MaxRequestDepth - 2: fault.None, wire.MaxRequestDepth: fault.InvalidField, 5000: fault.InvalidField} {
 			m := dynamicpb.NewMessage(method.Input())
 			m.Set(extra, protoreflect.ValueOfString(`{"someMember":`+nested(levels)+`}`))
 			if _, err := b.codec.ToJSONAs(m, "request", translate.JSONOptions{}); fault.ReasonOf(err) != want {

@@ -41,7 +41,7 @@ func TestPrompt(t *testing.T) {
 		"declared":       {p: &bridgev1.Prompt{Text: "hi", JsonExtra: `{"mode":"x"}`}, reason: fault.JSONExtraForbidden, field: "prompt.json_extra"},
 	} {
 		m, err := r.prompt(t.Context(), test.p, "prompt")
-		if test.reason != "" {
+		if test.reason != 0 {
 			wantField(t, name, err, test.reason, test.field)
 			continue
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -59,7 +58,7 @@ var errExpired = errors.New("the caller's credentials have expired")
 
 // errorExpired is what a caller is told whose proof has expired.
 func errorExpired() error {
-	return fault.Wrap(errExpired, reason.Unauthenticated, "the call was ended")
+	return fault.Wrap(errExpired, fault.Unauthenticated, "the call was ended")
 }
 
 // admit refuses calls that may not be made, and says who makes the others.
@@ -183,7 +182,7 @@ func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) e
 	return func(ctx context.Context, m proto.Message) error {
 		t, ok := g.policy.Current().Tenant(tenant)
 		if !ok {
-			return fault.New(reason.Forbidden, "there is no tenant %q any more", tenant)
+			return fault.New(fault.Forbidden, "there is no tenant %q any more", tenant)
 		}
 		return t.CheckFields(ctx, m.ProtoReflect())
 	}
@@ -196,7 +195,7 @@ func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.P
 	}
 	wanted := metadata.ValueFromIncomingContext(ctx, policy.MetadataTenant)
 	if len(wanted) > 1 {
-		return caller.Caller{}, fault.New(reason.Forbidden, "the metadata %q is there %d times", policy.MetadataTenant, len(wanted))
+		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q is there %d times", policy.MetadataTenant, len(wanted))
 	}
 	return now.Resolve(id, strings.Join(wanted, ""))
 }
@@ -223,7 +222,7 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 		return nil, proof, err
 	}
 	if bearers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(bearers) > 1 {
-		return nil, proof, fault.New(reason.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
+		return nil, proof, fault.New(fault.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
 	} else if len(bearers) == 1 {
 		bearer, err := auth.AuthFromMD(ctx, "bearer")
 		if err != nil {
@@ -254,11 +253,11 @@ func verified(info credentials.TLSInfo) []*x509.Certificate {
 func checkOrigin(ctx context.Context, anyName bool) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if len(md.Get("origin")) > 0 {
-		return fault.New(reason.Forbidden, "calls from web pages are not allowed")
+		return fault.New(fault.Forbidden, "calls from web pages are not allowed")
 	}
 	authority := md.Get(":authority")
 	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
-		return fault.New(reason.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
+		return fault.New(fault.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil
 }
@@ -277,11 +276,11 @@ func (g *gate) checkToken(token string) error {
 		return noToken()
 	}
 	if sent := sha256.Sum256([]byte(token)); subtle.ConstantTimeCompare(sent[:], g.token[:]) != 1 {
-		return fault.New(reason.Unauthenticated, "wrong token")
+		return fault.New(fault.Unauthenticated, "wrong token")
 	}
 	return nil
 }
 
 func noToken() error {
-	return fault.New(reason.Unauthenticated, "the call needs the metadata %q with the server's token", "authorization: Bearer TOKEN")
+	return fault.New(fault.Unauthenticated, "the call needs the metadata %q with the server's token", "authorization: Bearer TOKEN")
 }

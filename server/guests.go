@@ -8,7 +8,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -64,7 +63,7 @@ func (v *visit) enter(ctx context.Context, owner string) error {
 func (v *visit) first(ctx context.Context, p *policy.Policy, owner string) error {
 	m := v.call.message()
 	if m == nil {
-		return fault.New(reason.Forbidden, "the request is not known, and cannot be judged")
+		return fault.New(fault.Forbidden, "the request is not known, and cannot be judged")
 	}
 	return p.CheckGuest(ctx, v.tenant, owner, m.ProtoReflect())
 }

@@ -19,7 +19,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -118,7 +117,7 @@ func sendFrame(attachments ...*cliv1.Attachment) *bridgev1.AttachRequest {
 	}}}
 }
 
-func isForbidden(err error) bool { return fault.ReasonOf(err) == reason.Forbidden }
+func isForbidden(err error) bool { return fault.ReasonOf(err) == fault.Forbidden }
 
 // Every frame of a caller without the rights of the class host is checked, not just the first.
 func TestLaterFramesAreChecked(t *testing.T) {

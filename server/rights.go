@@ -6,7 +6,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -108,7 +107,7 @@ func (a *admission) holds(p *policy.Policy) error {
 		return err
 	}
 	if who.Role < a.who.Role || a.who.Confined && !who.Confined {
-		return fault.New(reason.Forbidden, "%q has fewer rights than when the call began: begin another", id.Name())
+		return fault.New(fault.Forbidden, "%q has fewer rights than when the call began: begin another", id.Name())
 	}
 	return nil
 }

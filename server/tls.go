@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/internal/refile"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -136,7 +135,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 	}
 	roots := c.current.Load().ClientCAs
 	if roots == nil { // Verify would take the system's
-		return fault.New(reason.Unauthenticated, "client certificates are not taken any more")
+		return fault.New(fault.Unauthenticated, "client certificates are not taken any more")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range proof.Chain[1:] {
@@ -146,7 +145,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return fault.Wrap(err, reason.Unauthenticated, "the client certificate is not trusted any more")
+		return fault.Wrap(err, fault.Unauthenticated, "the client certificate is not trusted any more")
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func noExpiry(string) {}
 
 func wantReason(t *testing.T, what string, err error, want fault.Reason) {
 	t.Helper()
-	if got := fault.ReasonOf(err); got != want || (err == nil) != (want == "") {
+	if got := fault.ReasonOf(err); got != want || (err == nil) != (want == 0) {
 		t.Errorf("%s: error %v has reason %q, want %q", what, err, got, want)
 	}
 }
@@ -42,7 +42,7 @@ func TestRegistry(t *testing.T) {
 	wantReason(t, "claimed twice", err, fault.CallbackResolved)
 	r.Release(a)
 	_, err = r.Claim("a")
-	wantReason(t, "claimed after its release", err, "")
+	wantReason(t, "claimed after its release", err, 0)
 
 	if p, ok := r.Done("a"); p != a || !ok {
 		t.Errorf("Done: %v, %v", p, ok)

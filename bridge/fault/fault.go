@@ -1,9 +1,9 @@
-// Package fault holds the domain error of the bridge: a stable reason a
-// program can act on, and a message a person can act on.
+// Package fault is the error of the bridge: a reason of the contract for programs, and a message
+// for people. It has the one table of status codes, and decides what callers are told of an error
+// (Public). It holds no state.
 //
-// Code below the server speaks only this type (or plain errors that one of its
-// callers classifies). The server maps a Reason to a status once, in one
-// table; nothing compares message texts.
+// Packages below the server return this type, or plain errors that a caller classifies. No code
+// compares message texts, except for those of the CLI.
 package fault
 
 import (
@@ -11,10 +11,6 @@ import (
 	"fmt"
 	"time"
 )
-
-// Reason names a class of failure. Its values are part of the public contract:
-// they reach callers as ErrorInfo.reason, so one is never renamed or reused.
-type Reason string
 
 // Error is a failure with a Reason. Message is complete by itself: it already
 // contains the text of the cause when that helps the reader, because the cause
@@ -109,11 +105,11 @@ func (e *Error) clone() *Error {
 	return &c
 }
 
-// ReasonOf returns the reason of the outermost Error in err's chain, "" when
-// there is none.
+// ReasonOf returns the reason of the outermost Error in err's chain, None
+// when there is none.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
 	}
-	return ""
+	return None
 }

@@ -17,8 +17,8 @@ func TestReasonOf(t *testing.T) {
 		err  error
 		want fault.Reason
 	}{
-		"nil":       {nil, ""},
-		"plain":     {fs.ErrNotExist, ""},
+		"nil":       {nil, 0},
+		"plain":     {fs.ErrNotExist, 0},
 		"direct":    {inner, fault.CLINotFound},
 		"wrapped":   {fmt.Errorf("starting: %w", inner), fault.CLINotFound},
 		"outermost": {fault.Wrap(inner, fault.CLIStartFailed, "start"), fault.CLIStartFailed},

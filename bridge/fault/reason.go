@@ -1,31 +1,79 @@
 package fault
 
-// Reasons of the runtime layer: finding, starting and losing a CLI process.
-const (
-	// CLINotFound says that no Copilot CLI executable could be found.
-	CLINotFound Reason = "CLI_NOT_FOUND"
-	// CLIInstallFailed says that the private copy could not be installed.
-	CLIInstallFailed Reason = "CLI_INSTALL_FAILED"
-	// CLIUnverified says that an executable, or what it unpacked, is not what was published.
-	CLIUnverified Reason = "CLI_UNVERIFIED"
-	// CLIUnsupported says that the CLI's version or protocol is not one we speak.
-	CLIUnsupported Reason = "CLI_UNSUPPORTED"
-	// CLIStartFailed says that the CLI did not get as far as answering.
-	CLIStartFailed Reason = "CLI_START_FAILED"
-	// CLIExited says that a working runtime ended, by itself or on request.
-	CLIExited Reason = "CLI_EXITED"
-	// CLIHung says that a runtime stopped answering and was killed for it.
-	CLIHung Reason = "CLI_HUNG"
-	// CLIProtocolError says that a runtime sent what is not its protocol.
-	CLIProtocolError Reason = "CLI_PROTOCOL_ERROR"
-	// CLICrashLoop says that runtimes die faster than it makes sense to start them.
-	CLICrashLoop Reason = "CLI_CRASH_LOOP"
-	// RuntimeDialFailed says that a running CLI server could not be reached.
-	RuntimeDialFailed Reason = "RUNTIME_DIAL_FAILED"
-	// RuntimeAuthFailed says that a running CLI server refused our token.
-	RuntimeAuthFailed Reason = "RUNTIME_AUTH_FAILED"
-	// ProfileInvalid says that a runtime's profile asks for what it may not.
-	ProfileInvalid Reason = "PROFILE_INVALID"
-	// RuntimeStopping says that the runtime layer is being shut down.
-	RuntimeStopping Reason = "RUNTIME_STOPPING"
+import (
+	"strings"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
+
+// Reason is the class of a failure: the enum of the contract. A value is never renamed or reused.
+// Its form as text is Name; the conversion string(r) compiles, and gives nonsense.
+type Reason = bridgev1.ErrorReason
+
+// The reasons. copilot/bridge/v1/error.proto documents their meaning and their status codes.
+const (
+	None = bridgev1.ErrorReason_ERROR_REASON_UNSPECIFIED // of an error without a reason
+
+	InvalidField        = bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD
+	PromptEmpty         = bridgev1.ErrorReason_ERROR_REASON_PROMPT_EMPTY
+	PromptTooLarge      = bridgev1.ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE
+	ToolNameInvalid     = bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID
+	ToolNameClash       = bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH
+	AnswerInvalid       = bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID
+	JSONExtraForbidden  = bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN
+	RequestIDReused     = bridgev1.ErrorReason_ERROR_REASON_REQUEST_ID_REUSED
+	CommandNameClash    = bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH
+	SessionNotFound     = bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND
+	SessionExists       = bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS
+	SessionInUse        = bridgev1.ErrorReason_ERROR_REASON_SESSION_IN_USE
+	CredentialsNeeded   = bridgev1.ErrorReason_ERROR_REASON_CREDENTIALS_NEEDED
+	SessionBusy         = bridgev1.ErrorReason_ERROR_REASON_SESSION_BUSY
+	EventNotFound       = bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND
+	SendInDoubt         = bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT
+	SessionRefused      = bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED
+	ProviderGone        = bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE
+	CallbackNotFound    = bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND
+	CallbackResolved    = bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED
+	ParticipantNotFound = bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND
+	ParticipantReplaced = bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_REPLACED
+	FrameUnexpected     = bridgev1.ErrorReason_ERROR_REASON_FRAME_UNEXPECTED
+	CLINotFound         = bridgev1.ErrorReason_ERROR_REASON_CLI_NOT_FOUND
+	CLIInstallFailed    = bridgev1.ErrorReason_ERROR_REASON_CLI_INSTALL_FAILED
+	CLIUnsupported      = bridgev1.ErrorReason_ERROR_REASON_CLI_UNSUPPORTED
+	CLIStartFailed      = bridgev1.ErrorReason_ERROR_REASON_CLI_START_FAILED
+	RuntimeLost         = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_LOST
+	CLICrashLoop        = bridgev1.ErrorReason_ERROR_REASON_CLI_CRASH_LOOP
+	RuntimeDialFailed   = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_DIAL_FAILED
+	RuntimeAuthFailed   = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_AUTH_FAILED
+	NotSignedIn         = bridgev1.ErrorReason_ERROR_REASON_NOT_SIGNED_IN
+	MethodUnknown       = bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN
+	CLIError            = bridgev1.ErrorReason_ERROR_REASON_CLI_ERROR
+	CLIProtocolError    = bridgev1.ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR
+	CLIExited           = bridgev1.ErrorReason_ERROR_REASON_CLI_EXITED
+	CLIHung             = bridgev1.ErrorReason_ERROR_REASON_CLI_HUNG
+	RuntimeStopping     = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_STOPPING
+	RuntimeNotRunning   = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_RUNNING
+	ConfinementChanging = bridgev1.ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING
+	CLIUnverified       = bridgev1.ErrorReason_ERROR_REASON_CLI_UNVERIFIED
+	LimitExceeded       = bridgev1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED
+	Draining            = bridgev1.ErrorReason_ERROR_REASON_DRAINING
+	Unauthenticated     = bridgev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED
+	Forbidden           = bridgev1.ErrorReason_ERROR_REASON_FORBIDDEN
+	FeatureDisabled     = bridgev1.ErrorReason_ERROR_REASON_FEATURE_DISABLED
+	Internal            = bridgev1.ErrorReason_ERROR_REASON_INTERNAL
+	Timeout             = bridgev1.ErrorReason_ERROR_REASON_TIMEOUT
+	Cancelled           = bridgev1.ErrorReason_ERROR_REASON_CANCELLED
+	MethodRefused       = bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED
+)
+
+// prefix is what the names of the enum's values begin with.
+const prefix = "ERROR_REASON_"
+
+// Name returns the form that a reason has in ErrorInfo.reason, in logs and on disk: its name in
+// the contract without the prefix. It is empty for ERROR_REASON_UNSPECIFIED.
+func Name(r Reason) string {
+	if r == None {
+		return ""
+	}
+	return strings.TrimPrefix(r.String(), prefix)
+}

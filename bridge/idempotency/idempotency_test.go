@@ -47,13 +47,13 @@ func TestDo(t *testing.T) {
 			calls             int
 			wait              time.Duration
 		}{
-			{"1", "a", "a!", "", 1, 0},
-			{"1", "a", "a!", "", 1, 0},
+			{"1", "a", "a!", 0, 1, 0},
+			{"1", "a", "a!", 0, 1, 0},
 			{"1", "b", "", fault.RequestIDReused, 1, 0},
-			{"2", "a", "a!", "", 2, 0},
-			{"", "a", "a!", "", 3, 0},
-			{"", "a", "a!", "", 4, 0},
-			{"1", "a", "a!", "", 5, idempotency.Keep + time.Second},
+			{"2", "a", "a!", 0, 2, 0},
+			{"", "a", "a!", 0, 3, 0},
+			{"", "a", "a!", 0, 4, 0},
+			{"1", "a", "a!", 0, 5, idempotency.Keep + time.Second},
 			{string(make([]byte, 129)), "a", "", fault.InvalidField, 5, 0},
 		}
 		for i, step := range steps {

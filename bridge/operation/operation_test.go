@@ -115,8 +115,8 @@ func TestCallersLeave(t *testing.T) {
 	}{
 		"detached":               {"1", true, 1, 0, fault.Cancelled},
 		"detached, by deadline":  {"1", true, 1, time.Second, fault.Timeout},
-		"attached":               {"1", false, 2, 0, ""},
-		"detached without an id": {"", true, 2, 0, ""},
+		"attached":               {"1", false, 2, 0, fault.None},
+		"detached without an id": {"", true, 2, 0, fault.None},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -5,10 +5,10 @@ import (
 	"io"
 	"net"
 	"os"
+	stdruntime "runtime"
 	"slices"
 	"testing"
 	"time"
-	stdruntime "runtime"
 )
 
 // pieces is a stream that gives one piece with each read, and then ends.

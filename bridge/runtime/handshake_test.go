@@ -64,7 +64,7 @@ func TestHandshake(t *testing.T) {
 			cfg := inProcess(t, tc.script, nil)
 			cfg.AnyVersion = tc.any
 			r, err := Start(t.Context(), cfg)
-			if tc.reason != "" {
+			if tc.reason != 0 {
 				if fault.ReasonOf(err) != tc.reason {
 					t.Fatalf("Start = %v (%s), want %s", err, fault.ReasonOf(err), tc.reason)
 				}

@@ -139,7 +139,7 @@ func (p Profile) Validate() error {
 }
 
 func invalid(field, format string, args ...any) *fault.Error {
-	return fault.New(fault.ProfileInvalid, "profile "+field+": "+format, args...).WithField(field)
+	return fault.New(fault.InvalidField, "profile "+field+": "+format, args...).WithField(field)
 }
 
 // args are the CLI's arguments for a server of this profile.

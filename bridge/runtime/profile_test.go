@@ -104,7 +104,7 @@ func TestValidate(t *testing.T) {
 				return
 			}
 			f, ok := err.(*fault.Error)
-			if !ok || f.Reason != fault.ProfileInvalid || f.Field != tc.field {
+			if !ok || f.Reason != fault.InvalidField || f.Field != tc.field {
 				t.Errorf("Validate = %#v, want a fault in %q", err, tc.field)
 			}
 		})

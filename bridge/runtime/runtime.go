@@ -322,7 +322,7 @@ func (r *Runtime) supervise() {
 		level = slog.LevelInfo
 	}
 	r.cfg.Logger.Log(context.Background(), level, "runtime ended", slog.String("profile", r.cfg.Profile.Hash()),
-		slog.Int("pid", r.info.Peer.PID), slog.String("reason", string(r.err.Reason)), slog.Any("error", r.err))
+		slog.Int("pid", r.info.Peer.PID), slog.String("reason", fault.Name(r.err.Reason)), slog.Any("error", r.err))
 	close(r.done)
 }
 

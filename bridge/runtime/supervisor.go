@@ -300,7 +300,7 @@ func lasting(err error) bool {
 		return false
 	}
 	switch f.Reason {
-	case fault.CLINotFound, fault.CLIInstallFailed, fault.CLIUnsupported, fault.RuntimeAuthFailed, fault.ProfileInvalid:
+	case fault.CLINotFound, fault.CLIInstallFailed, fault.CLIUnsupported, fault.RuntimeAuthFailed, fault.InvalidField:
 		return true
 	}
 	return false

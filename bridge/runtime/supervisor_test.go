@@ -234,7 +234,7 @@ func TestGetIsBoundedByItsContext(t *testing.T) {
 		if len(b.starts) != 1 {
 			t.Errorf("%d starts, want 1", len(b.starts))
 		}
-		if _, err := b.Get(t.Context(), Profile{Home: "relative"}); fault.ReasonOf(err) != fault.ProfileInvalid {
+		if _, err := b.Get(t.Context(), Profile{Home: "relative"}); fault.ReasonOf(err) != fault.InvalidField {
 			t.Errorf("Get of an invalid profile = %v", err)
 		}
 	})

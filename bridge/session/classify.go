@@ -47,14 +47,14 @@ const signIn = "the Copilot CLI is not signed in to GitHub: sign in with `copilo
 	"or give the session a github_token or a model provider"
 
 // turnReason returns the reason of an error event that ends a turn, with what to do about it,
-// and "" for one that says enough itself.
+// and none for one that says enough itself.
 func turnReason(message string) (fault.Reason, string) {
 	for _, row := range texts {
 		if row.reason == fault.NotSignedIn && strings.Contains(message, row.contains) {
 			return row.reason, signIn + "; the CLI says: " + message
 		}
 	}
-	return "", message
+	return fault.None, message
 }
 
 // unknownField finds the member that a CLI does not have: another version does.
@@ -75,7 +75,7 @@ func Classify(err error, method string) error {
 	if err == nil {
 		return nil
 	}
-	if fault.ReasonOf(err) != "" {
+	if fault.ReasonOf(err) != fault.None {
 		return err
 	}
 	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {

@@ -181,7 +181,7 @@ func decision(r callback.Reply) string {
 func (s *Session) audited(ctx context.Context, action string, err error) {
 	e := audit.Entry{Action: action, Outcome: audit.Done, Session: s.id, Owner: s.tenant}
 	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, string(fault.ReasonOf(err))
+		e.Outcome, e.Reason = audit.Failed, fault.Name(fault.ReasonOf(err))
 	}
 	s.audit.Record(ctx, e)
 }

@@ -263,7 +263,7 @@ func (s *Session) settlePrompt(e *outbox.Entry, d outbox.Decision, out Outcome, 
 // losePrompt tells everybody that a prompt is not part of the conversation. The caller holds mu.
 func (s *Session) losePrompt(e *outbox.Entry, why string) {
 	ids := e.Names()
-	note := outbox.Note{IDs: ids, Reason: string(fault.SendInDoubt), Text: why}
+	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendInDoubt), Text: why}
 	note.At = s.journal.Post(s.noteOf(note), journal.Position{})
 	s.ended = note.At
 	if s.host != nil {

@@ -4,13 +4,13 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // gapReasons are the journal's reasons in the form of the API.
@@ -66,7 +66,7 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
 	out := &bridgev1.TurnEnded{Outcome: n.Outcome.Proto(), MessageIds: n.IDs}
 	if n.Err != nil {
-		out.Failure, _ = reason.Failure(n.Err)
+		out.Failure, _ = fault.Failure(n.Err)
 	}
 	return out
 }

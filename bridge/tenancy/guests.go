@@ -2,8 +2,8 @@ package tenancy
 
 import (
 	"context"
-	"strings"
 	_ "embed"
+	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"

@@ -160,9 +160,9 @@ func TestToJSON(t *testing.T) {
 		reason fault.Reason
 		field  string
 	}{
-		"nothing":            {&cliv1.SessionConfig{}, `{}`, "", ""},
-		"a member":           {&cliv1.SessionConfig{Model: proto.String("m")}, `{"model":"m"}`, "", ""},
-		"something more":     {&cliv1.SessionConfig{JsonExtra: `{"newMember":[1]}`}, `{"newMember":[1]}`, "", ""},
+		"nothing":            {&cliv1.SessionConfig{}, `{}`, 0, ""},
+		"a member":           {&cliv1.SessionConfig{Model: proto.String("m")}, `{"model":"m"}`, 0, ""},
+		"something more":     {&cliv1.SessionConfig{JsonExtra: `{"newMember":[1]}`}, `{"newMember":[1]}`, 0, ""},
 		"a declared member":  {&cliv1.SessionConfig{JsonExtra: `{"model":"m"}`}, "", fault.JSONExtraForbidden, "config.json_extra"},
 		"a forbidden member": {&cliv1.SessionConfig{JsonExtra: `{"sessionId":"x"}`}, "", fault.JSONExtraForbidden, "config.json_extra"},
 		"not JSON":           {&cliv1.SessionConfig{JsonExtra: `{`}, "", fault.InvalidField, "config.json_extra"},

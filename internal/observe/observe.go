@@ -126,7 +126,7 @@ func (o *Observer) RuntimeStarted(took time.Duration, err error) {
 
 // RuntimeEnded counts the end of a CLI process.
 func (o *Observer) RuntimeEnded(cause error, restart bool) {
-	reason := string(fault.ReasonOf(cause))
+	reason := fault.Name(fault.ReasonOf(cause))
 	if reason == "" {
 		reason = "UNKNOWN"
 	}

@@ -182,7 +182,7 @@ func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.R
 	others := c.server.others(c, o.id)
 	result, err := c.joinOnce(ctx, r, o)
 	resume := o.start.GetResume()
-	if resume == nil || reasonOf(status.Convert(err)) != string(fault.ToolNameClash) || !settled(ctx, others) {
+	if resume == nil || reasonOf(status.Convert(err)) != fault.Name(fault.ToolNameClash) || !settled(ctx, others) {
 		return result, err
 	}
 	resume.RequestId = rand.Text()

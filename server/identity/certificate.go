@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // Certificates knows client certificates, which the TLS handshake has verified.
@@ -31,7 +30,7 @@ func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, e
 	}
 	if spiffe != nil {
 		if len(c.TrustDomains) > 0 && !slices.Contains(c.TrustDomains, spiffe.Host) {
-			return nil, fault.New(reason.Unauthenticated, "the certificate's SPIFFE trust domain is not one of this server's")
+			return nil, fault.New(fault.Unauthenticated, "the certificate's SPIFFE trust domain is not one of this server's")
 		}
 		id.SPIFFE = spiffe.String()
 	}
@@ -50,10 +49,10 @@ func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 			continue
 		}
 		if found != nil || len(cert.URIs) > 1 {
-			return nil, fault.New(reason.Unauthenticated, "the certificate has several URIs, so that none is its SPIFFE id")
+			return nil, fault.New(fault.Unauthenticated, "the certificate has several URIs, so that none is its SPIFFE id")
 		}
 		if !wellFormed(uri) {
-			return nil, fault.New(reason.Unauthenticated, "the certificate's SPIFFE id is malformed")
+			return nil, fault.New(fault.Unauthenticated, "the certificate's SPIFFE id is malformed")
 		}
 		found = uri
 	}

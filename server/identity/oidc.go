@@ -18,7 +18,6 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 const (
@@ -117,25 +116,25 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 	}
 	verifier, err := o.ready(ctx)
 	if err != nil {
-		return nil, fault.New(reason.Unauthenticated, "the token's issuer cannot be asked for its keys").WithRetry(retryEvery)
+		return nil, fault.New(fault.Unauthenticated, "the token's issuer cannot be asked for its keys").WithRetry(retryEvery)
 	}
 	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), proof.Bearer)
 	if err != nil {
 		// What exactly is wrong helps only whoever makes tokens up.
-		return nil, fault.New(reason.Unauthenticated, "the token is not valid")
+		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
 	}
 	claims := map[string]any{}
 	if err := token.Claims(&claims); err != nil {
-		return nil, fault.New(reason.Unauthenticated, "the token's claims are not readable")
+		return nil, fault.New(fault.Unauthenticated, "the token's claims are not readable")
 	}
 	if err := o.checkTimes(token, claims); err != nil {
 		return nil, err
 	}
 	if !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(o.issuer.Audiences, a) }) {
-		return nil, fault.New(reason.Unauthenticated, "the token is for another audience")
+		return nil, fault.New(fault.Unauthenticated, "the token is for another audience")
 	}
 	if token.Subject == "" {
-		return nil, fault.New(reason.Unauthenticated, "the token has no subject")
+		return nil, fault.New(fault.Unauthenticated, "the token has no subject")
 	}
 	return &Identity{
 		Source: JWT, Issuer: token.Issuer, Subject: token.Subject, Claims: claims, Expires: token.Expiry.Add(o.issuer.Skew),
@@ -148,14 +147,14 @@ func (o *OIDC) checkTimes(token *oidc.IDToken, claims map[string]any) error {
 	for _, claim := range []string{"exp", "nbf", "iat"} {
 		at, ok := claims[claim].(float64)
 		if claims[claim] != nil && (!ok || at < 0 || at > maxTime) {
-			return fault.New(reason.Unauthenticated, "the token's claim %q is not a time in seconds", claim)
+			return fault.New(fault.Unauthenticated, "the token's claim %q is not a time in seconds", claim)
 		}
 		if claim != "exp" && ok && now.Add(o.issuer.Skew).Before(time.Unix(int64(at), 0)) {
-			return fault.New(reason.Unauthenticated, "the token is not valid yet")
+			return fault.New(fault.Unauthenticated, "the token is not valid yet")
 		}
 	}
 	if claims["exp"] == nil || !now.Before(token.Expiry.Add(o.issuer.Skew)) {
-		return fault.New(reason.Unauthenticated, "the token has expired")
+		return fault.New(fault.Unauthenticated, "the token has expired")
 	}
 	return nil
 }

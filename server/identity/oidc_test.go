@@ -19,7 +19,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // provider is an issuer on a loopback port, whose keys can be changed.
@@ -176,7 +175,7 @@ func TestJWT(t *testing.T) {
 		switch {
 		case tc.ok && (err != nil || id == nil || id.Subject != "alice" || id.Issuer != p.URL || id.Expires.IsZero()):
 			t.Errorf("%s: %+v, %v", name, id, err)
-		case !tc.ok && (id != nil || fault.ReasonOf(err) != reason.Unauthenticated):
+		case !tc.ok && (id != nil || fault.ReasonOf(err) != fault.Unauthenticated):
 			t.Errorf("%s: %+v, %v; want UNAUTHENTICATED", name, id, err)
 		case !tc.ok && strings.Contains(err.Error(), tc.token[10:40]):
 			t.Errorf("%s: the error tells the token", name)
@@ -228,7 +227,7 @@ func TestIssuerThatIsDown(t *testing.T) {
 	key, o := p.key("k1"), p.authenticator(c)
 	token := sign(t, jose.ES256, key, "k1", map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
 	p.down.Store(true)
-	if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != reason.Unauthenticated {
+	if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != fault.Unauthenticated {
 		t.Errorf("while it is down: %v", err)
 	}
 	p.down.Store(false)
@@ -268,7 +267,7 @@ func TestKeysWithdrawn(t *testing.T) {
 				t.Errorf("after %v: %v, want the kept keys", tc.still, err)
 			}
 			c.forward(tc.refuse - tc.still)
-			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != reason.Unauthenticated {
+			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != fault.Unauthenticated {
 				t.Errorf("after %v: %v, want UNAUTHENTICATED", tc.refuse, err)
 			}
 		})
@@ -296,7 +295,7 @@ func TestIssuerStopsAnswering(t *testing.T) {
 		t.Errorf("within KeysMaxAge: %v", err)
 	}
 	c.forward(time.Second)
-	if err := authenticate(); fault.ReasonOf(err) != reason.Unauthenticated {
+	if err := authenticate(); fault.ReasonOf(err) != fault.Unauthenticated {
 		t.Errorf("past KeysMaxAge: %v, want UNAUTHENTICATED", err)
 	}
 	p.down.Store(false)

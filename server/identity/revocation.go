@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // RevocationLists are the certificate revocation lists (CRLs) of the CAs of client certificates.
@@ -104,16 +103,16 @@ func (r *RevocationLists) Check(chain []*x509.Certificate) error {
 			continue
 		}
 		if l == nil {
-			return fault.New(reason.Unauthenticated, "there is no revocation list of the issuer of the certificate, %q", cert.Issuer)
+			return fault.New(fault.Unauthenticated, "there is no revocation list of the issuer of the certificate, %q", cert.Issuer)
 		}
 		if err := l.signedBy(issuer); err != nil {
-			return fault.New(reason.Unauthenticated, "the revocation list of %q is not signed by that issuer", cert.Issuer)
+			return fault.New(fault.Unauthenticated, "the revocation list of %q is not signed by that issuer", cert.Issuer)
 		}
 		if next := l.list.NextUpdate; r.now().After(next) {
-			return fault.New(reason.Unauthenticated, "the revocation list of %q is out of date since %s", cert.Issuer, next.Format(time.RFC3339))
+			return fault.New(fault.Unauthenticated, "the revocation list of %q is out of date since %s", cert.Issuer, next.Format(time.RFC3339))
 		}
 		if l.serials[string(cert.SerialNumber.Bytes())] {
-			return fault.New(reason.Unauthenticated, "the certificate %x of %q is revoked", cert.SerialNumber, cert.Issuer)
+			return fault.New(fault.Unauthenticated, "the certificate %x of %q is revoked", cert.SerialNumber, cert.Issuer)
 		}
 	}
 	return nil

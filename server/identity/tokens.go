@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // Tokens knows static tokens. It has their digests only: tokens are long and random, so
@@ -99,7 +98,7 @@ func (t *Tokens) Authenticate(_ context.Context, proof Proof) (*Identity, error)
 		return nil, nil
 	}
 	if !token.expires.IsZero() && !t.now().Before(token.expires) {
-		return nil, fault.New(reason.Unauthenticated, "the token has expired")
+		return nil, fault.New(fault.Unauthenticated, "the token has expired")
 	}
 	return &Identity{Source: StaticToken, Token: token.name, Expires: token.expires}, nil
 }

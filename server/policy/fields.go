@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // fieldClass is what a field names.
@@ -93,7 +92,7 @@ func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
 		case f.Name() == jsonExtra || f.Name() == unrecognized:
 			err = c.undeclared(v.String(), path)
 		case class == fieldHost && !harmless(f, v):
-			err = fault.New(reason.Forbidden, "%s touches the host, which takes the host's owner or a tenant with a sandbox", path).WithField(path)
+			err = fault.New(fault.Forbidden, "%s touches the host, which takes the host's owner or a tenant with a sandbox", path).WithField(path)
 		case class == fieldURL:
 			err = c.url(v.String(), path)
 		default:
@@ -141,7 +140,7 @@ func (c *fieldCheck) undeclared(text, path string) error {
 			return nil
 		}
 	}
-	return fault.New(reason.Forbidden, "%s has members that the contract does not declare: what they do cannot be judged, so that it takes the "+
+	return fault.New(fault.Forbidden, "%s has members that the contract does not declare: what they do cannot be judged, so that it takes the "+
 		"host's owner or a tenant with a sandbox", path).WithField(path)
 }
 
@@ -152,7 +151,7 @@ func (c *fieldCheck) url(text, path string) error {
 	}
 	for _, t := range c.lists {
 		if err := t.checkURL(c.ctx, text); err != nil {
-			return fault.New(reason.Forbidden, "%s: %v", path, err).WithField(path)
+			return fault.New(fault.Forbidden, "%s: %v", path, err).WithField(path)
 		}
 	}
 	return nil

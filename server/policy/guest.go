@@ -7,7 +7,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // CheckGuest refuses a request about a session that the tenant owner shares with the tenant
@@ -28,7 +27,7 @@ func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoref
 		}
 		t, ok := p.Tenant(name)
 		if !ok {
-			return fault.New(reason.Forbidden, "there is no tenant %q any more", name)
+			return fault.New(fault.Forbidden, "there is no tenant %q any more", name)
 		}
 		if name == guest || len(t.Sandbox) == 0 {
 			lists = append(lists, &t)

@@ -14,7 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 	"github.com/copilot-grpc/copilot-grpc/internal/quota"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
@@ -116,9 +115,9 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 		}
 	}
 	if proof.Bearer != "" {
-		return nil, fault.New(reason.Unauthenticated, "the token is not valid")
+		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
 	}
-	return nil, fault.New(reason.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
+	return nil, fault.New(fault.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
 }
 
 // Believe returns who a proof is of that another policy has taken for an identity. Signatures
@@ -132,7 +131,7 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 			return before, nil
 		}
 	}
-	return nil, fault.New(reason.Unauthenticated, "tokens of the issuer are not taken any more")
+	return nil, fault.New(fault.Unauthenticated, "tokens of the issuer are not taken any more")
 }
 
 // Resolve returns as whom an identity calls. wanted names one of its tenants, where it has
@@ -152,9 +151,9 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	}
 	switch {
 	case len(roles) == 0:
-		return caller.Caller{}, fault.New(reason.Forbidden, "%q has no role in any tenant", id.Name())
+		return caller.Caller{}, fault.New(fault.Forbidden, "%q has no role in any tenant", id.Name())
 	case wanted == "" && len(roles) > 1:
-		return caller.Caller{}, fault.New(reason.Forbidden, "%q is in the tenants %s: say which by the metadata %q",
+		return caller.Caller{}, fault.New(fault.Forbidden, "%q is in the tenants %s: say which by the metadata %q",
 			id.Name(), strings.Join(slices.Sorted(maps.Keys(roles)), ", "), MetadataTenant)
 	case wanted == "":
 		for name := range roles {
@@ -163,7 +162,7 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	}
 	role, ok := roles[wanted]
 	if !ok {
-		return caller.Caller{}, fault.New(reason.Forbidden, "%q has no role in the tenant %q", id.Name(), wanted)
+		return caller.Caller{}, fault.New(fault.Forbidden, "%q has no role in the tenant %q", id.Name(), wanted)
 	}
 	c := caller.Caller{Tenant: wanted, Name: matched[wanted], Role: role, Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
 	if wanted == caller.HostName {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // Domain is the ErrorInfo.domain of this server's reasons.
@@ -48,8 +47,8 @@ func Of(err error) (st *status.Status, told bool) {
 			return ofLibrary(s), true
 		}
 	}
-	f, told := reason.Of(err)
-	code, _ := reason.Code(f.Reason)
+	f, told := fault.Public(err)
+	code, _ := fault.Code(f.Reason)
 	return withDetails(status.New(codes.Code(code), f.Message), details(f)...), told
 }
 
@@ -80,7 +79,7 @@ func ofLibrary(s *status.Status) *status.Status {
 	if !ok || len(s.Proto().GetDetails()) > 0 {
 		return s
 	}
-	return withDetails(s, &errdetails.ErrorInfo{Reason: string(r), Domain: Domain})
+	return withDetails(s, &errdetails.ErrorInfo{Reason: fault.Name(r), Domain: Domain})
 }
 
 // details returns what programs are told of f.
@@ -89,7 +88,7 @@ func details(f *fault.Error) []protoadapt.MessageV1 {
 	if f.Field != "" {
 		metadata = f.With(metadataField, f.Field).Metadata
 	}
-	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: string(f.Reason), Domain: Domain, Metadata: metadata}}
+	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: fault.Name(f.Reason), Domain: Domain, Metadata: metadata}}
 	if f.Field != "" {
 		list = append(list, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: f.Field, Description: f.Message},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -35,12 +34,12 @@ func TestOfEveryReason(t *testing.T) {
 		if number == 0 {
 			continue
 		}
-		r := fault.Reason(strings.TrimPrefix(name, "ERROR_REASON_"))
+		r, short := fault.Reason(number), strings.TrimPrefix(name, "ERROR_REASON_")
 		st, told := status.Of(fmt.Errorf("call: %w", fault.New(r, "what happened")))
-		code, _ := reason.Code(r)
+		code, _ := fault.Code(r)
 		info, ok := detail[*errdetails.ErrorInfo](st)
-		if !told || !ok || info.GetReason() != string(r) || info.GetDomain() != "copilot-grpc" ||
-			st.Code() != codes.Code(code) || st.Message() != "what happened" || status.Reason(st) != string(r) {
+		if !told || !ok || info.GetReason() != short || info.GetDomain() != "copilot-grpc" ||
+			st.Code() != codes.Code(code) || st.Message() != "what happened" || status.Reason(st) != short {
 			t.Errorf("%s: %v, told %t", r, st, told)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
-	"github.com/copilot-grpc/copilot-grpc/internal/reason"
 )
 
 // Statuses of outcomes that the machine gives itself.
@@ -208,12 +207,12 @@ func (m *Machine) fail(rec *journal.Record) {
 		return
 	}
 	m.failing = m.running
-	why, text := fault.Reason(""), d.Message
+	why, text := fault.None, d.Message
 	if m.classify != nil {
 		why, text = m.classify(d.Message)
 	}
 	out := Outcome{Status: failed, Message: m.message, End: rec.Pos, Error: &bridgev1.TurnError{
-		ErrorType: d.ErrorType, Message: text, StatusCode: d.StatusCode, Reason: reason.Enum(why),
+		ErrorType: d.ErrorType, Message: text, StatusCode: d.StatusCode, Reason: why,
 		Position: &bridgev1.Position{Epoch: rec.Pos.Epoch, Seq: rec.Pos.Seq},
 	}}
 	m.end(out)

@@ -21,7 +21,7 @@ type driver struct {
 }
 
 func newDriver() *driver {
-	classify := func(message string) (fault.Reason, string) { return "", message }
+	classify := func(message string) (fault.Reason, string) { return fault.None, message }
 	return &driver{m: New(Bounds{}, classify), now: time.Unix(1_900_000_000, 0), finished: map[*Waiter]int{}}
 }
 

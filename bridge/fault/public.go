@@ -1,4 +1,4 @@
-package reason
+package fault
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -23,33 +22,33 @@ const (
 // keyStderr names the metadata whose end says more than its beginning.
 const keyStderr = "stderr"
 
-// Of returns what a caller may be told of err. Told is false when err carries no public
+// Public returns what a caller may be told of err. Told is false when err carries no public
 // reason: the fault then says no more than that something went wrong, and the text of
 // err belongs in the log. A nil err is not allowed.
-func Of(err error) (f *fault.Error, told bool) {
-	if f, ok := errors.AsType[*fault.Error](err); ok {
+func Public(err error) (f *Error, told bool) {
+	if f, ok := errors.AsType[*Error](err); ok {
 		if _, public := Code(f.Reason); public {
 			return clean(f), true
 		}
-		return fault.New(fault.Internal, "internal error"), false
+		return New(Internal, "internal error"), false
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fault.New(fault.Timeout, "the deadline has passed"), true
+		return New(Timeout, "the deadline has passed"), true
 	case errors.Is(err, context.Canceled):
-		return fault.New(fault.Cancelled, "the call was cancelled"), true
+		return New(Cancelled, "the call was cancelled"), true
 	}
-	return fault.New(fault.Internal, "internal error"), false
+	return New(Internal, "internal error"), false
 }
 
 // Failure returns what a caller may be told of err inside a stream, and whether that
-// is all there is to tell, as in Of.
+// is all there is to tell, as in Public.
 func Failure(err error) (failure *bridgev1.Failure, told bool) {
-	f, told := Of(err)
+	f, told := Public(err)
 	code, _ := Code(f.Reason)
 	return &bridgev1.Failure{
 		Code:     code,
-		Reason:   Enum(f.Reason),
+		Reason:   f.Reason,
 		Message:  f.Message,
 		Field:    f.Field,
 		Metadata: f.Metadata,
@@ -57,15 +56,15 @@ func Failure(err error) (failure *bridgev1.Failure, told bool) {
 }
 
 // clean copies f, fit for protobuf strings and for trailers.
-func clean(f *fault.Error) *fault.Error {
-	c := fault.Error{
+func clean(f *Error) *Error {
+	c := Error{
 		Reason:     f.Reason,
 		Message:    head(f.Message, maxMessage),
 		Field:      head(f.Field, maxMessage),
 		RetryAfter: f.RetryAfter,
 	}
 	if f.RPC != nil {
-		c.RPC = exact(*f.RPC)
+		c.RPC = exactRPC(*f.RPC)
 	}
 	if len(f.Metadata) == 0 {
 		return &c
@@ -88,10 +87,10 @@ func clean(f *fault.Error) *fault.Error {
 	return &c
 }
 
-// exact copies a JSON-RPC error; data that is too long for a trailer is left out, since a
+// exactRPC copies a JSON-RPC error; data that is too long for a trailer is left out, since a
 // part of it would not be JSON.
-func exact(rpc fault.RPC) *fault.RPC {
-	out := &fault.RPC{Code: rpc.Code, Message: head(rpc.Message, maxMetadata)}
+func exactRPC(rpc RPC) *RPC {
+	out := &RPC{Code: rpc.Code, Message: head(rpc.Message, maxMetadata)}
 	if len(rpc.Data) <= maxData {
 		out.Data = strings.ToValidUTF8(rpc.Data, "\uFFFD")
 	}
