@@ -229,7 +229,7 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		return journal.Position{}, err
 	}
 	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
-		s.takeModel(id, by.Participant)
+		s.models.Taken(id, by.Participant)
 	}
 	from, claimed := ctx, time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)

@@ -350,7 +350,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 		return false
 	}
 	s.burst.end()
-	s.dropModels()
+	s.models.Drop()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
 	s.turn.Heard(time.Now()) // from now on somebody has to load it
@@ -476,7 +476,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 		s.runtime.Unroute(s)
 	}
 	s.burst.end()
-	s.dropModels()
+	s.models.Drop()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
 	for _, p := range s.participants {

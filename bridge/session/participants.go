@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -186,7 +187,7 @@ func (s *Session) Lost(p *Participant, cause error) {
 	s.mu.Unlock()
 	// Parts of a response may be lost with the connection.
 	s.host.Go(func(context.Context) {
-		s.failModelsOf(p.ID, statusBroken, "the connection of whoever was answering broke")
+		s.models.FailOf(p.ID, modelproxy.StatusBroken, "the connection of the participant that was answering broke")
 	})
 	if !replaced && grace <= 0 {
 		s.Leave(p)
@@ -224,7 +225,7 @@ func (s *Session) leave(p *Participant, right func() bool) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		s.orphans(ctx)
-		s.failModelsOf(p.ID, statusRefused, "whoever was answering has left")
+		s.models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")
 		if sat != nil {
 			sat.Close()
 		}

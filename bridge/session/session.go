@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -122,6 +123,7 @@ type Session struct {
 	host    Host
 	journal *journal.Journal
 	pending *callback.Registry
+	models  *modelproxy.Proxy
 	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
 	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
 	// passage keeps callers' calls and warm resumes apart.
@@ -141,8 +143,7 @@ type Session struct {
 	providerRef  string // the provider of the bridge's own configuration that config began with
 	timeout      time.Duration
 	participants []*Participant
-	needs        []string                 // the methods that have to be handled
-	models       map[string]*modelRequest // that others answer in the CLI's place, by their id
+	needs        []string // the methods that have to be handled
 	turn         *turn.Machine
 	measure      turnMeasure
 	meta         meta
@@ -199,6 +200,7 @@ func New(cfg Config) *Session {
 		observer: cfg.Observer, audit: cfg.Audit, turn: turn.New(cfg.Bounds, turnReason),
 	}
 	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
+	s.models = s.newModels()
 	s.prompts.init(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()

@@ -109,7 +109,7 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.burst.end()
-	s.dropModels()
+	s.models.Drop()
 	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
