@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -120,8 +121,9 @@ type Bridge struct {
 	runtimes   Runtimes
 	table      *placement.Table
 
-	shutdown *shutdown.Coordinator
-	streams  *stream.Service
+	shutdown     *shutdown.Coordinator
+	streams      *stream.Service
+	participants *attach.Service
 
 	// parked is held by calls that wait in the CLI.
 	parked quota.Gauge
@@ -189,6 +191,10 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b.streams = stream.New(finder{b}, c, b.shutdown)
 	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
+	b.participants = attach.New(attach.Config{
+		Host: attachHost{finder{b}}, Streams: b.streams, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
+		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
+	})
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()
 		return nil, err

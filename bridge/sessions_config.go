@@ -205,3 +205,33 @@ func optional(s string) *string {
 	}
 	return &s
 }
+
+// tools gives tools the CLI's form.
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
+	if err != nil {
+		return nil, fields.Rename(err, at+".tools", at)
+	}
+	if tools == nil {
+		return nil, nil
+	}
+	return *tools, nil
+}
+
+// declared gives what a participant declares beside its tools the CLI's form: its commands,
+// and what is bound to a connection of its own. at is where the start is, with its dot.
+func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
+	own, _, err := b.config(&cliv1.SessionConfig{
+		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
+		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
+	}, "config", start.GetExact())
+	if err != nil {
+		return nil, nil, fields.Rename(err, "config.", at)
+	}
+	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
+	own.Set("commands", nil)
+	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
+		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).WithField(at + "canvas_provider.id")
+	}
+	return commands, own, err
+}

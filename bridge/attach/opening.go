@@ -1,4 +1,4 @@
-package bridge
+package attach
 
 import (
 	"context"
@@ -15,12 +15,12 @@ type opened struct {
 	err    error
 }
 
-// arrive is come. Where the CLI asks the participant something before the session is open,
+// openAsync is openSession in the background. Where the CLI asks the participant something before the session is open,
 // which it then may wait for, it returns as soon as that happens; for a session that needs
 // its participants, and for an exact start, as soon as this one is in place. The rest goes on in the background, and
 // a.opening has its end.
-func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
-	needed := a.start.GetExact() || a.b.provides(ctx, a.start)
+func (a *Attachment) openAsync(ctx context.Context, j session.Joining) (*session.Session, session.Joined, error) {
+	needed := a.start.GetExact() || a.svc.needsParticipants(ctx, a.start)
 	inPlace, asked, end := make(chan opened, 1), make(chan opened, 1), make(chan opened, 1)
 	var place opened // guarded by the session, which makes both calls
 	j.InPlace = func(s *session.Session, joined session.Joined) {
@@ -42,7 +42,7 @@ func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Se
 	ctx, cancel := context.WithCancelCause(ctx)
 	a.work.Go(func() {
 		defer cancel(nil)
-		s, joined, err := a.come(ctx, j)
+		s, joined, err := a.openSession(ctx, j)
 		end <- opened{s, joined, err}
 	})
 	select {
@@ -57,9 +57,9 @@ func (a *Attachment) arrive(ctx context.Context, j session.Joining) (*session.Se
 	}
 }
 
-// provides reports whether a start is of a session that needs its participants for being
-// opened.
-func (b *Bridge) provides(ctx context.Context, start *bridgev1.AttachStart) bool {
+// needsParticipants reports whether the session of a start cannot be opened without its
+// participants.
+func (svc *Service) needsParticipants(ctx context.Context, start *bridgev1.AttachStart) bool {
 	profile, id := start.GetCreate().GetRuntimeProfile(), start.GetJoinSessionId()
 	if r := start.GetResume(); r != nil {
 		profile, id = r.GetRuntimeProfile(), r.GetSessionId()
@@ -67,7 +67,7 @@ func (b *Bridge) provides(ctx context.Context, start *bridgev1.AttachStart) bool
 	if profile.GetSessionFs() != nil || profile.GetModelInference() != nil {
 		return true
 	}
-	s, err := b.find(ctx, id)
+	s, err := svc.host.Find(ctx, id)
 	return err == nil && s.Provides()
 }
 
@@ -77,7 +77,7 @@ func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
 	if a.opening == nil {
 		return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: a.started}}
 	}
-	a.begun(func() {
+	a.spawn(func() {
 		select {
 		case o := <-a.opening:
 			if o.err != nil {
@@ -121,9 +121,5 @@ func (a *Attachment) runParts(ctx context.Context) {
 const maxFailures = 1024
 
 func (a *Attachment) respond(ctx context.Context, r *bridgev1.ModelResponse) error {
-	part, err := modelPart(r)
-	if err == nil {
-		_, err = a.s.RespondModel(ctx, a.p.ID, part)
-	}
-	return fields.Within(err, "model_response.")
+	return fields.Within(a.svc.host.Respond(ctx, a.s, r, a.p.ID), "model_response.")
 }

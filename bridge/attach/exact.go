@@ -1,9 +1,8 @@
-package bridge
+package attach
 
 import (
 	"context"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -12,18 +11,18 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// create is Bridge.create for a participant. Whoever wants the CLI's own behaviour resumes
+// create is Host.Create for a participant. Whoever wants the CLI's own behaviour resumes
 // a session that exists.
 func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
-	s, joined, err := a.b.create(ctx, r, "create.", j)
+	s, joined, err := a.svc.host.Create(ctx, r, "create.", j)
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
 		return s, joined, err
 	}
 	a.begin.Tail = true
-	if s, err := a.b.open(ctx, r.GetSessionId()); err == nil {
+	if s, err := a.svc.host.Open(ctx, r.GetSessionId()); err == nil {
 		a.begin.After = session.Proto(s.Journal().Last())
 	}
-	return a.b.resume(ctx, &bridgev1.ResumeSessionRequest{
+	return a.svc.host.Resume(ctx, &bridgev1.ResumeSessionRequest{
 		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),
 		Handlers: r.GetHandlers(), CallbackTimeout: r.GetCallbackTimeout(), RuntimeProfile: r.GetRuntimeProfile(),
 	}, "create.", j)
@@ -53,43 +52,14 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 	switch a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		result := &cliv1.SessionServiceCreateResponse{}
-		err = a.b.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.svc.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_CreateResult{CreateResult: result}
 	case *bridgev1.AttachStart_Resume:
 		result := &cliv1.SessionServiceResumeResponse{}
-		err = a.b.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.svc.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
 	}
 	if err != nil {
-		a.b.log.Warn("result not typed", "session_id", a.s.ID(), "error", err)
+		a.svc.log.Warn("result not typed", "session_id", a.s.ID(), "error", err)
 	}
-}
-
-// exactReply is reply for a caller that answers as the CLI's own clients do: what it says
-// reaches the CLI as it is.
-func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
-	if answer := a.GetError(); answer != nil && !p.Kind.Event {
-		code := answer.GetCode()
-		if code == 0 {
-			code = callback.DefaultErrorCode
-		}
-		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
-	}
-	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
-		text, err := b.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
-		return members("result", text), answerInvalid(err)
-	}
-	field := b.codec.AnswerCase(a)
-	hook := a.GetHook()
-	if field == nil || b.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
-		return b.reply(p, a, at)
-	}
-	text, err := b.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
-	switch {
-	case err != nil:
-		return callback.Reply{}, answerInvalid(err)
-	case hook != nil:
-		return members("output", text), nil
-	}
-	return typedReply(p, text), nil
 }

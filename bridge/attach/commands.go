@@ -1,4 +1,4 @@
-package bridge
+package attach
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (a *Attachment) runCommands(ctx context.Context) {
 		case c := <-a.commands:
 			done, err := a.command(ctx, c)
 			if err != nil {
-				a.b.cfg.Observer.Refused(err)
+				a.svc.observer.Refused(err)
 				a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: c.GetCommandId()}}, err))
 				continue
 			}
@@ -39,7 +39,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 	switch do := c.GetCommand().(type) {
 	case *bridgev1.AttachCommand_Send:
-		sent, err := a.b.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
+		sent, err := a.svc.host.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
 		if err != nil {
 			return nil, err
 		}
@@ -48,13 +48,13 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		_, at, err := a.s.Abort(ctx)
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
-		tools, err := a.b.tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
+		tools, err := a.svc.host.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err != nil {
 			return nil, err
 		}
 		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
 	case *bridgev1.AttachCommand_SetHandlers:
-		h, err := handling(do.SetHandlers, "command.set_handlers")
+		h, err := a.svc.host.Handling(do.SetHandlers, "command.set_handlers")
 		if err == nil && h != nil {
 			err = tenancy.CheckHandlers(ctx, a.s, h.Methods, "command.set_handlers")
 		}
@@ -69,7 +69,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 
 // answer carries out an answer.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.b.resolve(ctx, a.s, c.GetCallbackId(), a.p.ID, c.GetAnswer(), answerAt{field: "answer", exact: a.start.GetExact()})
+	at, err := a.svc.host.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact())
 	if err != nil {
 		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return
@@ -88,14 +88,20 @@ func (a *Attachment) reply(ctx context.Context, r *bridgev1.AttachResponse) {
 	}
 }
 
-// failed is the frame that says why something failed. The call goes on, so that it is here
-// that a refusal becomes known to those who run the server.
 func (a *Attachment) failed(ctx context.Context, what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
+	return a.svc.failed(ctx, a.s, a.p.ID, what, err)
+}
+
+// failed returns the frame that says why something failed. The call goes on, so a refusal is
+// audited here.
+func (svc *Service) failed(
+	ctx context.Context, s tenancy.Session, participant string, what *bridgev1.AttachFailed, err error,
+) *bridgev1.AttachResponse {
 	err = session.Classify(err, "")
 	if fault.ReasonOf(err) == fault.Forbidden {
-		a.b.cfg.Audit.Record(ctx, audit.Entry{
+		svc.audit.Record(ctx, audit.Entry{
 			Action: "call.refused", Outcome: audit.Refused, Reason: fault.Name(fault.Forbidden),
-			Method: methodAttach, Session: a.s.ID(), Owner: a.s.Tenant(), Participant: a.p.ID,
+			Method: methodAttach, Session: s.ID(), Owner: s.Tenant(), Participant: participant,
 		})
 	}
 	return failedFrame(what, err)

@@ -1,8 +1,7 @@
-package bridge
+package attach
 
 import (
 	"context"
-	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -12,11 +11,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// joining checks what the participant brings.
-func (a *Attachment) joining() (session.Joining, error) {
+// parseStart checks what the participant brings.
+func (a *Attachment) parseStart() (session.Joining, error) {
 	start := a.start
 	var err error
 	if a.options, err = stream.ParseOptions(start.GetOptions()); err != nil {
@@ -38,15 +36,15 @@ func (a *Attachment) joining() (session.Joining, error) {
 	if start.GetGrace() == nil {
 		grace = defaultGrace
 	}
-	tools, err := a.b.tools(start.GetTools(), "start.tools", start.GetExact())
+	tools, err := a.svc.host.Tools(start.GetTools(), "start.tools", start.GetExact())
 	if err != nil {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
-	if j.Commands, j.Own, err = a.b.declared(start, "start."); err != nil {
+	if j.Commands, j.Own, err = a.svc.host.Declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
-	if h, err := handling(start.GetHandlers(), "start.handlers"); err != nil {
+	if h, err := a.svc.host.Handling(start.GetHandlers(), "start.handlers"); err != nil {
 		return session.Joining{}, err
 	} else if h != nil {
 		j.Handling = *h
@@ -54,38 +52,8 @@ func (a *Attachment) joining() (session.Joining, error) {
 	return j, nil
 }
 
-// tools gives tools the CLI's form.
-func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
-	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
-	if err != nil {
-		return nil, fields.Rename(err, at+".tools", at)
-	}
-	if tools == nil {
-		return nil, nil
-	}
-	return *tools, nil
-}
-
-// declared gives what a participant declares beside its tools the CLI's form: its commands,
-// and what is bound to a connection of its own. at is where the start is, with its dot.
-func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
-	own, _, err := b.config(&cliv1.SessionConfig{
-		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
-		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
-	}, "config", start.GetExact())
-	if err != nil {
-		return nil, nil, fields.Rename(err, "config.", at)
-	}
-	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
-	own.Set("commands", nil)
-	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
-		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).WithField(at + "canvas_provider.id")
-	}
-	return commands, own, err
-}
-
-// come comes by the session in the way that the start says.
-func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
+// openSession creates, resumes or joins the session, as the start says.
+func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
 	a.begin = stream.Start{After: a.start.GetAfter(), Tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
@@ -96,15 +64,15 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.After == nil && a.begin.Tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.b.open(ctx, how.Resume.GetSessionId()); err == nil {
+			if s, err := a.svc.host.Open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.After = session.Proto(s.Journal().Last())
 			}
 		}
 		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
-			return a.b.resume(ctx, how.Resume, "resume.", &j)
+			return a.svc.host.Resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.b.open(ctx, how.JoinSessionId)
+		s, err := a.svc.host.Open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, fields.Rename(err, "session_id", "join_session_id")
 		}
@@ -123,7 +91,7 @@ func (a *Attachment) come(ctx context.Context, j session.Joining) (s *session.Se
 // have seen. Another caller of the tenant joins the session as another participant.
 func (a *Attachment) once(ctx context.Context, id string, j session.Joining, open func() (*session.Session, session.Joined, error)) (s *session.Session, joined session.Joined, err error) {
 	first := false
-	started, err := operation.Run(ctx, a.b.operations, operation.Operation[*bridgev1.AttachStarted]{
+	started, err := operation.Run(ctx, a.svc.operations, operation.Operation[*bridgev1.AttachStarted]{
 		Scope: idempotency.Attach, ID: id, Request: a.start, Do: func(ctx context.Context) (*bridgev1.AttachStarted, error) {
 			first = true
 			if s, joined, err = open(); err != nil {
@@ -135,7 +103,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 	if err != nil || first {
 		return s, joined, err
 	}
-	if s, err = a.b.open(ctx, started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.svc.host.Open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token, j.Reclaim = started.GetToken(), true

@@ -1,4 +1,4 @@
-package bridge
+package attach
 
 import (
 	"bytes"
@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
+
+// owned is a session of the host's own tenant.
+type owned struct{}
+
+func (owned) ID() string     { return "s1" }
+func (owned) Tenant() string { return caller.HostTenant }
 
 // What a participant's stream refuses is in the audit log too, though the call goes on; what
 // only fails is not.
@@ -19,13 +23,10 @@ func TestRefusedFramesAreAudited(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
 	log := audit.New(&text, func(err error) { t.Error(err) })
-	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Audit = log })
-	r.create("s1")
-	s := r.known(t.Context(), "s1")
-	a := &Attachment{b: r.Bridge, s: s, p: &session.Participant{ID: "p1"}}
+	svc := New(Config{Audit: log})
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "guest", Name: "eve", Role: caller.Participant})
 	for _, why := range []fault.Reason{fault.Forbidden, fault.InvalidField} {
-		frame := a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: "c"}}, fault.New(why, "no"))
+		frame := svc.failed(ctx, owned{}, "p1", &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: "c"}}, fault.New(why, "no"))
 		if got, _ := fault.Failure(fault.New(why, "no")); frame.GetFailed().GetFailure().GetReason() != got.GetReason() {
 			t.Errorf("the frame says %v", frame)
 		}

@@ -1,4 +1,4 @@
-package bridge
+package attach
 
 import (
 	"context"
@@ -28,6 +28,8 @@ const (
 	// leavePatience is how long the last participant, which has said goodbye, may take to
 	// answer what the CLI asks at a session's end.
 	leavePatience = 10 * time.Second
+	// closeTimeout bounds the end of a session whose last participant leaves.
+	closeTimeout = 30 * time.Second
 	// maxAnswers bounds a participant's answers under way; past it its frames wait.
 	maxAnswers = 32
 )
@@ -37,9 +39,9 @@ var errLeft = errors.New("the participant left")
 
 // Attachment is a participant's stream.
 type Attachment struct {
-	b *Bridge
-	s *session.Session
-	p *session.Participant
+	svc *Service
+	s   *session.Session
+	p   *session.Participant
 	// name is what the participant calls the session.
 	name string
 
@@ -74,27 +76,27 @@ type Attachment struct {
 }
 
 // Attach makes the caller a participant.
-func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
+func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
 	a := &Attachment{
-		b: b, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
+		svc: svc, start: start, commands: make(chan *bridgev1.AttachCommand, commandQueue),
 		out: make(chan frame.Frame, commandQueue+maxAnswers), answers: make(chan struct{}, maxAnswers),
 		parts: make(chan *bridgev1.ModelResponse, modelQueue),
 	}
-	if err := b.shutdown.Accepting(); err != nil {
+	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	join, err := a.joining()
+	join, err := a.parseStart()
 	if err != nil {
 		return nil, err
 	}
-	release, err := b.admitParticipant(caller.From(ctx).Tenant)
+	release, err := svc.host.AdmitParticipant(caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	a.life, a.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	join.Replace, join.Identity = a.end, caller.From(ctx).Identity
-	s, joined, err := a.arrive(ctx, join)
+	s, joined, err := a.openAsync(ctx, join)
 	if err != nil {
 		a.end(err)
 		return nil, a.refusal(err)
@@ -112,11 +114,11 @@ func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Atta
 // follow makes the stream of the participant's frames.
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
 	a.s, a.p, a.name = s, joined.Participant, tenancy.NameOf(ctx, s)
-	a.unvisit = a.b.visit(ctx, s, func() {
+	a.unvisit = a.svc.host.Visit(ctx, s, func() {
 		a.s.Leave(a.p)
 		a.end(session.NotFound(a.name))
 	})
-	a.stream = a.b.streams.Open(ctx, a.options)
+	a.stream = a.svc.streams.Open(ctx, a.options)
 	a.stream.Extra = a.out
 	a.stream.Stay = s.TurnRunning // the turn may need the participant
 	return a.stream.Follow(s, stream.Following{
@@ -127,7 +129,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 
 func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
 	started := &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, Token: a.p.Token, Session: snapshotOf(ctx, a.s), Returned: joined.Returned,
+		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.svc.host.Snapshot(a.s, caller.From(ctx).Tenant), Returned: joined.Returned,
 	}
 	a.answered(started)
 	return started
@@ -142,8 +144,8 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	defer cancel(nil)
 	stop := context.AfterFunc(a.life, func() { cancel(context.Cause(a.life)) })
 	defer stop()
-	a.begun(func() { a.runCommands(ctx) })
-	a.begun(func() { a.runParts(ctx) })
+	a.spawn(func() { a.runCommands(ctx) })
+	a.spawn(func() { a.runParts(ctx) })
 	err := sink(frame.Frame{Message: a.first(ctx)})
 	if err == nil {
 		err = a.stream.Run(ctx)
@@ -166,17 +168,16 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	return err
 }
 
-// begun runs f on a goroutine that the stream joins; after the stream's end it does not.
-func (a *Attachment) begun(f func()) bool {
+// spawn runs f on a goroutine that the stream joins. After the end of the stream it does nothing.
+func (a *Attachment) spawn(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.over {
 		a.work.Go(f)
 	}
-	return !a.over
 }
 
-// join waits for what was begun.
+// join waits for what was spawned.
 func (a *Attachment) join() {
 	a.mu.Lock()
 	a.over = true
@@ -196,7 +197,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case <-a.life.Done():
 			return nil
 		}
-		a.begun(func() {
+		a.spawn(func() {
 			defer func() { <-a.answers }()
 			a.answer(ctx, f.Answer)
 		})
@@ -205,7 +206,7 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 		case a.commands <- f.Command:
 		default:
 			err := fault.New(fault.LimitExceeded, "%d commands are waiting", commandQueue).With("limit", "commands")
-			a.b.cfg.Observer.Refused(err)
+			a.svc.observer.Refused(err)
 			a.reply(ctx, commandFailed(f.Command, err))
 		}
 	case *bridgev1.AttachRequest_ModelResponse:
@@ -245,14 +246,14 @@ func (a *Attachment) leave(disconnect bool) {
 	if !last {
 		a.Leave()
 	}
-	a.b.Go(func(ctx context.Context) {
+	a.svc.shutdown.Go(func(ctx context.Context) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
 		patience := time.AfterFunc(leavePatience, func() { a.s.Leave(a.p) })
 		defer patience.Stop()
 		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
-			a.b.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
+			a.svc.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
 		a.s.Leave(a.p)
 	})

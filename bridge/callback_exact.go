@@ -1,0 +1,36 @@
+package bridge
+
+import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// exactReply is reply for a caller that answers as the CLI's own clients do: what it says
+// reaches the CLI as it is.
+func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+	if answer := a.GetError(); answer != nil && !p.Kind.Event {
+		code := answer.GetCode()
+		if code == 0 {
+			code = callback.DefaultErrorCode
+		}
+		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
+	}
+	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
+		text, err := b.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
+		return members("result", text), answerInvalid(err)
+	}
+	field := b.codec.AnswerCase(a)
+	hook := a.GetHook()
+	if field == nil || b.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
+		return b.reply(p, a, at)
+	}
+	text, err := b.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
+	switch {
+	case err != nil:
+		return callback.Reply{}, answerInvalid(err)
+	case hook != nil:
+		return members("output", text), nil
+	}
+	return typedReply(p, text), nil
+}
