@@ -23,6 +23,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
@@ -142,12 +143,12 @@ type Bridge struct {
 	unkept         map[*session.Session]struct{}
 	keepNow        chan struct{} // capacity 1
 
-	mu        sync.Mutex
-	sessions  map[string]*session.Session // by key
-	lastEpoch uint64
-	bindings  []*binding
-	ended     []*session.Session       // disconnected, oldest first
-	leaving   map[string]chan struct{} // sessions whose journals are being closed; the channels close then
+	sessions *registry.Registry[*session.Session]
+	epochs   registry.Epochs
+
+	// mu guards bindings.
+	mu       sync.Mutex
+	bindings []*binding
 }
 
 // New returns a bridge. The caller must Close it.
@@ -186,8 +187,11 @@ func New(cfg Config) (*Bridge, error) {
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
 		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
-		shutdown: shutdown.New(), sessions: map[string]*session.Session{}, leaving: map[string]chan struct{}{},
+		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
+	}
+	if cfg.Directory != nil {
+		b.epochs.Reserve = cfg.Directory.NextEpoch
 	}
 	b.streams = stream.New(finder{b}, c, b.shutdown)
 	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
@@ -211,6 +215,11 @@ func New(cfg Config) (*Bridge, error) {
 	b.Go(b.operations.Sweep)
 	b.awake()
 	return b, nil
+}
+
+// inState returns a function that reports whether a session is in a state.
+func inState(state session.State) func(*session.Session) bool {
+	return func(s *session.Session) bool { return s.State() == state }
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -281,13 +290,7 @@ func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) 
 
 // all returns the sessions that their callers may use, of all tenants, in no order.
 func (b *Bridge) all() []*session.Session {
-	b.mu.Lock()
-	out := make([]*session.Session, 0, len(b.sessions))
-	for _, s := range b.sessions {
-		out = append(out, s)
-	}
-	b.mu.Unlock()
-	return slices.DeleteFunc(out, func(s *session.Session) bool { return s.Usable() != nil })
+	return slices.DeleteFunc(b.sessions.All(), func(s *session.Session) bool { return s.Usable() != nil })
 }
 
 // record notes the position of the reply to the call that ctx belongs to.

@@ -16,13 +16,9 @@ var stateNames = map[session.State]string{
 // and then.
 func (b *Bridge) Figures(put observe.Put) {
 	b.mu.Lock()
-	sessions := make([]*session.Session, 0, len(b.sessions))
-	for _, s := range b.sessions {
-		sessions = append(sessions, s)
-	}
 	bindings := append([]*binding(nil), b.bindings...)
 	b.mu.Unlock()
-	b.sessionFigures(put, sessions)
+	b.sessionFigures(put, b.sessions.All())
 	var calls, requests, queued, memory int64
 	for _, bind := range bindings {
 		if rt := bind.runtime(); bind.Err() == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/frame"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -57,12 +58,8 @@ func TestRunDeletesItsSession(t *testing.T) {
 			if got := received(r.cli, "session.delete") > 0; got == tc.kept {
 				t.Errorf("session.delete was called: %v", got)
 			}
-			r.Bridge.mu.Lock()
-			_, there := r.sessions["/"+id]
-			_, plain := r.sessions[id]
-			r.Bridge.mu.Unlock()
-			if (there || plain) != tc.kept {
-				t.Errorf("the bridge knows the session: %v, want %v", there || plain, tc.kept)
+			if there := r.sessions.Get(session.Key("", id)) != nil; there != tc.kept {
+				t.Errorf("the bridge knows the session: %v, want %v", there, tc.kept)
 			}
 		})
 	}

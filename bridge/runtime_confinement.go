@@ -262,9 +262,7 @@ func (pl *place) checkBox(p runtime.Profile) error {
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
 func (pl *place) checkProvider(tenant string) error {
-	pl.Bridge.mu.Lock()
-	s := pl.sessions[pl.key]
-	pl.Bridge.mu.Unlock()
+	s := pl.sessions.Get(pl.key)
 	if s == nil {
 		return nil
 	}

@@ -69,7 +69,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	s, fresh := b.enter(ctx, id)
+	s, fresh := b.getOrCreate(ctx, id)
 	if !fresh || s.Journal().Inherited() { // of one whose state is gone
 		b.abandon(s, fresh)
 		return nil, session.Joined{}, inRequest(exists(id), at)
@@ -165,7 +165,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		}
 		defer release()
 	}
-	s, fresh := b.enter(ctx, r.GetSessionId())
+	s, fresh := b.getOrCreate(ctx, r.GetSessionId())
 	if fresh || o.Anew && s.State() == session.Disconnected {
 		if o.Config, err = b.underlying(ctx, o.Config); err != nil {
 			if fresh {
@@ -244,9 +244,7 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 		return err
 	}
 	b.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
-	b.mu.Lock()
-	s := b.sessions[session.Key(p.Tenant, id)]
-	b.mu.Unlock()
+	s := b.sessions.Get(session.Key(p.Tenant, id))
 	b.deleted(s, p.Tenant, id)
 	if s != nil {
 		b.forget(s)

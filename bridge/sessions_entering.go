@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -12,37 +11,16 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
-// A session's journal has one owner at a time. Who enters a session waits until the one
-// that had its id before has given its journal back.
-
-// enter puts a new session of that id in place, unless the caller's tenant has one, or the
-// directory knows one that was disconnected long ago.
-func (b *Bridge) enter(ctx context.Context, id string) (s *session.Session, fresh bool) {
+// getOrCreate returns the session of that id, or else puts one in place: what the directory has of
+// a session that was disconnected long ago, or a new one.
+func (b *Bridge) getOrCreate(ctx context.Context, id string) (s *session.Session, fresh bool) {
 	tenant := caller.From(ctx).Tenant
-	key := session.Key(tenant, id)
-	for {
-		b.mu.Lock()
-		s, left := b.sessions[key], b.leaving[key]
-		switch {
-		case left != nil:
-			b.mu.Unlock()
-			<-left
-		case s == nil:
-			s, fresh := b.reopened(tenant, id)
-			b.sessions[key] = s
-			b.mu.Unlock()
-			return s, fresh
-		case s.State() != session.Deleted:
-			b.mu.Unlock()
-			return s, false
-		default:
-			b.mu.Unlock()
-			b.forget(s)
-		}
-	}
+	return b.sessions.GetOrCreate(session.Key(tenant, id), b.forget, func() (*session.Session, bool) {
+		return b.reopened(tenant, id)
+	})
 }
 
-// reopened makes a session with what the directory keeps of it. The caller holds mu.
+// reopened makes a session with what the directory keeps of it.
 func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
 	if d := b.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
@@ -62,73 +40,46 @@ func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
 	return b.newSession(tenant, id), true
 }
 
-// leave marks a session as leaving, if it is the one of its id. gone must be called after: with
-// false it stays.
-func (b *Bridge) leave(s *session.Session) (gone func(bool), ok bool) {
-	key := s.Key()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.sessions[key] != s || b.leaving[key] != nil {
-		return nil, false
-	}
-	left := make(chan struct{})
-	b.leaving[key] = left
-	return func(indeed bool) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if indeed {
-			delete(b.sessions, key)
-			b.shellStarts.Delete(key)
-		}
-		delete(b.leaving, key)
-		close(left)
-	}, true
-}
-
 // forget takes a session out that could not be opened, or was deleted.
 func (b *Bridge) forget(s *session.Session) {
-	gone, ok := b.leave(s)
+	finish, ok := b.sessions.BeginRemove(s)
 	if !ok {
 		return
 	}
-	defer gone(true)
+	defer b.removed(s, finish)
 	b.table.Forget(s.Key())
 	b.drop(s)
 }
 
-// maxEnded bounds the disconnected sessions that are in memory. Of the others there is
-// what the directory keeps, from which a resume takes them up again.
-const maxEnded = 256
+// removed ends the removal of a session.
+func (b *Bridge) removed(s *session.Session, finish func(remove bool)) {
+	b.shellStarts.Delete(s.Key())
+	finish(true)
+}
 
-// retire notes that a session was disconnected.
+// retire notes that a session was disconnected, and evicts those that were long ago.
 func (b *Bridge) retire(s *session.Session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.ended = slices.DeleteFunc(b.ended, func(o *session.Session) bool { return o == s || o.State() != session.Disconnected })
-	b.ended = append(b.ended, s)
-	for len(b.ended) > maxEnded {
-		oldest := b.ended[0]
-		b.ended = b.ended[1:]
-		b.Go(func(context.Context) { b.park(oldest) })
+	for _, oldest := range b.sessions.TrackDisconnected(s) {
+		b.Go(func(context.Context) { b.evict(oldest) })
 	}
 }
 
-// park takes a disconnected session out of memory. What the directory keeps of it stays.
-func (b *Bridge) park(s *session.Session) {
+// evict takes a disconnected session out of memory. What the directory keeps of it stays.
+func (b *Bridge) evict(s *session.Session) {
 	if b.cfg.Directory == nil {
 		b.forget(s)
 		return
 	}
 	b.keep(s)
-	gone, ok := b.leave(s)
+	finish, ok := b.sessions.BeginRemove(s)
 	if !ok {
 		return
 	}
-	parked := s.Park()
-	defer func() { gone(parked) }()
-	if !parked {
-		return // somebody has just resumed it
+	if !s.Park() {
+		finish(false) // it has just been resumed
+		return
 	}
+	defer b.removed(s, finish)
 	s.ClosePrompts()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
@@ -137,7 +88,7 @@ func (b *Bridge) park(s *session.Session) {
 	}
 }
 
-// restoreOne makes a session of what is kept of it. The caller holds mu.
+// restoreOne makes a session of what is kept of it.
 func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session, error) {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -30,15 +31,13 @@ func TestDisconnectedLongAgo(t *testing.T) {
 	}
 	last := s.Journal().Last()
 	r.disconnect("old")
-	for i := range maxEnded {
+	for i := range registry.MaxDisconnected {
 		id := fmt.Sprint("s", i)
 		r.create(id)
 		r.disconnect(id)
 	}
 	eventually(t, "the old session to be out of memory", func() bool {
-		r.Bridge.mu.Lock()
-		defer r.Bridge.mu.Unlock()
-		return r.sessions["old"] == nil && r.leaving["old"] == nil
+		return r.sessions.Get("old") == nil
 	})
 	if _, err := r.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "old"}); err != nil {
 		t.Fatal(err)

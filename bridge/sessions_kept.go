@@ -74,15 +74,15 @@ const (
 	profileEnv    = profileMember + ".env"
 )
 
-// newSession makes a session with its journal. The caller holds mu.
+// newSession makes a session with its journal.
 func (b *Bridge) newSession(tenant, id string) *session.Session {
 	key := session.Key(tenant, id)
 	var disk *journal.Disk
-	err := b.nextEpoch()
+	epoch, err := b.epochs.Next()
 	if d := b.cfg.Directory; d != nil {
 		var found journal.Recovery
 		if err == nil {
-			disk, found, err = d.Journal(key, b.lastEpoch)
+			disk, found, err = d.Journal(key, epoch)
 		}
 		switch {
 		case err != nil:
@@ -95,7 +95,7 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	tuned := b.tuned.Load()
 	box := b.outboxOf(key)
 	return session.New(session.Config{
-		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.Event, Epoch: b.lastEpoch,
+		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.Event, Epoch: epoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 		Outbox: box,
@@ -121,25 +121,13 @@ func (b *Bridge) outboxOf(key string) *outbox.Box {
 	return box
 }
 
-// nextEpoch moves lastEpoch on. The caller holds mu.
-func (b *Bridge) nextEpoch() error {
-	b.lastEpoch = max(b.lastEpoch+1, uint64(time.Now().UnixMilli()))
-	if b.cfg.Directory == nil {
-		return nil
-	}
-	epoch, err := b.cfg.Directory.NextEpoch()
-	b.lastEpoch = max(b.lastEpoch, epoch)
-	return err
-}
-
 // Epoch implements session.Host.
 func (b *Bridge) Epoch() uint64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err := b.nextEpoch(); err != nil {
+	epoch, err := b.epochs.Next()
+	if err != nil {
 		b.log.Error("epoch not reserved on disk", "error", err)
 	}
-	return b.lastEpoch
+	return epoch
 }
 
 // restore takes up the sessions of the bridge's last life.
@@ -152,18 +140,14 @@ func (b *Bridge) restore() error {
 		return err
 	}
 	for key, text := range states {
-		b.mu.Lock()
 		s, err := b.restoreOne(key, text)
-		b.mu.Unlock()
 		if err != nil {
 			if err := b.cfg.Directory.SetAside(key, err.Error()); err != nil {
 				b.log.Error("damaged session left where it is", "session_id", key, "error", err)
 			}
 			continue
 		}
-		b.mu.Lock()
-		b.sessions[key] = s
-		b.mu.Unlock()
+		b.sessions.Put(s)
 		if s.State() == session.Disconnected {
 			b.retire(s)
 		}
@@ -262,9 +246,7 @@ func (b *Bridge) keep(s *session.Session) {
 	}
 	b.saveMu.Lock()
 	defer b.saveMu.Unlock()
-	b.mu.Lock()
-	current := b.sessions[s.Key()] == s
-	b.mu.Unlock()
+	current := b.sessions.Holds(s)
 	state := s.Save(b.defaults, b.tuned.Load().providers)
 	if !current || state == nil {
 		return
@@ -322,12 +304,9 @@ func (b *Bridge) closeStore() {
 	b.keepAll()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
-	b.mu.Lock()
-	sessions := maps.Clone(b.sessions)
-	b.mu.Unlock()
-	for id, s := range sessions {
+	for _, s := range b.sessions.All() {
 		if err := s.Journal().Close(ctx); err != nil {
-			b.log.Error("journal not closed", "session_id", id, "error", err)
+			b.log.Error("journal not closed", "session_id", s.Key(), "error", err)
 		}
 		s.SavePrompts()
 	}

@@ -95,7 +95,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		return nil, err
 	}
 	defer release()
-	s, fresh := b.enter(ctx, id)
+	s, fresh := b.getOrCreate(ctx, id)
 	if !fresh || s.Journal().Inherited() { // of one whose state is gone
 		b.abandon(s, fresh)
 		return nil, exists(id)
@@ -128,7 +128,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 		}
 		defer release()
 	}
-	s, fresh := b.enter(ctx, c.id)
+	s, fresh := b.getOrCreate(ctx, c.id)
 	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
 		o.Config, err = b.underlying(ctx, o.Config)
 	}

@@ -50,9 +50,7 @@ func pendingOf(ctx context.Context, s *session.Session, id string) (*callback.Pe
 // known returns the session of that id that the caller's own tenant has; nil if it has
 // none. Sessions of other tenants have names, not ids, and are not found.
 func (b *Bridge) known(ctx context.Context, id string) *session.Session {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.sessions[session.Key(caller.From(ctx).Tenant, id)]
+	return b.sessions.Get(session.Key(caller.From(ctx).Tenant, id))
 }
 
 // find returns the session that the caller means by an id or, of a session that is shared with
@@ -62,9 +60,7 @@ func (b *Bridge) known(ctx context.Context, id string) *session.Session {
 // another tenant's, and that there is none, take the same look-ups and give the same answer.
 func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) {
 	c := caller.From(ctx)
-	b.mu.Lock()
-	s := b.sessions[tenancy.KeyOf(c.Tenant, id)]
-	b.mu.Unlock()
+	s := b.sessions.Get(tenancy.KeyOf(c.Tenant, id))
 	if s == nil {
 		return nil, session.NotFound(id)
 	}

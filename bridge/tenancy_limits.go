@@ -38,13 +38,7 @@ func (b *Bridge) admitOne(g *quota.Gauge, tenant string, l quota.Limit, count fu
 		return func() {}, nil
 	}
 	own, all := 0, 0
-	b.mu.Lock()
-	sessions := make([]*session.Session, 0, len(b.sessions))
-	for _, s := range b.sessions {
-		sessions = append(sessions, s)
-	}
-	b.mu.Unlock()
-	for _, s := range sessions {
+	for _, s := range b.sessions.All() {
 		n := count(s)
 		if all += n; s.Tenant() == tenant {
 			own += n

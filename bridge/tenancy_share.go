@@ -135,9 +135,7 @@ func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, er
 		return nil, err
 	}
 	c := caller.From(ctx)
-	b.mu.Lock()
-	s := b.sessions[tenancy.KeyOf(c.Tenant, name)]
-	b.mu.Unlock()
+	s := b.sessions.Get(tenancy.KeyOf(c.Tenant, name))
 	if s == nil || s.Tenant() == c.Tenant || s.Usable() != nil {
 		return nil, session.NotFound(name)
 	}

@@ -1,0 +1,172 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type entry struct {
+	key                   string
+	deleted, disconnected bool
+}
+
+func (e *entry) Key() string { return e.key }
+
+func newRegistry() *Registry[*entry] {
+	return New(func(e *entry) bool { return e.deleted }, func(e *entry) bool { return e.disconnected })
+}
+
+func TestGetOrCreate(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	first := &entry{key: "a"}
+	create := func(e *entry) func() (*entry, bool) { return func() (*entry, bool) { return e, true } }
+	remove := func(e *entry) {
+		finish, ok := r.BeginRemove(e)
+		if !ok {
+			t.Fatal("a deleted session cannot be removed")
+		}
+		finish(true)
+	}
+	if s, fresh := r.GetOrCreate("a", nil, create(first)); s != first || !fresh || r.Get("a") != first || !r.Holds(first) {
+		t.Errorf("the first is %v, %v", s, fresh)
+	}
+	if s, fresh := r.GetOrCreate("a", nil, nil); s != first || fresh {
+		t.Errorf("the same is %v, %v", s, fresh)
+	}
+	first.deleted = true
+	second := &entry{key: "a"}
+	if s, fresh := r.GetOrCreate("a", remove, create(second)); s != second || !fresh || r.Holds(first) {
+		t.Errorf("in the place of a deleted one is %v, %v", s, fresh)
+	}
+	other := &entry{key: "b"}
+	r.Put(other)
+	if all := r.All(); len(all) != 2 || !slices.Contains(all, second) || !slices.Contains(all, other) || r.Get("c") != nil {
+		t.Errorf("all are %v", all)
+	}
+}
+
+// While a session is being removed, its key waits; a removal that is taken back leaves it.
+func TestRemoving(t *testing.T) {
+	t.Parallel()
+	for _, remove := range []bool{true, false} {
+		t.Run(fmt.Sprint(remove), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistry()
+				old, next := &entry{key: "a"}, &entry{key: "a"}
+				r.Put(old)
+				finish, ok := r.BeginRemove(old)
+				if _, twice := r.BeginRemove(old); !ok || twice {
+					t.Fatalf("removing: %v, a second time: %v", ok, twice)
+				}
+				if _, ok := r.BeginRemove(next); ok {
+					t.Error("a session that is not there can be removed")
+				}
+				if r.Get("a") != old {
+					t.Error("it is gone before its removal is over")
+				}
+				got := make(chan *entry, 1)
+				go func() {
+					s, _ := r.GetOrCreate("a", nil, func() (*entry, bool) { return next, true })
+					got <- s
+				}()
+				synctest.Wait()
+				if len(got) != 0 {
+					t.Fatal("the key is given away during the removal")
+				}
+				finish(remove)
+				want := old
+				if remove {
+					want = next
+				}
+				if s := <-got; s != want {
+					t.Errorf("the session is %p, want %p", s, want)
+				}
+			})
+		})
+	}
+}
+
+func TestDisconnectedAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	all := make([]*entry, MaxDisconnected+3)
+	for i := range all {
+		all[i] = &entry{key: fmt.Sprint(i), disconnected: true}
+		r.Put(all[i])
+	}
+	for _, e := range all[:MaxDisconnected] {
+		if evict := r.TrackDisconnected(e); evict != nil {
+			t.Fatalf("%v is evicted", evict)
+		}
+	}
+	r.TrackDisconnected(all[0]) // again: now the youngest
+	all[1].disconnected = false // resumed: not counted any more
+	if evict := r.TrackDisconnected(all[MaxDisconnected]); evict != nil {
+		t.Errorf("%v is evicted", evict)
+	}
+	if evict := r.TrackDisconnected(all[MaxDisconnected+1]); !slices.Equal(evict, all[2:3]) {
+		t.Errorf("%v is evicted, want the oldest", evict)
+	}
+}
+
+// One of many that want a key at once makes the session.
+func TestOneCreates(t *testing.T) {
+	t.Parallel()
+	r := newRegistry()
+	var wg sync.WaitGroup
+	got := make(chan *entry, 50)
+	made := 0 // guarded by the registry
+	for range cap(got) {
+		wg.Go(func() {
+			s, _ := r.GetOrCreate("a", nil, func() (*entry, bool) {
+				made++
+				return &entry{key: "a"}, true
+			})
+			got <- s
+		})
+	}
+	wg.Wait()
+	first := <-got
+	for range cap(got) - 1 {
+		if s := <-got; s != first {
+			t.Errorf("%p is another than %p", s, first)
+		}
+	}
+	if made != 1 {
+		t.Errorf("%d were made", made)
+	}
+}
+
+func TestEpochs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		now := uint64(time.Now().UnixMilli())
+		failed := errors.New("the disk is full")
+		reserved, fail := uint64(0), error(nil)
+		for name, e := range map[string]*Epochs{"memory": {}, "disk": {Reserve: func() (uint64, error) { return reserved, fail }}} {
+			reserved, fail = 0, nil
+			next := func(want uint64, wantErr error) {
+				t.Helper()
+				if got, err := e.Next(); got != want || !errors.Is(err, wantErr) {
+					t.Errorf("%s: %d, %v, want %d, %v", name, got, err, want, wantErr)
+				}
+			}
+			next(now, nil)
+			next(now+1, nil) // within a millisecond
+			if e.Reserve == nil {
+				continue
+			}
+			reserved = now + 100
+			next(now+100, nil)
+			reserved, fail = 0, failed
+			next(now+101, failed)
+		}
+	})
+}
