@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
@@ -103,17 +104,17 @@ func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
 		return []string{owner.ID}, true
 	}
 	isTool := p.Kind.Method == callback.ToolRequested
-	shared := isTool && named(s.tools)
+	shared := isTool && named(s.config.Tools)
 	for _, part := range s.participants {
 		if p.For != everybody && p.For != part.ID {
 			continue
 		}
 		bound := p.For == part.ID && p.Kind.Bound
-		if isTool && (shared || named(part.tools)) || !isTool && (bound || part.handling.handles(p)) {
+		if isTool && (shared || named(part.tools)) || !isTool && (bound || part.handling.Handles(p)) {
 			to = append(to, part.ID)
 		}
 	}
-	return to, shared || len(to) > 0 || (p.For == everybody || p.For == itself) && s.handling.handles(p)
+	return to, shared || len(to) > 0 || (p.For == everybody || p.For == itself) && s.config.Handling.Handles(p)
 }
 
 // settled ends the callback that an event says is over, unless an answer of ours is
@@ -243,7 +244,11 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
 	}
-	s.approvedURLs(p, reply)
+	if urls := config.ApprovedURLs(p, reply); urls != nil {
+		s.mu.Lock()
+		s.approved(urls)
+		s.mu.Unlock()
+	}
 	if _, ok := s.pending.Answered(p.ID, at); ok {
 		s.decided(from, p, claimed, by.Participant, reply)
 		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
@@ -280,9 +285,9 @@ func (s *Session) covers(p *callback.Pending) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.Kind.Method == callback.ToolRequested {
-		return slices.ContainsFunc(s.tools, func(t Tool) bool { return t.Name == p.Tool })
+		return slices.ContainsFunc(s.config.Tools, func(t Tool) bool { return t.Name == p.Tool })
 	}
-	return p.For == everybody && s.commandOwner(p) == nil && s.handling.handles(p)
+	return p.For == everybody && s.commandOwner(p) == nil && s.config.Handling.Handles(p)
 }
 
 // orphans gives up what nobody handles any longer and what does not outlive its

@@ -146,7 +146,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	t.Parallel()
 	s := played()
 	s.mu.Lock()
-	s.handling = Handling{Methods: []string{"userInput.request"}}
+	s.config.Handling = Handling{Methods: []string{"userInput.request"}}
 	s.mu.Unlock()
 	asked := make(chan struct{}, 1)
 	reader, err := s.Journal().NewReader(journal.Position{}, true, func() { asked <- struct{}{} })

@@ -4,83 +4,39 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
 // Tool is a tool as its caller declared it.
-type Tool struct {
-	Name string
-	JSON json.RawMessage
-}
+type Tool = config.Tool
 
 // Handling is which callbacks a caller answers.
-type Handling struct {
-	// Methods are JSON-RPC methods and event types.
-	Methods []string
-	// HookTypes are the hooks that are of interest; none for all.
-	HookTypes []string
-}
+type Handling = config.Handling
 
-// handles reports whether a callback is answered.
-func (h Handling) handles(p *callback.Pending) bool {
-	return slices.Contains(h.Methods, p.Kind.Method) &&
-		(p.Hook == "" || len(h.HookTypes) == 0 || slices.Contains(h.HookTypes, p.Hook))
-}
+// Command is a slash command as its caller declared it.
+type Command = config.Command
 
-// toolName is what the CLI accepts.
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+// Keep says which earlier settings a new one replaces.
+type Keep = config.Keep
 
-// ParseTools checks tools given as a JSON array; field names it in errors.
+// ParseTools is config.ParseTools.
 func ParseTools(array json.RawMessage, field string) ([]Tool, error) {
-	if len(array) == 0 || string(array) == "null" {
-		return nil, nil
-	}
-	var elements []json.RawMessage
-	if err := json.Unmarshal(array, &elements); err != nil {
-		return nil, fault.New(fault.InvalidField, "tools: not an array").WithField(field)
-	}
-	tools := make([]Tool, 0, len(elements))
-	for i, e := range elements {
-		var t struct {
-			Name string `json:"name"`
-		}
-		at := fmt.Sprintf("%s[%d].name", field, i)
-		if err := json.Unmarshal(e, &t); err != nil || !toolName.MatchString(t.Name) {
-			return nil, fault.New(fault.ToolNameInvalid, "tool name %q does not match %s", t.Name, toolName).WithField(at)
-		}
-		if slices.ContainsFunc(tools, func(o Tool) bool { return o.Name == t.Name }) {
-			return nil, clash(t.Name, at)
-		}
-		tools = append(tools, Tool{Name: t.Name, JSON: e})
-	}
-	return tools, nil
+	return config.ParseTools(array, field)
 }
 
-func clash(name, field string) error {
-	return fault.New(fault.ToolNameClash, "the session has a tool named %q already", name).WithField(field).With("tool", name)
-}
-
-// toolsJSON is the array of tools.
-func toolsJSON(tools []Tool) json.RawMessage {
-	out := []byte{'['}
-	for i, t := range tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, t.JSON...)
-	}
-	return append(out, ']')
+// ParseCommands is config.ParseCommands.
+func ParseCommands(array json.RawMessage, field string) ([]Command, error) {
+	return config.ParseCommands(array, field)
 }
 
 // union is the tools the CLI is to know: the session's, then each participant's in the
 // order they came. The caller holds mu.
 func (s *Session) union() []Tool {
-	tools := slices.Clone(s.tools)
+	tools := slices.Clone(s.config.Tools)
 	for _, p := range s.participants {
 		tools = append(tools, p.tools...)
 	}
@@ -91,14 +47,14 @@ func (s *Session) union() []Tool {
 // caller holds mu.
 func (s *Session) checkClash(tools []Tool, except *Participant, field string) error {
 	for i, t := range tools {
-		taken := slices.ContainsFunc(s.tools, func(o Tool) bool { return o.Name == t.Name })
+		taken := slices.ContainsFunc(s.config.Tools, func(o Tool) bool { return o.Name == t.Name })
 		for _, p := range s.participants {
 			if p != except && slices.ContainsFunc(p.tools, func(o Tool) bool { return o.Name == t.Name }) {
 				taken = true
 			}
 		}
 		if taken {
-			return clash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
+			return config.ToolClash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
 		}
 	}
 	return nil
@@ -109,13 +65,13 @@ func (s *Session) checkClash(tools []Tool, except *Participant, field string) er
 // it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.
 // In a turn whose headers replace the provider's, the provider has none. The caller holds mu.
 func (s *Session) effective() jsonobj.Object {
-	o := s.config.Clone()
+	o := s.config.Object.Clone()
 	if provider, err := jsonobj.Parse(o.Get("provider")); s.override && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
 	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
-		o.Set("tools", toolsJSON(tools))
+		o.Set("tools", config.ToolsJSON(tools))
 	}
 	if commands := s.commandsJSON(); commands != nil {
 		o.Set("commands", commands)
@@ -131,21 +87,17 @@ func (s *Session) effective() jsonobj.Object {
 
 // wants reports whether a switch has to be on. The caller holds mu.
 func (s *Session) wants(name string) bool {
-	if s.config.Bool(name) || s.handling.wants(name) {
+	if s.config.Object.Bool(name) || s.config.Handling.Wants(name) {
 		return true
 	}
-	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.handling.wants(name) })
+	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.handling.Wants(name) })
 }
 
 // wantsMethod reports whether anybody handles a method or event type. The caller holds mu.
 func (s *Session) wantsMethod(method string) bool {
-	return slices.Contains(s.handling.Methods, method) ||
+	return slices.Contains(s.config.Handling.Methods, method) ||
 		method == callback.CommandQueued && len(s.participantCommands()) > 0 ||
 		slices.ContainsFunc(s.participants, func(p *Participant) bool { return slices.Contains(p.handling.Methods, method) })
-}
-
-func (h Handling) wants(name string) bool {
-	return slices.ContainsFunc(h.Methods, func(m string) bool { return callback.SwitchFor(m) == name })
 }
 
 // switches is the state of all that takes a warm resume to change, to see whether it did:

@@ -10,7 +10,7 @@ import (
 func (s *Session) hasHeaders() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	provider, err := jsonobj.Parse(s.config.Get("provider"))
+	provider, err := jsonobj.Parse(s.config.Object.Get("provider"))
 	if err != nil {
 		return false
 	}

@@ -70,11 +70,11 @@ func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
 	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handling.handles(probe) {
+	if s.config.Handling.Handles(probe) {
 		who = append(who, itself)
 	}
 	for _, p := range s.participants {
-		if p.handling.handles(probe) {
+		if p.handling.Handles(probe) {
 			who = append(who, p.ID)
 		}
 	}

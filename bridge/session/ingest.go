@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -60,7 +61,7 @@ func (s *Session) apply(rec *journal.Record) bool {
 		s.asked(k, rec)
 	} else if callback.Ends(rec.Type) {
 		s.settled(rec)
-		s.approved(rec)
+		s.approved(config.ApprovalsIn(rec))
 	}
 	return true
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -98,19 +99,18 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	defer s.mu.Unlock()
 	undo = s.savepoint()
 	if o.Anew && s.state == Disconnected {
-		s.config, s.tools, s.handling, s.settings = nil, nil, Handling{}, nil
-		s.missing = slices.DeleteFunc(slices.Clone(s.missing), ofSetting)
+		s.config.Forget()
 	}
-	s.config = s.config.Merge(o.Config)
-	if o.AnswersGitHubToken() && s.config.Get("provider") == nil && s.config.Get(gitHubToken) == nil && s.config.Get(tokenProvider) == nil {
-		s.config = s.config.Clone()
-		s.config.SetString(tokenProvider, s.id)
+	s.config.Object = s.config.Object.Merge(o.Config)
+	if o.AnswersGitHubToken() && s.config.Object.Get("provider") == nil && s.config.Object.Get(gitHubToken) == nil && s.config.Object.Get(tokenProvider) == nil {
+		s.config.Object = s.config.Object.Clone()
+		s.config.Object.SetString(tokenProvider, s.id)
 	}
 	for _, m := range o.Config {
-		s.regained(m.Key)
+		s.config.Regained(m.Key)
 	}
 	if o.Tools != nil {
-		s.tools = *o.Tools
+		s.config.Tools = *o.Tools
 		for _, p := range s.participants {
 			if err := s.checkClash(p.tools, p, "config.tools"); err != nil {
 				undo()
@@ -119,7 +119,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 		}
 	}
 	if o.Handling != nil {
-		s.handling = *o.Handling
+		s.config.Handling = *o.Handling
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		s.lifetime = o.Lifetime
@@ -128,7 +128,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 		s.timeout = o.Timeout
 	}
 	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // which is its own without a name
-		s.providerRef = o.ProviderRef
+		s.config.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
 		return Joined{}, undo, nil
@@ -143,12 +143,8 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
-	config, tools, handling, lifetime, timeout, missing := s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing
-	settings, ref := s.settings, s.providerRef
-	return func() {
-		s.config, s.tools, s.handling, s.lifetime, s.timeout, s.missing = config, tools, handling, lifetime, timeout, missing
-		s.settings, s.providerRef = settings, ref
-	}
+	config, lifetime, timeout := s.config, s.lifetime, s.timeout
+	return func() { s.config, s.lifetime, s.timeout = config, lifetime, timeout }
 }
 
 // create is session.create, with the gate held.
@@ -158,7 +154,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
-	tools, switches := toolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.union()), s.switches()
 	s.mu.Unlock()
 	rt.Route(s)
 	result, at, err := s.call(ctx, rt, "session.create", params)
@@ -239,7 +235,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		return s.attend(ctx, rt)
 	}
 	s.mu.Lock()
-	err := s.credentialsNeeded()
+	err := s.config.CredentialsNeeded(s.id)
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -314,7 +310,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	rt, state, err := s.runtime, s.state, s.usable()
 	s.internal = state == Unloaded
 	if err == nil && state != Loaded {
-		err = s.credentialsNeeded()
+		err = s.config.CredentialsNeeded(s.id)
 	}
 	s.mu.Unlock()
 	defer s.setInternal(false)

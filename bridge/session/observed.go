@@ -63,7 +63,7 @@ func (s *Session) spanOf(ctx context.Context, params *jsonobj.Object) *observe.S
 // call that asks for it, unless they or the configuration name one.
 func (s *Session) traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
 	s.mu.Lock()
-	named := s.config.String("traceparent")
+	named := s.config.Object.String("traceparent")
 	s.mu.Unlock()
 	params = params.Clone()
 	if named == "" && params.String("traceparent") == "" {

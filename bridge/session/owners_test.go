@@ -75,7 +75,7 @@ func TestAskedWhileComparing(t *testing.T) {
 				return `{}`, nil
 			}
 			s = onStock(t, &stock{rt: p})
-			s.handling.Methods = []string{callback.PermissionRequested}
+			s.config.Handling.Methods = []string{callback.PermissionRequested}
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestAskedAfterAResume(t *testing.T) {
 	}
 	s = onStock(t, &stock{rt: p})
 	s.state = Disconnected
-	s.handling.Methods = []string{callback.PermissionRequested}
+	s.config.Handling.Methods = []string{callback.PermissionRequested}
 	s.pending.Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
 	if _, err := s.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 			return `{}`, nil
 		}}
 		s = onPuppet(t, p)
-		s.handling.Methods = []string{callback.PermissionRequested}
+		s.config.Handling.Methods = []string{callback.PermissionRequested}
 		for _, e := range [][2]string{{"user.message", ""}, {"tool.execution_start", ""}, {callback.PermissionRequested, permissionAsked}} {
 			s.play(e[0], e[1])
 		}
@@ -327,7 +327,7 @@ func TestToolGivenUp(t *testing.T) {
 				return waitsFor(), nil
 			}}
 			s := onStock(t, &stock{rt: p})
-			s.tools = tools("work")
+			s.config.Tools = tools("work")
 			if test.known {
 				rec, err := event.Parse([]byte(asked))
 				if err != nil {

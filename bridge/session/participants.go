@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -265,7 +266,7 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 		return err
 	}
 	s.mu.Lock()
-	tools, switches := toolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.union()), s.switches()
 	told := s.toldTools
 	toldSwitches := s.toldSwitches
 	s.mu.Unlock()
@@ -322,7 +323,7 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsono
 	defer s.passage.open()
 	s.mu.Lock()
 	params := s.effective()
-	tools, switches := toolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.union()), s.switches()
 	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
 	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
 	if token := params.Get(gitHubToken); token != nil && string(token) == string(s.toldToken) {
@@ -346,7 +347,7 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
-	s.toldToken = s.config.Get(gitHubToken)
+	s.toldToken = s.config.Object.Get(gitHubToken)
 	s.opened, s.openedAt = result, at
 	s.learn(result)
 }

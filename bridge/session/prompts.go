@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -114,7 +115,7 @@ func promptWithoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 	kept := make(jsonobj.Object, 0, len(all))
 	for _, m := range all {
 		if !plainMembers[m.Key] {
-			one := withoutSecrets(jsonobj.Object{m}.JSON(), "", &lacks)
+			one := config.WithoutSecrets(jsonobj.Object{m}.JSON(), "", &lacks)
 			if o, err := jsonobj.Parse(one); err == nil {
 				kept = append(kept, o...)
 			}

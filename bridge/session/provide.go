@@ -37,7 +37,7 @@ func (s *Session) providers() error {
 // only kept. The CLI would wait for that with the session half open, and everybody for the
 // CLI; whoever comes back has the session loaded. The caller holds mu.
 func (s *Session) answers(method string) bool {
-	return slices.Contains(s.handling.Methods, method) || slices.ContainsFunc(s.participants, func(p *Participant) bool {
+	return slices.Contains(s.config.Handling.Methods, method) || slices.ContainsFunc(s.participants, func(p *Participant) bool {
 		return p.connected && slices.Contains(p.handling.Methods, method)
 	})
 }

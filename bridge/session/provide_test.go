@@ -71,7 +71,7 @@ func TestLeftLying(t *testing.T) {
 					return waitsFor(), nil
 				}}
 				s := onStock(t, &stock{rt: p})
-				s.tools, s.handling.Methods = tools("work"), []string{test.need}
+				s.config.Tools, s.config.Handling.Methods = tools("work"), []string{test.need}
 				s.Need(test.need)
 				if known {
 					rec, err := event.Parse([]byte(asked))

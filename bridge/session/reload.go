@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -59,7 +60,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		continuePending = false
 		params.SetBool("continuePendingWork", false)
 	}
-	tools, switches := toolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.union()), s.switches()
 	s.holding = true
 	s.mu.Unlock()
 	rt.Route(s)

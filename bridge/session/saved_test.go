@@ -27,9 +27,9 @@ func TestSavedWithoutSecrets(t *testing.T) {
 		`"gitHubToken":"SECRET","mcpServers":{"one":{"command":"c","env":{"K":"SECRET"}},"two":{"url":"u","headers":{}}},` +
 		`"list":[{"password":"SECRET"},{"ok":true}],"systemMessage":{"content":"kept"}}`
 	r := newRig(t, fakecli.Script{})
-	r.make(Opening{Config: object(t, config), Tools: &[]Tool{{"t", json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
+	r.make(Opening{Config: object(t, config), Tools: &[]Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
-	p, _, err := r.s.add(Joining{Name: "n", Tools: []Tool{{"own", json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
+	p, _, err := r.s.add(Joining{Name: "n", Tools: []Tool{{Name: "own", JSON: json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
 	r.s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
@@ -43,8 +43,8 @@ func TestSavedWithoutSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"gitHubToken", "list.password", "mcpServers.one.env", "provider.apiKey", "provider.headers"}
-	if !slices.Equal(next.missing, want) {
-		t.Errorf("missing are %v, want %v", next.missing, want)
+	if !slices.Equal(next.config.Missing, want) {
+		t.Errorf("missing are %v, want %v", next.config.Missing, want)
 	}
 	if _, err := next.Loaded(t.Context()); fault.ReasonOf(err) != fault.CredentialsNeeded {
 		t.Errorf("loading without secrets: %v", err)
@@ -76,8 +76,8 @@ func TestSavedDefaults(t *testing.T) {
 	if err := next.Restore(r.s.Save(before, nil), after, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(next.config.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.missing != nil {
-		t.Errorf("the provider is %s, missing %v", got, next.missing)
+	if got := string(next.config.Object.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.config.Missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.config.Missing)
 	}
 }
 
@@ -98,8 +98,8 @@ func TestSavedProviderRef(t *testing.T) {
 	if err := next.Restore(text, nil, named("fresh")); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(next.config.Get("provider")); got != string(named("fresh")["ours"]) || next.missing != nil {
-		t.Errorf("the provider is %s, missing %v", got, next.missing)
+	if got := string(next.config.Object.Get("provider")); got != string(named("fresh")["ours"]) || next.config.Missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.config.Missing)
 	}
 	// Its key was replaced while the session was open.
 	if again := string(r.s.Save(nil, named("ROTATED"))); again != string(text) {
@@ -109,7 +109,7 @@ func TestSavedProviderRef(t *testing.T) {
 	if err := next.Restore(text, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(next.missing, []string{"provider"}) {
-		t.Errorf("without the name, missing are %v", next.missing)
+	if !slices.Equal(next.config.Missing, []string{"provider"}) {
+		t.Errorf("without the name, missing are %v", next.config.Missing)
 	}
 }

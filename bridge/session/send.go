@@ -265,10 +265,10 @@ func (s *Session) SetModel(ctx context.Context, params jsonobj.Object) (json.Raw
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.config = s.config.Clone()
-	s.config.Set("model", params.Get("modelId"))
-	s.config.Set("reasoningEffort", params.Get("reasoningEffort"))
-	s.config.Set("modelCapabilities", params.Get("modelCapabilities"))
+	s.config.Object = s.config.Object.Clone()
+	s.config.Object.Set("model", params.Get("modelId"))
+	s.config.Object.Set("reasoningEffort", params.Get("reasoningEffort"))
+	s.config.Object.Set("modelCapabilities", params.Get("modelCapabilities"))
 	s.host.Keep(s)
 	return result, at, nil
 }
@@ -286,7 +286,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider jsonobj.
 		return fault.New(fault.SessionBusy, "a turn is running")
 	}
 	s.mu.Lock()
-	before, ref := s.config, s.providerRef
+	before, ref := s.config.Object, s.config.ProviderRef
 	provider, err := jsonobj.Parse(before.Get("provider"))
 	if err != nil {
 		provider = nil
@@ -300,17 +300,17 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider jsonobj.
 		return err
 	}
 	s.mu.Lock()
-	s.config = before.Clone()
-	s.config.Set("provider", provider.JSON())
-	s.providerRef = "" // it is the session's own from now on
+	s.config.Object = before.Clone()
+	s.config.Object.Set("provider", provider.JSON())
+	s.config.ProviderRef = "" // it is the session's own from now on
 	if model != "" {
-		s.config.SetString("model", model)
+		s.config.Object.SetString("model", model)
 	}
 	s.host.Keep(s)
 	s.mu.Unlock()
 	if err := s.warmResume(ctx, rt, nil); err != nil {
 		s.mu.Lock()
-		s.config, s.providerRef = before, ref
+		s.config.Object, s.config.ProviderRef = before, ref
 		s.mu.Unlock()
 		return err
 	}
@@ -322,7 +322,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider jsonobj.
 func (s *Session) ProviderRef() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.providerRef
+	return s.config.ProviderRef
 }
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the
@@ -333,23 +333,23 @@ func (s *Session) SetCredentials(ctx context.Context, secrets jsonobj.Object, to
 	}
 	defer unlock(s.gate)
 	s.mu.Lock()
-	provider, err := jsonobj.Parse(s.config.Get("provider"))
+	provider, err := jsonobj.Parse(s.config.Object.Get("provider"))
 	if len(secrets) > 0 && err != nil {
 		s.mu.Unlock()
 		return fault.New(fault.InvalidField, "the session has no provider").WithField("provider")
 	}
-	before := s.config
-	s.config = before.Clone()
+	before := s.config.Object
+	s.config.Object = before.Clone()
 	if len(secrets) > 0 {
-		s.config.Set("provider", provider.Merge(secrets).JSON())
+		s.config.Object.Set("provider", provider.Merge(secrets).JSON())
 	}
-	missing := s.missing
+	missing := s.config.Missing
 	if token != "" {
-		s.config.SetString(gitHubToken, token)
-		s.regained(gitHubToken)
+		s.config.Object.SetString(gitHubToken, token)
+		s.config.Regained(gitHubToken)
 	}
 	if len(secrets) > 0 {
-		s.regained("provider")
+		s.config.Regained("provider")
 	}
 	s.host.Keep(s)
 	loaded, rt := s.state == Loaded, s.runtime
@@ -362,7 +362,7 @@ func (s *Session) SetCredentials(ctx context.Context, secrets jsonobj.Object, to
 	if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
 		// What the CLI refused must not be in the way of every later load.
 		s.mu.Lock()
-		s.config, s.missing = before, missing
+		s.config.Object, s.config.Missing = before, missing
 		s.mu.Unlock()
 	}
 	return err

@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
@@ -136,11 +137,8 @@ type Session struct {
 	mu           sync.Mutex
 	state        State
 	runtime      Runtime
-	config       jsonobj.Object
-	tools        []Tool
-	handling     Handling
+	config       config.State
 	lifetime     bridgev1.Lifetime
-	providerRef  string // the provider of the bridge's own configuration that config began with
 	timeout      time.Duration
 	participants []*Participant
 	needs        []string // the methods that have to be handled
@@ -156,7 +154,6 @@ type Session struct {
 	interests    map[string]bool  // the event types that were asked for in this runtime
 	used         bool             // it has a message: the CLI keeps a history of it
 	turned       bool             // a turn has ended: the CLI has written the history of it
-	missing      []string         // paths of secrets that an earlier life of the bridge had
 	awaited      bool             // in that life callbacks waited
 	ended        journal.Position // of the last turn whose end was told
 	tied         journal.Position // up to here the journal was in step with the CLI's history
@@ -168,8 +165,6 @@ type Session struct {
 	toldToken    json.RawMessage
 	opened       json.RawMessage // what the CLI answered when it was last told of the session
 	openedAt     journal.Position
-	settings     []setting         // in the order they were made
-	registered   map[string]string // event types that callers want, by their handles
 	prompts      prompts
 	shared       bool
 	uses         int       // what keeps it from being unloaded
@@ -260,7 +255,7 @@ func unlock(gate chan struct{}) { <-gate }
 // the reply was read.
 func (s *Session) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
-		params = withAgentNames(params)
+		params = config.WithAgentNames(params)
 	}
 	params.SetString("sessionId", s.id)
 	var at journal.Position

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -25,19 +26,19 @@ func TestSettingsAreSaved(t *testing.T) {
 	}
 	s := New(Config{ID: "s1"})
 	s.state = Loaded
-	s.remember(setting{"skill\x00a", "session.skills.disable", params(`{"name":"a"}`)}, false)
-	s.remember(setting{"options", "session.options.update", params(`{"model":"m","verbosity":"low"}`)}, true)
-	s.remember(setting{"", "session.provider.add", params(`{"providers":[{"apiKey":"secret"}]}`)}, false)
-	s.remember(setting{"skill\x00a", "session.skills.enable", params(`{"name":"a"}`)}, false)
-	s.remember(setting{"options", "session.options.update", params(`{"verbosity":"high"}`)}, true)
+	s.config.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
+	s.config.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
+	s.config.Remember(config.Setting{Key: "", Method: "session.provider.add", Params: params(`{"providers":[{"apiKey":"secret"}]}`)}, false)
+	s.config.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.enable", Params: params(`{"name":"a"}`)}, false)
+	s.config.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
 
 	after := New(Config{ID: "s1"})
 	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, one := range after.settings {
-		got = append(got, one.method+string(one.params.JSON()))
+	for _, one := range after.config.Settings {
+		got = append(got, one.Method+string(one.Params.JSON()))
 	}
 	want := []string{`session.skills.enable{"name":"a"}`, `session.options.update{"model":"m","verbosity":"high"}`}
 	if !slices.Equal(got, want) {
@@ -75,19 +76,19 @@ func TestSettingsWithSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"session.options.update.provider.apiKey", "session.provider.add.providers.apiKey"}
-	if !slices.Equal(next.missing, want) {
-		t.Errorf("missing are %q, want %q", next.missing, want)
+	if !slices.Equal(next.config.Missing, want) {
+		t.Errorf("missing are %q, want %q", next.config.Missing, want)
 	}
 	_, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{})
-	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.missing) != 2 {
-		t.Errorf("one of two given: %v, missing %q", err, next.missing)
+	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.config.Missing) != 2 {
+		t.Errorf("one of two given: %v, missing %q", err, next.config.Missing)
 	}
-	next.regainedSetting("session.options.update")
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil || !slices.Equal(next.missing, want[1:]) {
-		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.missing)
+	next.config.Regained("session.options.update")
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil || !slices.Equal(next.config.Missing, want[1:]) {
+		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.config.Missing)
 	}
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err != nil || len(next.missing) > 0 {
-		t.Errorf("given again: %v, missing %q", err, next.missing)
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err != nil || len(next.config.Missing) > 0 {
+		t.Errorf("given again: %v, missing %q", err, next.config.Missing)
 	}
 	if _, err := next.Loaded(t.Context()); err != nil {
 		t.Error(err)

@@ -58,11 +58,11 @@ func (s *Session) learn(result json.RawMessage) {
 	}
 	if r.ModelState.ModelID != "" {
 		m.model = r.ModelState.ModelID
-	} else if model := s.config.String("model"); m.model == "" {
+	} else if model := s.config.Object.String("model"); m.model == "" {
 		m.model = model
 	}
 	if m.context.Cwd == "" {
-		m.context.Cwd = s.config.String("workingDirectory")
+		m.context.Cwd = s.config.Object.String("workingDirectory")
 	}
 }
 
@@ -90,12 +90,12 @@ func (s *Session) Snapshot() *bridgev1.Session {
 			Canvases: m.capabilities.UI.Canvases, Extensions: m.capabilities.Extensions,
 		},
 		TurnRunning: s.turn.Busy(), Participants: s.participantList(), Position: Proto(at),
-		ClientName: s.config.String("clientName"),
+		ClientName: s.config.Object.String("clientName"),
 	}
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.box.Problem()); err != nil {
 		out.JournalProblem = err.Error()
 	}
-	if s.state == Unloaded && len(s.missing) > 0 {
+	if s.state == Unloaded && len(s.config.Missing) > 0 {
 		out.State = bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED
 	}
 	if s.runtime != nil {

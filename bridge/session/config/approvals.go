@@ -1,4 +1,4 @@
-package session
+package config
 
 import (
 	"bytes"
@@ -119,9 +119,8 @@ func environmentRule(approval jsonobj.Object) []rule {
 	return []rule{{"extension-env-access", &written}}
 }
 
-// approved remembers what a permission's end approves for the rest of the session. The
-// caller holds mu.
-func (s *Session) approved(rec *journal.Record) {
+// ApprovalsIn are the rules for what a permission's end approves for the rest of the session.
+func ApprovalsIn(rec *journal.Record) []Setting {
 	var d struct {
 		Result struct {
 			Kind     string
@@ -129,27 +128,27 @@ func (s *Session) approved(rec *journal.Record) {
 		}
 	}
 	if !event.Data(rec, &d) || d.Result.Kind != "approved-for-session" {
-		return
+		return nil
 	}
 	approval, err := jsonobj.Parse(d.Result.Approval)
 	if err != nil {
-		return
+		return nil
 	}
+	var out []Setting
 	for _, r := range rulesOf(approval) {
-		s.rememberRule(r)
+		out = append(out, r.setting())
 	}
+	return out
 }
 
-// approvedURLs remembers the approval of a URL's domain, which the permission's end does not
-// tell: it is in the answer.
-func (s *Session) approvedURLs(p *callback.Pending, answer callback.Reply) {
+// ApprovedURLs is the rule for the domain of URLs that an answer approves for the rest of the
+// session: the permission's end does not tell it.
+func ApprovedURLs(p *callback.Pending, answer callback.Reply) []Setting {
 	domain, ok := approvedDomain(p, answer)
 	if !ok {
-		return
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rememberRule(rule{"url", &domain})
+	return []Setting{rule{"url", &domain}.setting()}
 }
 
 // approvedDomain is the domain of URLs that an answer approves for the rest of the session.
@@ -169,16 +168,11 @@ func approvedDomain(p *callback.Pending, answer callback.Reply) (domain string, 
 	return "", false
 }
 
-// rememberRule has a rule told after each load, while there is room for another setting. The
-// caller holds mu.
-func (s *Session) rememberRule(r rule) {
-	text, err := json.Marshal([]rule{r})
-	if err != nil || len(s.settings) >= maxSettings {
-		return
-	}
+// setting is the call that adds a rule.
+func (r rule) setting() Setting {
+	text, _ := json.Marshal([]rule{r}) // strings always encode
 	var params jsonobj.Object
 	params.SetString("scope", "session")
 	params.Set("add", text)
-	s.rememberLocked(setting{"approval " + string(text), modifyRules, params}, false)
-	s.host.Keep(s)
+	return Setting{"approval " + string(text), modifyRules, params}
 }

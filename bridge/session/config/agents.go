@@ -1,4 +1,4 @@
-package session
+package config
 
 import (
 	"encoding/json"
@@ -6,9 +6,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// withAgentNames returns a session's configuration in which every custom agent says what such
+// WithAgentNames returns a session's configuration in which every custom agent says what such
 // a CLI needs: how it is called, by default its name, and which tools it has, by default all.
-func withAgentNames(config jsonobj.Object) jsonobj.Object {
+func WithAgentNames(config jsonobj.Object) jsonobj.Object {
 	var agents []json.RawMessage
 	if json.Unmarshal(config.Get("customAgents"), &agents) != nil {
 		return config

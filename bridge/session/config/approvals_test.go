@@ -1,4 +1,4 @@
-package session
+package config
 
 import (
 	"encoding/json"
@@ -46,37 +46,29 @@ func TestApprovalsAreRules(t *testing.T) {
 		`{"kind":"new","name":"n"}`:                                                                "",
 		`{"kind":7}`:                                                                               "",
 	} {
-		s := New(Config{ID: "s1", Host: &rig{t: t}})
+		var s State
 		for _, kind := range []string{"approved-for-session", "approved-for-session", "approved", "denied-interactively-by-user"} {
-			s.mu.Lock()
-			s.approved(&journal.Record{Type: "permission.completed", JSON: json.RawMessage(
-				`{"type":"permission.completed","data":{"requestId":"r","result":{"kind":"` + kind + `","approval":` + approval + `}},"id":"1"}`)})
-			s.mu.Unlock()
-			if kind != "approved-for-session" {
-				continue
-			}
+			s.Approve(ApprovalsIn(&journal.Record{Type: "permission.completed", JSON: json.RawMessage(
+				`{"type":"permission.completed","data":{"requestId":"r","result":{"kind":"` + kind + `","approval":` + approval + `}},"id":"1"}`)}))
 			if got := strings.Join(s.rulesToTell(t), " "); got != want {
-				t.Errorf("%s is told as %q, want %q", approval, got, want)
+				t.Errorf("%s is told as %q after %s, want %q", approval, got, kind, want)
 			}
 		}
-		other := New(Config{ID: "s2", Host: &rig{t: t}})
-		other.mu.Lock()
-		other.approved(&journal.Record{Type: "permission.completed", JSON: json.RawMessage(`{"type":"permission.completed","data":{"result":{"kind":"approved","approval":` + approval + `}},"id":"1"}`)})
-		other.mu.Unlock()
-		if len(other.settings) > 0 {
+		once := ApprovalsIn(&journal.Record{Type: "permission.completed", JSON: json.RawMessage(`{"type":"permission.completed","data":{"result":{"kind":"approved","approval":` + approval + `}},"id":"1"}`)})
+		if len(once) > 0 {
 			t.Errorf("%s once is remembered", approval)
 		}
 	}
 }
 
 // rulesToTell are the rules that the next load tells.
-func (s *Session) rulesToTell(t *testing.T) (out []string) {
+func (s *State) rulesToTell(t *testing.T) (out []string) {
 	t.Helper()
-	for _, one := range s.settings {
-		if one.method != modifyRules || one.params.String("scope") != "session" {
+	for _, one := range s.Settings {
+		if one.Method != modifyRules || one.Params.String("scope") != "session" {
 			t.Errorf("remembered is %v", one)
 		}
-		out = append(out, string(one.params.Get("add")))
+		out = append(out, string(one.Params.Get("add")))
 	}
 	return out
 }
@@ -96,8 +88,9 @@ func TestApprovedDomains(t *testing.T) {
 			`{"result":{"kind":"approve-for-session","domain":"https://a.example"}}`, ""},
 		"of a tool call": {callback.ToolRequested, url, `{"result":{"kind":"approve-for-session","domain":"https://a.example"}}`, ""},
 	} {
-		s := New(Config{ID: "s1", Host: &rig{t: t}})
-		s.approvedURLs(&callback.Pending{Kind: callback.ForEvent(c.method), Params: json.RawMessage(c.asked)}, answer(c.answer))
+		var s State
+		s.Approve(ApprovedURLs(&callback.Pending{Kind: callback.ForEvent(c.method), Params: json.RawMessage(c.asked)},
+			callback.Reply{Members: json.RawMessage(c.answer)}))
 		if got := strings.Join(s.rulesToTell(t), " "); got != c.want {
 			t.Errorf("%s: told is %q, want %q", name, got, c.want)
 		}

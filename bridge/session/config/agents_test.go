@@ -1,6 +1,10 @@
-package session
+package config
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+)
 
 func TestAgentNames(t *testing.T) {
 	t.Parallel()
@@ -12,11 +16,20 @@ func TestAgentNames(t *testing.T) {
 		`{"customAgents":[7]}`: `{"customAgents":[7]}`,
 	} {
 		o := object(t, config)
-		if got := string(withAgentNames(o).JSON()); got != want {
+		if got := string(WithAgentNames(o).JSON()); got != want {
 			t.Errorf("%s becomes %s, want %s", config, got, want)
 		}
 		if again := string(o.JSON()); again != string(object(t, config).JSON()) {
 			t.Errorf("%s itself was changed to %s", config, again)
 		}
 	}
+}
+
+func object(t *testing.T, text string) jsonobj.Object {
+	t.Helper()
+	o, err := jsonobj.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
