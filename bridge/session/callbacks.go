@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
@@ -63,7 +64,7 @@ func (s *Session) register(p *callback.Pending, past bool) {
 	if limit := p.Kind.Limit; limit > 0 && limit < s.timeout {
 		p.Deadline = p.Created.Add(limit)
 	}
-	to, handled := s.handlers(p)
+	to, handled := s.roster.Handlers(p, &s.config)
 	kind := p.Kind.Type.String()
 	p.Span = s.observer.Callback(s.turnSpan(), p.Trace, s.id, s.tenant, p.ID, kind)
 	if !s.pending.Add(p, s.expire) {
@@ -78,43 +79,11 @@ func (s *Session) register(p *callback.Pending, past bool) {
 	s.host.Keep(s)
 	s.journal.Note(Requested{p})
 	if p.Reply != nil {
-		s.tellAsked(to)
+		s.roster.TellAsked(to)
 	}
 	if !handled && !past {
 		s.host.Go(func(ctx context.Context) { s.giveUp(ctx, p.ID, callback.Unhandled) })
 	}
-}
-
-// tellAsked tells participants that a request is put to them. The caller holds mu.
-func (s *Session) tellAsked(to []string) {
-	for _, p := range s.participants {
-		if p.asked != nil && slices.Contains(to, p.ID) {
-			p.asked()
-		}
-	}
-}
-
-// handlers returns the participants who handle a callback, and whether anybody does:
-// the session's own handlers are whoever calls Resolve. The caller holds mu.
-func (s *Session) handlers(p *callback.Pending) (to []string, handled bool) {
-	named := func(tools []Tool) bool {
-		return slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == p.Tool })
-	}
-	if owner := s.commandOwner(p); owner != nil {
-		return []string{owner.ID}, true
-	}
-	isTool := p.Kind.Method == callback.ToolRequested
-	shared := isTool && named(s.config.Tools)
-	for _, part := range s.participants {
-		if p.For != everybody && p.For != part.ID {
-			continue
-		}
-		bound := p.For == part.ID && p.Kind.Bound
-		if isTool && (shared || named(part.tools)) || !isTool && (bound || part.handling.Handles(p)) {
-			to = append(to, part.ID)
-		}
-	}
-	return to, shared || len(to) > 0 || (p.For == everybody || p.For == itself) && s.config.Handling.Handles(p)
 }
 
 // settled ends the callback that an event says is over, unless an answer of ours is
@@ -287,7 +256,7 @@ func (s *Session) covers(p *callback.Pending) bool {
 	if p.Kind.Method == callback.ToolRequested {
 		return slices.ContainsFunc(s.config.Tools, func(t Tool) bool { return t.Name == p.Tool })
 	}
-	return p.For == everybody && s.commandOwner(p) == nil && s.config.Handling.Handles(p)
+	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.config.Handling.Handles(p)
 }
 
 // orphans gives up what nobody handles any longer and what does not outlive its
@@ -297,7 +266,7 @@ func (s *Session) covers(p *callback.Pending) bool {
 func (s *Session) orphans(ctx context.Context) {
 	for _, p := range s.pending.List() {
 		s.mu.Lock()
-		_, handled := s.handlers(p)
+		_, handled := s.roster.Handlers(p, &s.config)
 		s.mu.Unlock()
 		if !handled && !p.Kind.Survives {
 			s.giveUp(ctx, p.ID, callback.Unhandled)

@@ -3,7 +3,6 @@ package session
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -33,33 +32,6 @@ func ParseCommands(array json.RawMessage, field string) ([]Command, error) {
 	return config.ParseCommands(array, field)
 }
 
-// union is the tools the CLI is to know: the session's, then each participant's in the
-// order they came. The caller holds mu.
-func (s *Session) union() []Tool {
-	tools := slices.Clone(s.config.Tools)
-	for _, p := range s.participants {
-		tools = append(tools, p.tools...)
-	}
-	return tools
-}
-
-// checkClash refuses tools whose name the session or another participant has. The
-// caller holds mu.
-func (s *Session) checkClash(tools []Tool, except *Participant, field string) error {
-	for i, t := range tools {
-		taken := slices.ContainsFunc(s.config.Tools, func(o Tool) bool { return o.Name == t.Name })
-		for _, p := range s.participants {
-			if p != except && slices.ContainsFunc(p.tools, func(o Tool) bool { return o.Name == t.Name }) {
-				taken = true
-			}
-		}
-		if taken {
-			return config.ToolClash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
-		}
-	}
-	return nil
-}
-
 // effective is the whole configuration the CLI is to have: what the session was given,
 // the union of tools, and every switch that anybody needs. A warm resume takes all of
 // it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.
@@ -70,10 +42,10 @@ func (s *Session) effective() jsonobj.Object {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
-	if tools := s.union(); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
+	if tools := s.roster.Tools(s.config.Tools); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
 		o.Set("tools", config.ToolsJSON(tools))
 	}
-	if commands := s.commandsJSON(); commands != nil {
+	if commands := s.roster.CommandsJSON(s.config.Object.Get("commands")); commands != nil {
 		o.Set("commands", commands)
 	}
 	o.SetBool("requestPermission", true)
@@ -87,17 +59,12 @@ func (s *Session) effective() jsonobj.Object {
 
 // wants reports whether a switch has to be on. The caller holds mu.
 func (s *Session) wants(name string) bool {
-	if s.config.Object.Bool(name) || s.config.Handling.Wants(name) {
-		return true
-	}
-	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.handling.Wants(name) })
+	return s.config.Object.Bool(name) || s.config.Handling.Wants(name) || s.roster.Wants(name)
 }
 
-// wantsMethod reports whether anybody handles a method or event type. The caller holds mu.
+// wantsMethod reports whether a method or event type is handled. The caller holds mu.
 func (s *Session) wantsMethod(method string) bool {
-	return slices.Contains(s.config.Handling.Methods, method) ||
-		method == callback.CommandQueued && len(s.participantCommands()) > 0 ||
-		slices.ContainsFunc(s.participants, func(p *Participant) bool { return slices.Contains(p.handling.Methods, method) })
+	return slices.Contains(s.config.Handling.Methods, method) || s.roster.Handles(method)
 }
 
 // switches is the state of all that takes a warm resume to change, to see whether it did:
@@ -110,6 +77,6 @@ func (s *Session) switches() string {
 			b.WriteByte(' ')
 		}
 	}
-	b.Write(s.commandsJSON())
+	b.Write(s.roster.CommandsJSON(s.config.Object.Get("commands")))
 	return b.String()
 }

@@ -8,13 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
-)
-
-// In the place of a participant who is asked: everybody is all who handle the kind,
-// itself whoever answers for the session, by Resolve.
-const (
-	everybody = ""
-	itself    = "."
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
 // askHooks asks all who handle a hook, one after the other in the order they came, each
@@ -30,7 +24,7 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
 	}
 	if len(who) <= 1 {
-		only := everybody
+		only := roster.Everybody
 		if len(who) == 1 {
 			only = who[0]
 		}
@@ -67,18 +61,9 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 // hookHandlers returns who handles a hook: the session's own handlers first. elsewhere
 // reports whether anybody handles hooks at all.
 func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
-	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.config.Handling.Handles(probe) {
-		who = append(who, itself)
-	}
-	for _, p := range s.participants {
-		if p.handling.Handles(probe) {
-			who = append(who, p.ID)
-		}
-	}
-	return who, s.wantsMethod(callback.HooksInvoke)
+	return s.roster.HookOrder(hook, s.config.Handling), s.wantsMethod(callback.HooksInvoke)
 }
 
 // hookOutput is the output in an answer to hooks.invoke; nil is no opinion.

@@ -111,8 +111,8 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	}
 	if o.Tools != nil {
 		s.config.Tools = *o.Tools
-		for _, p := range s.participants {
-			if err := s.checkClash(p.tools, p, "config.tools"); err != nil {
+		for p := range s.roster.All() {
+			if err := s.roster.CheckTools(p.Tools, s.config.Tools, p, "config.tools"); err != nil {
 				undo()
 				return Joined{}, nil, err
 			}
@@ -154,7 +154,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 	}
 	s.mu.Lock()
 	params := s.effective().Merge(extra)
-	tools, switches := config.ToolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	s.mu.Unlock()
 	rt.Route(s)
 	result, at, err := s.call(ctx, rt, "session.create", params)
@@ -353,7 +353,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || !s.prompts.box.Empty() || len(s.participants) > 0 || s.pending.Len() > 0 || s.journal.Watched()
+	return outcome != nil || !s.prompts.box.Empty() || s.roster.Len() > 0 || s.pending.Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -376,7 +376,7 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 	defer unlock(s.gate)
 	s.mu.Lock()
 	state, rt := s.state, s.runtime
-	attached := slices.ContainsFunc(s.participants, inTheWay)
+	attached := s.roster.Any(inTheWay)
 	s.mu.Unlock()
 	switch {
 	case attached:
@@ -475,13 +475,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.models.Drop()
 	s.dropSatellites()
 	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
-	for _, p := range s.participants {
-		p.left, p.connected = true, false
-		if p.timer != nil {
-			p.timer.Stop()
-		}
-	}
-	s.participants = nil
+	s.roster.Clear()
 	s.host.Keep(s)
 	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	s.prompts.box.Clear(func(*outbox.Entry) bool { return true }) // what is not taken up by now never is

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
 // ModelPart is a part of a model's response.
@@ -22,7 +23,7 @@ func (s *Session) newModels() *modelproxy.Proxy {
 			// Where another participant has answered it, the proxy knows the owner.
 			_, _ = s.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
 		},
-		Self: itself,
+		Self: roster.Itself,
 		Timeout: func() time.Duration {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -2,46 +2,25 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Participant is a caller that is attached to the session. Its fields but ID and Token
-// are guarded by the session's mu.
-type Participant struct {
-	ID    string
-	Token string
+// Participant is a caller that is attached to the session. Its fields but ID and Token are
+// guarded by the session's mu.
+type Participant = roster.Participant
 
-	name     string
-	tools    []Tool
-	commands []Command
-	handling Handling
-	// own is what the CLI binds to a connection, as members of the configuration; satellite
-	// is that connection.
-	own       jsonobj.Object
-	satellite Satellite
-	grace     time.Duration
-	connected bool
-	left      bool
-	identity  string // of the caller
-	hash      string // of the token, of a participant of an earlier life of the bridge
-	timer     *time.Timer
-	// replace ends the stream that has the place now.
-	replace context.CancelCauseFunc
-	// asked, if set, is told of each request that is put to the participant.
-	asked func()
-}
+// ErrReplaced is the cause with which a stream ends whose place another took.
+var ErrReplaced = roster.ErrReplaced
 
 // Joining is what a caller brings.
 type Joining struct {
@@ -74,46 +53,21 @@ type Joining struct {
 // Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
 func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
-// ErrReplaced is the cause with which a stream ends whose place another took.
-var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")
-
 // add puts a participant in place, or back in its old one. Tools and switches reach the
 // CLI with Sync. The caller holds mu.
 func (s *Session) add(j Joining) (p *Participant, returned bool, err error) {
-	if j.Token != "" {
-		hash := hashToken(j.Token)
-		i := slices.IndexFunc(s.participants, func(p *Participant) bool {
-			return subtle.ConstantTimeCompare([]byte(p.tokenHash()), []byte(hash)) == 1
-		})
-		if i < 0 || j.Reclaim && s.participants[i].identity != j.Identity {
-			return nil, false, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
-		}
-		p, returned = s.participants[i], true
-		p.Token = j.Token
-	}
-	if err := s.checkClash(j.Tools, p, "tools"); err != nil {
+	p, displaced, err := s.roster.Place(roster.Brings{
+		Name: j.Name, Tools: j.Tools, Commands: j.Commands, Handling: j.Handling, Own: j.Own, Grace: j.Grace,
+		Identity: j.Identity, Replace: j.Replace, Asked: j.Asked,
+	}, j.Token, j.Reclaim, &s.config)
+	if err != nil {
 		return nil, false, err
 	}
-	if err := s.checkCommands(j.Commands, p, "commands"); err != nil {
-		return nil, false, err
+	if displaced != nil {
+		s.host.Go(func(context.Context) { displaced.Close() })
 	}
-	if p == nil {
-		p = &Participant{ID: "p-" + rand.Text()[:12], Token: rand.Text()}
-		s.participants = append(s.participants, p)
-	} else if p.replace != nil && p.connected {
-		p.replace(ErrReplaced)
-	}
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	if sat := p.satellite; sat != nil && string(p.own.JSON()) != string(j.Own.JSON()) {
-		p.satellite = nil // canvases cannot be taken back on the same connection
-		s.host.Go(func(context.Context) { sat.Close() })
-	}
-	p.commands, p.own, p.identity = j.Commands, j.Own, j.Identity
-	p.name, p.tools, p.handling, p.grace, p.replace, p.connected = j.Name, j.Tools, j.Handling, j.Grace, j.Replace, true
+	returned = j.Token != ""
 	s.offerTo(p)
-	p.asked = j.Asked
 	if j.InPlace != nil {
 		j.InPlace(s, Joined{p, returned})
 	}
@@ -147,7 +101,7 @@ func (s *Session) Join(ctx context.Context, j Joining) (*Participant, bool, erro
 // offerTo offers what is pending to a participant that handles it. The caller holds mu.
 func (s *Session) offerTo(p *Participant) {
 	for _, pending := range s.pending.List() {
-		if to, _ := s.handlers(pending); slices.Contains(to, p.ID) && !slices.Contains(s.pending.Offered(pending), p.ID) {
+		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.pending.Offered(pending), p.ID) {
 			s.pending.Offer(pending.ID, p.ID)
 			s.journal.Note(Requested{pending})
 		}
@@ -158,14 +112,14 @@ func (s *Session) offerTo(p *Participant) {
 func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, handling *Handling) error {
 	s.mu.Lock()
 	if tools != nil {
-		if err := s.checkClash(*tools, p, "command.set_tools.tools"); err != nil {
+		if err := s.roster.CheckTools(*tools, s.config.Tools, p, "command.set_tools.tools"); err != nil {
 			s.mu.Unlock()
 			return err
 		}
-		p.tools = *tools
+		p.Tools = *tools
 	}
 	if handling != nil {
-		p.handling = *handling
+		p.Handling = *handling
 	}
 	s.host.Keep(s)
 	s.offerTo(p)
@@ -177,14 +131,14 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 // Lost notes that a participant's connection broke: its place is kept for its grace.
 func (s *Session) Lost(p *Participant, cause error) {
 	s.mu.Lock()
-	replaced := cause == ErrReplaced || p.left
+	replaced := cause == ErrReplaced || p.Left
 	if !replaced {
-		p.connected = false
-		if p.grace > 0 {
-			p.timer = time.AfterFunc(p.grace, func() { s.graceOver(p) })
+		p.Connected = false
+		if p.Grace > 0 {
+			p.Timer = time.AfterFunc(p.Grace, func() { s.graceOver(p) })
 		}
 	}
-	grace := p.grace
+	grace := p.Grace
 	s.mu.Unlock()
 	// Parts of a response may be lost with the connection.
 	s.host.Go(func(context.Context) {
@@ -196,7 +150,7 @@ func (s *Session) Lost(p *Participant, cause error) {
 }
 
 func (s *Session) graceOver(p *Participant) {
-	s.leave(p, func() bool { return !p.connected })
+	s.leave(p, func() bool { return !p.Connected })
 }
 
 // Leave takes a participant out, its tools included. It returns at once; the CLI is told
@@ -208,19 +162,14 @@ func (s *Session) Leave(p *Participant) {
 // leave is Leave if that is still right, which is asked with mu held.
 func (s *Session) leave(p *Participant, right func() bool) {
 	s.mu.Lock()
-	i := slices.Index(s.participants, p)
-	if i < 0 || !right() {
+	if !s.roster.Has(p) || !right() {
 		s.mu.Unlock()
 		return
 	}
-	s.participants = slices.Delete(s.participants, i, i+1)
-	p.left, p.connected = true, false
+	s.roster.Remove(p)
 	s.host.Keep(s)
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	sat := p.takeSatellite()
-	last := len(s.participants) == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+	sat := p.TakeSatellite()
+	last := s.roster.Len() == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	s.mu.Unlock()
 	s.host.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
@@ -266,7 +215,7 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 		return err
 	}
 	s.mu.Lock()
-	tools, switches := config.ToolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	told := s.toldTools
 	toldSwitches := s.toldSwitches
 	s.mu.Unlock()
@@ -323,7 +272,7 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsono
 	defer s.passage.open()
 	s.mu.Lock()
 	params := s.effective()
-	tools, switches := config.ToolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
 	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
 	if token := params.Get(gitHubToken); token != nil && string(token) == string(s.toldToken) {
@@ -352,22 +301,29 @@ func (s *Session) noteTold(tools json.RawMessage, switches string, result json.R
 	s.learn(result)
 }
 
-// Participants returns the participants as the API shows them.
+// participantList are the participants as the API shows them. The caller holds mu.
 func (s *Session) participantList() []*bridgev1.Participant {
-	out := make([]*bridgev1.Participant, 0, len(s.participants))
-	for _, p := range s.participants {
-		names := make([]string, 0, len(p.tools))
-		for _, t := range p.tools {
+	out := make([]*bridgev1.Participant, 0, s.roster.Len())
+	for p := range s.roster.All() {
+		names := make([]string, 0, len(p.Tools))
+		for _, t := range p.Tools {
 			names = append(names, t.Name)
 		}
-		commands := make([]string, 0, len(p.commands))
-		for _, c := range p.commands {
+		commands := make([]string, 0, len(p.Commands))
+		for _, c := range p.Commands {
 			commands = append(commands, c.Name)
 		}
 		out = append(out, &bridgev1.Participant{
-			ParticipantId: p.ID, Name: p.name, Tools: names, Connected: p.connected,
-			Commands: commands, Canvases: canvasIDs(p.own),
+			ParticipantId: p.ID, Name: p.Name, Tools: names, Connected: p.Connected,
+			Commands: commands, Canvases: p.CanvasIDs(),
 		})
 	}
 	return out
+}
+
+// Company returns how many participants the session has.
+func (s *Session) Company() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.roster.Len()
 }

@@ -33,13 +33,10 @@ func (s *Session) providers() error {
 	return nil
 }
 
-// answers reports whether somebody is there who handles a method: not one whose place is
-// only kept. The CLI would wait for that with the session half open, and everybody for the
-// CLI; whoever comes back has the session loaded. The caller holds mu.
+// answers reports whether a method is answered by the session's own handlers, or by a participant
+// who is connected. The caller holds mu.
 func (s *Session) answers(method string) bool {
-	return slices.Contains(s.config.Handling.Methods, method) || slices.ContainsFunc(s.participants, func(p *Participant) bool {
-		return p.connected && slices.Contains(p.handling.Methods, method)
-	})
+	return slices.Contains(s.config.Handling.Methods, method) || s.roster.Answers(method)
 }
 
 // Asking returns nil while the session's callbacks can be answered: also while it is being
@@ -57,7 +54,7 @@ func (s *Session) Asking() error {
 func (s *Session) Alone(p *Participant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.participants) == 1 && slices.Contains(s.participants, p)
+	return s.roster.Len() == 1 && s.roster.Has(p)
 }
 
 // EndsWithLast reports whether the use of the session ends when its last participant leaves.

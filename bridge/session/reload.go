@@ -60,7 +60,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		continuePending = false
 		params.SetBool("continuePendingWork", false)
 	}
-	tools, switches := config.ToolsJSON(s.union()), s.switches()
+	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	s.holding = true
 	s.mu.Unlock()
 	rt.Route(s)

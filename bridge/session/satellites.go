@@ -7,15 +7,11 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
 // Satellite is a connection of one participant's own to the runtime that has its session.
-type Satellite interface {
-	// Call makes a JSON-RPC call on it.
-	Call(ctx context.Context, method string, params []byte) (json.RawMessage, error)
-	// Close ends it and waits for what it does.
-	Close()
-}
+type Satellite = roster.Satellite
 
 // NeedsConnection reports whether a participant declares what the CLI binds to a
 // connection, so that it gets one of its own.
@@ -39,7 +35,7 @@ func (s *Session) satelliteParams(p *Participant) jsonobj.Object {
 	}
 	o.SetBool("disableResume", true)
 	o.SetString("sessionId", s.id)
-	return o.Merge(p.own)
+	return o.Merge(p.Own)
 }
 
 // syncSatellites opens a connection for each participant who needs one and has none. The
@@ -47,8 +43,8 @@ func (s *Session) satelliteParams(p *Participant) jsonobj.Object {
 func (s *Session) syncSatellites(ctx context.Context, rt Runtime) error {
 	s.mu.Lock()
 	var without []*Participant
-	for _, p := range s.participants {
-		if len(p.own) > 0 && p.satellite == nil {
+	for p := range s.roster.All() {
+		if len(p.Own) > 0 && p.Satellite == nil {
 			without = append(without, p)
 		}
 	}
@@ -74,9 +70,9 @@ func (s *Session) launch(ctx context.Context, rt Runtime, p *Participant) error 
 		return err
 	}
 	s.mu.Lock()
-	wanted := !p.left && s.runtime == rt
+	wanted := !p.Left && s.runtime == rt
 	if wanted {
-		p.satellite = sat
+		p.Satellite = sat
 	}
 	s.mu.Unlock()
 	if !wanted { // it left, or the runtime ended, in the meantime
@@ -108,39 +104,24 @@ func (s *Session) askBy(ctx context.Context, p *Participant, id, method string, 
 	return s.ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
 }
 
-// takeSatellite takes a participant's satellite from it; nil if it has none. The caller
-// holds mu, and closes what it gets without it.
-func (p *Participant) takeSatellite() Satellite {
-	sat := p.satellite
-	p.satellite = nil
-	return sat
-}
-
 // dropSatellites closes all satellites, in the background. The caller holds mu.
 func (s *Session) dropSatellites() {
-	for _, p := range s.participants {
-		if sat := p.takeSatellite(); sat != nil {
-			s.host.Go(func(context.Context) { sat.Close() })
-		}
+	for _, sat := range s.roster.TakeSatellites() {
+		s.host.Go(func(context.Context) { sat.Close() })
 	}
 }
 
 // orbited reports whether a participant has a satellite: canvases may be open then. The
 // caller holds mu.
 func (s *Session) orbited() bool {
-	return slices.ContainsFunc(s.participants, func(p *Participant) bool { return p.satellite != nil })
+	return s.roster.Any(func(p *Participant) bool { return p.Satellite != nil })
 }
 
 // leaveSatellites has all satellites leave the session: it would stay loaded in the CLI
 // for them.
 func (s *Session) leaveSatellites(ctx context.Context) {
 	s.mu.Lock()
-	var all []Satellite
-	for _, p := range s.participants {
-		if sat := p.takeSatellite(); sat != nil {
-			all = append(all, sat)
-		}
-	}
+	all := s.roster.TakeSatellites()
 	s.mu.Unlock()
 	var params jsonobj.Object
 	params.SetString("sessionId", s.id)
@@ -150,16 +131,6 @@ func (s *Session) leaveSatellites(ctx context.Context) {
 		}
 		sat.Close()
 	}
-}
-
-// canvasIDs are the ids of the canvases in a participant's own members.
-func canvasIDs(own jsonobj.Object) (ids []string) {
-	var canvases []struct{ ID string }
-	_ = json.Unmarshal(own.Get("canvases"), &canvases) // it was made from a message
-	for _, c := range canvases {
-		ids = append(ids, c.ID)
-	}
-	return ids
 }
 
 // Handles reports whether anybody in the session answers a method.

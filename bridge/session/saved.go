@@ -1,14 +1,13 @@
 package session
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -31,7 +30,7 @@ type saved struct {
 	// Pending are the tool calls and permissions that wait.
 	Pending []string `json:"pending,omitempty"`
 
-	Participants []savedParticipant `json:"participants,omitempty"`
+	Participants []roster.Saved `json:"participants,omitempty"`
 
 	Start         time.Time    `json:"start"`
 	Modified      time.Time    `json:"modified"`
@@ -42,18 +41,6 @@ type saved struct {
 	Context       contextInfo  `json:"context"`
 	Model         string       `json:"model,omitempty"`
 	Capabilities  capabilities `json:"capabilities"`
-}
-
-// savedParticipant is a participant who may come back. His token is kept as a hash.
-type savedParticipant struct {
-	ID       string            `json:"id"`
-	Token    string            `json:"token"`
-	Name     string            `json:"name,omitempty"`
-	Tools    []json.RawMessage `json:"tools,omitempty"`
-	Commands []Command         `json:"commands,omitempty"`
-	Handling Handling          `json:"handling"`
-	Own      json.RawMessage   `json:"own,omitempty"`
-	Grace    time.Duration     `json:"grace,omitempty"`
 }
 
 // Providers are the model providers of the bridge's own configuration, by name.
@@ -80,28 +67,9 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 			out.Pending = append(out.Pending, p.ID)
 		}
 	}
-	for _, p := range s.participants {
-		var lost []string
-		out.Participants = append(out.Participants, savedParticipant{
-			ID: p.ID, Token: p.tokenHash(), Name: p.name, Tools: config.ToolTexts(p.tools), Commands: p.commands,
-			Handling: p.handling, Own: config.WithoutSecrets(p.own.JSON(), "", &lost), Grace: p.grace,
-		})
-	}
+	out.Participants = s.roster.Save()
 	text, _ := json.Marshal(out) // JSON values and plain fields
 	return text
-}
-
-// tokenHash is what is kept of a participant's token.
-func (p *Participant) tokenHash() string {
-	if p.Token == "" {
-		return p.hash
-	}
-	return hashToken(p.Token)
-}
-
-func hashToken(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
 }
 
 // CheckSaved reports what keeps Restore from taking what Save returned.
@@ -143,14 +111,9 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	s.ended, s.cut, s.tied = in.Ended, in.Cut, in.Tied
 	s.restorePrompts()
 	s.tellAgain()
-	for _, sp := range in.Participants {
-		p := &Participant{ID: sp.ID, hash: sp.Token, name: sp.Name, tools: config.ToolsOf(sp.Tools), commands: sp.Commands, handling: sp.Handling, grace: sp.Grace}
-		if p.own, err = jsonobj.Parse(sp.Own); err != nil {
-			p.own = nil
-		}
-		s.participants = append(s.participants, p)
-		// Who had no grace had left when its stream broke.
-		p.timer = time.AfterFunc(p.grace, func() { s.graceOver(p) })
+	s.roster.Restore(in.Participants)
+	for p := range s.roster.All() { // a participant without grace had left when its stream broke
+		p.Timer = time.AfterFunc(p.Grace, func() { s.graceOver(p) })
 	}
 	return nil
 }

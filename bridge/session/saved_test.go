@@ -63,7 +63,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	if err != nil || !returned || back.ID != p.ID {
 		t.Errorf("with the token: %+v, %v, %v", back, returned, err)
 	}
-	back.timer.Stop()
+	back.StopTimer()
 }
 
 // What the bridge sets by default is not kept: in its next life that may be something else.

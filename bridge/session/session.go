@@ -26,6 +26,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
@@ -140,7 +141,7 @@ type Session struct {
 	config       config.State
 	lifetime     bridgev1.Lifetime
 	timeout      time.Duration
-	participants []*Participant
+	roster       roster.Roster
 	needs        []string // the methods that have to be handled
 	turn         *turn.Machine
 	measure      turnMeasure

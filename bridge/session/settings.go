@@ -86,10 +86,7 @@ func (s *Session) OpenedAt() journal.Position {
 func (s *Session) SetTools(ctx context.Context, tools []Tool) (journal.Position, error) {
 	s.mu.Lock()
 	before := s.config.Tools
-	s.config.Tools = nil
-	err := s.checkClash(tools, nil, "tools")
-	if err != nil {
-		s.config.Tools = before
+	if err := s.roster.CheckTools(tools, nil, nil, "tools"); err != nil {
 		s.mu.Unlock()
 		return journal.Position{}, err
 	}

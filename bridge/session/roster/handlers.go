@@ -1,0 +1,161 @@
+package roster
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+)
+
+// Values of Pending.For that name no participant.
+const (
+	// Everybody: all who handle the kind are asked.
+	Everybody = ""
+	// Itself: callers that answer for the session, by Resolve.
+	Itself = "."
+)
+
+// CheckTools refuses tools whose name the session, which has own, or another participant has.
+func (r *Roster) CheckTools(tools, own []config.Tool, except *Participant, field string) error {
+	for i, t := range tools {
+		named := func(o config.Tool) bool { return o.Name == t.Name }
+		if slices.ContainsFunc(own, named) || r.Any(func(p *Participant) bool { return p != except && slices.ContainsFunc(p.Tools, named) }) {
+			return config.ToolClash(t.Name, fmt.Sprintf("%s[%d].name", field, i))
+		}
+	}
+	return nil
+}
+
+// checkCommands refuses commands whose name the session, which has own, or another participant
+// has.
+func (r *Roster) checkCommands(commands, own []config.Command, except *Participant, field string) error {
+	for i, c := range commands {
+		named := func(o config.Command) bool { return o.Name == c.Name }
+		if slices.ContainsFunc(own, named) || r.Any(func(p *Participant) bool { return p != except && slices.ContainsFunc(p.Commands, named) }) {
+			return config.CommandClash(c.Name, fmt.Sprintf("%s[%d].name", field, i))
+		}
+	}
+	return nil
+}
+
+// Tools are the tools the CLI is to know: the session's own, then each participant's in the
+// order they came.
+func (r *Roster) Tools(own []config.Tool) []config.Tool {
+	tools := slices.Clone(own)
+	for _, p := range r.list {
+		tools = append(tools, p.Tools...)
+	}
+	return tools
+}
+
+// CommandsJSON is the array of the session's own commands, which is given as JSON, and the
+// participants'; nil when there is nothing to add to the session's own.
+func (r *Roster) CommandsJSON(own json.RawMessage) json.RawMessage {
+	if !r.hasCommands() {
+		return nil
+	}
+	var all []json.RawMessage
+	_ = json.Unmarshal(own, &all) // the CLI refuses what is no array
+	for _, p := range r.list {
+		for _, c := range p.Commands {
+			all = append(all, c.JSON)
+		}
+	}
+	array, _ := json.Marshal(all) // it has been parsed
+	return array
+}
+
+func (r *Roster) hasCommands() bool {
+	return r.Any(func(p *Participant) bool { return len(p.Commands) > 0 })
+}
+
+// Wants reports whether a switch of the configuration has to be on for a participant.
+func (r *Roster) Wants(name string) bool {
+	return r.Any(func(p *Participant) bool { return p.Handling.Wants(name) })
+}
+
+// Handles reports whether a participant handles a method or event type.
+func (r *Roster) Handles(method string) bool {
+	return method == callback.CommandQueued && r.hasCommands() ||
+		r.Any(func(p *Participant) bool { return slices.Contains(p.Handling.Methods, method) })
+}
+
+// Answers reports whether a participant who is connected handles a method. One whose place is
+// only kept does not count: the CLI would wait for it with the session half open.
+func (r *Roster) Answers(method string) bool {
+	return r.Any(func(p *Participant) bool { return p.Connected && slices.Contains(p.Handling.Methods, method) })
+}
+
+// Handlers returns the participants who handle a callback of a session with own configuration,
+// and whether the callback is handled: the session's own handlers are the callers of Resolve.
+func (r *Roster) Handlers(p *callback.Pending, own *config.State) (to []string, handled bool) {
+	if owner := r.commandOwner(p); owner != nil {
+		return []string{owner.ID}, true
+	}
+	named := func(t config.Tool) bool { return t.Name == p.Tool }
+	isTool := p.Kind.Method == callback.ToolRequested
+	shared := isTool && slices.ContainsFunc(own.Tools, named)
+	for _, part := range r.list {
+		if p.For != Everybody && p.For != part.ID {
+			continue
+		}
+		bound := p.For == part.ID && p.Kind.Bound
+		if isTool && (shared || slices.ContainsFunc(part.Tools, named)) || !isTool && (bound || part.Handling.Handles(p)) {
+			to = append(to, part.ID)
+		}
+	}
+	return to, shared || len(to) > 0 || (p.For == Everybody || p.For == Itself) && own.Handling.Handles(p)
+}
+
+// commandOwner is the participant whose command is given, or nil.
+func (r *Roster) commandOwner(p *callback.Pending) *Participant {
+	if p.Command == "" {
+		return nil
+	}
+	for _, part := range r.list {
+		if slices.ContainsFunc(part.Commands, func(c config.Command) bool { return c.Name == p.Command }) {
+			return part
+		}
+	}
+	return nil
+}
+
+// HookOrder returns who handles a hook, in the order in which they are asked: the session's own
+// handlers first.
+func (r *Roster) HookOrder(hook string, own config.Handling) (order []string) {
+	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
+	if own.Handles(probe) {
+		order = append(order, Itself)
+	}
+	for _, p := range r.list {
+		if p.Handling.Handles(probe) {
+			order = append(order, p.ID)
+		}
+	}
+	return order
+}
+
+// TellAsked tells participants that a request is put to them.
+func (r *Roster) TellAsked(ids []string) {
+	for _, p := range r.list {
+		if p.Asked != nil && slices.Contains(ids, p.ID) {
+			p.Asked()
+		}
+	}
+}
+
+// CanvasIDs are the ids of the canvases that a participant declares.
+func (p *Participant) CanvasIDs() (ids []string) {
+	var canvases []struct{ ID string }
+	_ = json.Unmarshal(p.Own.Get("canvases"), &canvases) // it was made from a message
+	for _, c := range canvases {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// OwnsCommand reports whether a participant owns the command of a callback, which is asked of
+// that participant alone.
+func (r *Roster) OwnsCommand(p *callback.Pending) bool { return r.commandOwner(p) != nil }
