@@ -46,7 +46,7 @@ func repeating(t *testing.T) (*Session, *reordertest.Burst) {
 func TestOrderWhileLoaded(t *testing.T) {
 	t.Parallel()
 	b, s := reordertest.New(350, map[int]time.Duration{300: time.Second}), newOrdered(t)
-	s.holding = true
+	s.history.reading = true
 	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 100), run(600, 620), run(100, 600), run(620, 700)) {
 		s.Ingest(b.Event(n))
 	}

@@ -53,7 +53,7 @@ func (s *Session) asked(k *callback.Kind, rec *journal.Record) {
 	}
 	p := &callback.Pending{ID: d.RequestID, Kind: k, Params: data, Tool: d.ToolName, Command: d.CommandName, Agent: rec.Agent, Pos: rec.Pos,
 		Trace: observe.Remote{Traceparent: d.Traceparent, Tracestate: d.Tracestate}}
-	s.register(p, s.holding)
+	s.register(p, s.history.reading)
 }
 
 // register adds a callback and offers it to those who handle it. What nobody handles is
@@ -112,11 +112,11 @@ func (s *Session) over(p *callback.Pending, outcome bridgev1.CallbackOutcome, pa
 	if _, ok := s.pending.Done(p.ID); !ok {
 		return
 	}
-	s.noteOver(p, outcome, participant)
+	s.notifyFinished(p, outcome, participant)
 }
 
-// noteOver tells everybody that a callback is over which has just been removed.
-func (s *Session) noteOver(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+// notifyFinished tells everybody that a callback is over which has just been removed.
+func (s *Session) notifyFinished(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
 	p.Span.EndCallback(outcome.String())
 	s.observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
 	s.journal.Note(Resolved{
@@ -143,7 +143,7 @@ func (s *Session) giveUp(ctx context.Context, id string, why callback.Why) {
 		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
 	}
 	s.fallback(ctx, p, why)
-	s.defaulted(p, outcome)
+	s.audit.defaulted(p, outcome)
 	s.over(p, outcome, "")
 }
 
@@ -219,8 +219,8 @@ func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, rep
 		s.mu.Unlock()
 	}
 	if _, ok := s.pending.Answered(p.ID, at); ok {
-		s.decided(from, p, claimed, by.Participant, reply)
-		s.noteOver(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
+		s.audit.decided(from, p, claimed, by.Participant, reply)
+		s.notifyFinished(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
 	}
 	return at, nil
 }

@@ -38,11 +38,11 @@ func ParseCommands(array json.RawMessage, field string) ([]Command, error) {
 // In a turn whose headers replace the provider's, the provider has none. The caller holds mu.
 func (s *Session) effective() jsonobj.Object {
 	o := s.config.Object.Clone()
-	if provider, err := jsonobj.Parse(o.Get("provider")); s.override && err == nil {
+	if provider, err := jsonobj.Parse(o.Get("provider")); s.headersReplaced && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}
-	if tools := s.roster.Tools(s.config.Tools); len(tools) > 0 || o.Get("tools") != nil || s.loadedOnce {
+	if tools := s.roster.Tools(s.config.Tools); len(tools) > 0 || o.Get("tools") != nil || s.synced.toolsKnown {
 		o.Set("tools", config.ToolsJSON(tools))
 	}
 	if commands := s.roster.CommandsJSON(s.config.Object.Get("commands")); commands != nil {

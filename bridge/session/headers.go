@@ -63,12 +63,12 @@ func (s *Session) withoutHeaders(ctx context.Context, rt Runtime, away bool) err
 	}
 	defer unlock(s.gate)
 	s.mu.Lock()
-	s.override = away
+	s.headersReplaced = away
 	s.mu.Unlock()
 	err := s.warmResume(ctx, rt, nil)
 	if err != nil && away {
 		s.mu.Lock()
-		s.override = false
+		s.headersReplaced = false
 		s.mu.Unlock()
 	}
 	return err
@@ -78,7 +78,7 @@ func (s *Session) restoreHeaders(ctx context.Context, rt Runtime) {
 	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
 	defer cancel()
 	s.mu.Lock()
-	current := s.runtime == rt && s.override
+	current := s.runtime == rt && s.headersReplaced
 	s.mu.Unlock()
 	if !current {
 		return // the runtime is gone; whichever comes next is told everything anyway

@@ -25,12 +25,12 @@ func (s *Session) Ingest(rec *journal.Record) { s.IngestAt(rec, time.Now()) }
 func (s *Session) IngestAt(rec *journal.Record, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.came = now
-	defer func() { s.came = time.Time{} }()
+	s.receivedAt = now
+	defer func() { s.receivedAt = time.Time{} }()
 	rec.Bridge = s.internal
-	if s.holding {
-		s.held = append(s.held, rec)
-		if len(s.held) >= maxHeld {
+	if s.history.reading {
+		s.history.held = append(s.history.held, rec)
+		if len(s.history.held) >= maxHeld {
 			s.releaseHeld()
 		}
 		return
@@ -40,8 +40,8 @@ func (s *Session) IngestAt(rec *journal.Record, now time.Time) {
 
 // releaseHeld ends holding. The caller holds mu.
 func (s *Session) releaseHeld() {
-	held := s.held
-	s.held, s.holding = nil, false
+	held := s.history.held
+	s.history.held, s.history.reading = nil, false
 	now := time.Now()
 	for _, rec := range held {
 		s.inOrder(rec, now) // a burst may go on while the session is loaded
@@ -72,7 +72,7 @@ func (s *Session) enter(rec *journal.Record) bool {
 	if !s.journal.Append(rec) {
 		return false
 	}
-	at := s.came
+	at := s.receivedAt
 	if at.IsZero() { // it was kept back
 		at = time.Now()
 	}
@@ -126,12 +126,12 @@ func (s *Session) observe(rec *journal.Record) {
 	case "capabilities.changed":
 		event.Data(rec, &s.meta.capabilities)
 	case "user.message":
-		s.used = true
+		s.marks.hasHistory = true
 		s.host.Keep(s)
 		s.meta.modified = time.Now()
 	case "session.idle":
 		s.meta.modified = time.Now()
-		s.turned = true
+		s.marks.completedTurn = true
 		s.host.Keep(s)
 		s.journal.TurnEnded()
 	}

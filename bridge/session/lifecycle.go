@@ -69,7 +69,7 @@ type Restarted struct {
 
 // Create makes the session in a runtime.
 func (s *Session) Create(ctx context.Context, o Opening) (_ Joined, err error) {
-	defer func() { s.audited(ctx, "session.create", err) }()
+	defer func() { s.audit.did(ctx, "session.create", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return Joined{}, err
 	}
@@ -149,7 +149,7 @@ func (s *Session) savepoint() (undo func()) {
 
 // create is session.create, with the gate held.
 func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
-	if err := s.provided(); err != nil {
+	if err := s.checkProviders(); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 		rt.Unroute(s)
 		return err
 	}
-	s.noteTold(tools, switches, result, at)
+	s.recordSynced(tools, switches, result, at)
 	s.loadedIn(rt)
 	if err := s.attend(ctx, rt); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 // else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	s.runtime, s.state, s.interests, s.touched = rt, Loaded, map[string]bool{}, time.Now()
+	s.runtime, s.state, s.synced.interests, s.usedAt = rt, Loaded, map[string]bool{}, time.Now()
 	s.host.Keep(s)
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
@@ -184,7 +184,7 @@ func (s *Session) loadedIn(rt Runtime) {
 
 // Resume opens the session again, or tells the CLI anew about one that is open.
 func (s *Session) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
-	defer func() { s.audited(ctx, "session.resume", err) }()
+	defer func() { s.audit.did(ctx, "session.resume", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return Joined{}, err
 	}
@@ -348,7 +348,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.burst.end()
 	s.models.Drop()
 	s.dropSatellites()
-	s.state, s.runtime, s.loadedOnce, s.override = Unloaded, nil, false, false
+	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = Unloaded, nil, false, false
 	s.turn.Heard(time.Now()) // from now on somebody has to load it
 	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -391,7 +391,7 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 		}
 	}
 	if state != Deleted {
-		s.audited(ctx, "session.disconnect", nil)
+		s.audit.did(ctx, "session.disconnect", nil)
 		s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
 		s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED)
 	}
@@ -400,7 +400,7 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 
 // Delete deletes the session for good.
 func (s *Session) Delete(ctx context.Context) (err error) {
-	defer func() { s.audited(ctx, "session.delete", err) }()
+	defer func() { s.audit.did(ctx, "session.delete", err) }()
 	if err := lock(ctx, s.gate); err != nil {
 		return err
 	}
@@ -445,7 +445,7 @@ func (s *Session) Park() bool {
 func (s *Session) wasUsed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.used
+	return s.marks.hasHistory
 }
 
 // Refused turns a result of {"success": false} into an error.
@@ -474,7 +474,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.burst.end()
 	s.models.Drop()
 	s.dropSatellites()
-	s.state, s.runtime, s.loadedOnce, s.override = state, nil, false, false
+	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = state, nil, false, false
 	s.roster.Clear()
 	s.host.Keep(s)
 	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)

@@ -29,7 +29,7 @@ func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
 func onStock(t *testing.T, h *stock) *Session {
 	h.rig = &rig{ctx: t.Context()}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
-	s.state, s.used, s.turned = Unloaded, true, true
+	s.state, s.marks.hasHistory, s.marks.completedTurn = Unloaded, true, true
 	return s
 }
 

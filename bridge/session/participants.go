@@ -216,8 +216,8 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 	}
 	s.mu.Lock()
 	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
-	told := s.toldTools
-	toldSwitches := s.toldSwitches
+	told := s.synced.tools
+	toldSwitches := s.synced.switches
 	s.mu.Unlock()
 	if switches != toldSwitches {
 		return s.warmResume(ctx, rt, nil)
@@ -231,7 +231,7 @@ func (s *Session) sync(ctx context.Context, rt Runtime) error {
 		return err
 	}
 	s.mu.Lock()
-	s.toldTools = tools
+	s.synced.tools = tools
 	s.mu.Unlock()
 	return nil
 }
@@ -257,7 +257,7 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 			return err
 		}
 		s.mu.Lock()
-		s.interests[eventType] = true
+		s.synced.interests[eventType] = true
 		s.mu.Unlock()
 	}
 	return nil
@@ -275,7 +275,7 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsono
 	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
 	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
-	if token := params.Get(gitHubToken); token != nil && string(token) == string(s.toldToken) {
+	if token := params.Get(gitHubToken); token != nil && string(token) == string(s.synced.token) {
 		params.Set(gitHubToken, nil)
 	}
 	s.mu.Unlock()
@@ -287,18 +287,18 @@ func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsono
 	if err != nil {
 		return err
 	}
-	s.noteTold(tools, switches, result, at)
+	s.recordSynced(tools, switches, result, at)
 	return nil
 }
 
-// noteTold notes what the CLI has been told and what it answered, and where.
-func (s *Session) noteTold(tools json.RawMessage, switches string, result json.RawMessage, at journal.Position) {
+// recordSynced notes what the CLI has been told and what it answered, and where.
+func (s *Session) recordSynced(tools json.RawMessage, switches string, result json.RawMessage, at journal.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.toldTools, s.toldSwitches, s.loadedOnce = tools, switches, true
-	s.toldToken = s.config.Object.Get(gitHubToken)
-	s.opened, s.openedAt = result, at
-	s.learn(result)
+	s.synced.tools, s.synced.switches, s.synced.toolsKnown = tools, switches, true
+	s.synced.token = s.config.Object.Get(gitHubToken)
+	s.synced.result, s.synced.at = result, at
+	s.meta.applyOpenResult(result, s.config.Object)
 }
 
 // participantList are the participants as the API shows them. The caller holds mu.

@@ -266,7 +266,7 @@ func (s *Session) losePrompt(e *outbox.Entry, why string) {
 	ids := e.Names()
 	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendInDoubt), Text: why}
 	note.At = s.journal.Post(s.noteOf(note), journal.Position{})
-	s.ended = note.At
+	s.marks.turnEnd = note.At
 	if s.host != nil {
 		s.host.Keep(s)
 	}
@@ -322,7 +322,7 @@ func (s *Session) restorePrompts() {
 func (s *Session) tellAgain() {
 	cut := s.cutOff()
 	s.prompts.box.Renumber(func(n outbox.Note) journal.Position {
-		if cut != nil && !before(n.At, s.cut) {
+		if cut != nil && !before(n.At, s.marks.interruptedAt) {
 			cut()
 			cut = nil
 		}

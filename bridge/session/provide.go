@@ -15,14 +15,14 @@ func (s *Session) Need(methods ...string) {
 	s.needs = methods
 }
 
-// provided returns PROVIDER_GONE when nobody is there to provide what the session needs.
-func (s *Session) provided() error {
+// checkProviders returns PROVIDER_GONE when nobody is there to provide what the session needs.
+func (s *Session) checkProviders() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.providers()
 }
 
-// providers is provided with mu held.
+// providers is checkProviders with mu held.
 func (s *Session) providers() error {
 	for _, method := range s.needs {
 		if !s.answers(method) {

@@ -25,7 +25,7 @@ func (s *Session) reconcile(ctx context.Context, history []*journal.Record) bool
 	if s.ordered(history) && !s.rewritten(ctx, history) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.tied = s.journal.Last()
+		s.marks.reconciledTo = s.journal.Last()
 		return false
 	}
 	s.restart(ctx, history)
@@ -80,7 +80,7 @@ func (s *Session) rewritten(ctx context.Context, history []*journal.Record) bool
 		newest, lacks = max(newest, at.Seq), lacks || !ok
 	}
 	s.mu.Lock()
-	after := s.tied
+	after := s.marks.reconciledTo
 	s.mu.Unlock()
 	if after.Epoch != s.journal.Last().Epoch {
 		after = journal.Position{}
@@ -121,9 +121,9 @@ func (s *Session) restart(ctx context.Context, history []*journal.Record) {
 	s.journal.Each(add) // what has come meanwhile
 	merged, fresh := merge(history, all)
 	s.journal.Restart(epoch, merged)
-	s.ended, s.cut = journal.Position{}, journal.Position{}
+	s.marks.turnEnd, s.marks.interruptedAt = journal.Position{}, journal.Position{}
 	s.prompts.box.Renumber(func(n outbox.Note) journal.Position { return s.journal.Post(s.noteOf(n), journal.Position{}) })
-	s.tied = s.journal.Last()
+	s.marks.reconciledTo = s.journal.Last()
 	for _, rec := range fresh {
 		if rec.Agent == "" {
 			s.observe(rec)

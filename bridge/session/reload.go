@@ -22,7 +22,7 @@ import (
 func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	err := s.coldResume(ctx, rt, extra, continuePending)
 	s.mu.Lock()
-	unwritten := s.state == Unloaded && !s.turned
+	unwritten := s.state == Unloaded && !s.marks.completedTurn
 	s.mu.Unlock()
 	if !unwritten || fault.ReasonOf(err) != fault.SessionNotFound {
 		return err
@@ -50,7 +50,7 @@ func (s *Session) recreate(ctx context.Context, rt Runtime, found settlement) er
 // coldResume loads the session from the CLI's history, and brings the journal in step
 // with it: what happened before comes before what happens now.
 func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
-	if err := s.provided(); err != nil {
+	if err := s.checkProviders(); err != nil {
 		return err
 	}
 	leftLying := continuePending && s.leavesWork(rt)
@@ -61,7 +61,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		params.SetBool("continuePendingWork", false)
 	}
 	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
-	s.holding = true
+	s.history.reading = true
 	s.mu.Unlock()
 	rt.Route(s)
 	result, _, err := s.call(ctx, rt, "session.resume", params)
@@ -71,12 +71,12 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	if err != nil {
 		rt.Unroute(s)
 		s.mu.Lock()
-		s.held, s.holding = nil, false
+		s.history.held, s.history.reading = nil, false
 		s.mu.Unlock()
 		return err
 	}
-	s.noteTold(tools, switches, result, s.Past()) // what has come since then comes after the answer
-	before := s.pending.List()                    // once it is loaded, others may begin turns, which ask anew
+	s.recordSynced(tools, switches, result, s.Past()) // what has come since then comes after the answer
+	before := s.pending.List()                        // once it is loaded, others may begin turns, which ask anew
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 			outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
 		}
 		s.withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
-	} else if _, err := s.compare(ctx, rt); err != nil {
+	} else if _, err := s.reconcilePending(ctx, rt); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 		s.enter(rec)
 		if i < past {
-			s.past = s.journal.Last()
+			s.marks.historyEnd = s.journal.Last()
 		}
 		open.follow(rec)
 		switch {
@@ -158,7 +158,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.carryOut(s.turn.LosePast(s.journal.Last()))
 	// What the history has just added belongs to them, and begins no turn that a later life
 	// would have to tell the end of.
-	s.ended = s.journal.Last()
+	s.marks.turnEnd = s.journal.Last()
 	s.host.Keep(s)
 	s.carryOut(s.turn.Confirm(s.journal.Last()))
 	s.settlePrompts(found)
@@ -174,8 +174,8 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 
 // heldIDs are those of the events that are held back. The caller holds mu.
 func (s *Session) heldIDs() map[journal.ID]bool {
-	ids := make(map[journal.ID]bool, len(s.held))
-	for _, rec := range s.held {
+	ids := make(map[journal.ID]bool, len(s.history.held))
+	for _, rec := range s.history.held {
 		if rec.ID != (journal.ID{}) {
 			ids[rec.ID] = true
 		}
@@ -214,7 +214,7 @@ func (s *Session) pastOf(records []*journal.Record) int {
 func (s *Session) Past() journal.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.past
+	return s.marks.historyEnd
 }
 
 // kept gives a record of the history the position that it has in the journal.

@@ -20,7 +20,7 @@ func TestHistoryNobodyWasToldOf(t *testing.T) {
 	r.crash()
 	// The session as it would be, had the runtime ended before its first event was read.
 	r.s.mu.Lock()
-	r.s.used, r.s.turned = false, false
+	r.s.marks.hasHistory, r.s.marks.completedTurn = false, false
 	r.s.mu.Unlock()
 	if _, err := r.s.Loaded(t.Context()); err != nil {
 		t.Fatal(err)

@@ -58,10 +58,10 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 	out := saved{
 		Saved:        s.config.Save(defaults, providers),
 		Disconnected: s.state == Disconnected, Lifetime: int32(s.lifetime), Timeout: s.timeout,
-		Used: s.used, Turned: s.turned, Start: m.start, Modified: m.modified, Summary: m.summary, Name: m.name,
+		Used: s.marks.hasHistory, Turned: s.marks.completedTurn, Start: m.start, Modified: m.modified, Summary: m.summary, Name: m.name,
 		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
 	}
-	out.Ended, out.Cut, out.Tied = s.ended, s.cut, s.tied
+	out.Ended, out.Cut, out.Tied = s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo
 	for _, p := range s.pending.List() {
 		if p.Kind.Survives {
 			out.Pending = append(out.Pending, p.ID)
@@ -100,7 +100,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 		s.state = Disconnected
 	}
 	s.awaited = len(in.Pending) > 0
-	s.lifetime, s.used, s.turned = bridgev1.Lifetime(in.Lifetime), in.Used, in.Turned
+	s.lifetime, s.marks.hasHistory, s.marks.completedTurn = bridgev1.Lifetime(in.Lifetime), in.Used, in.Turned
 	if in.Timeout > 0 {
 		s.timeout = in.Timeout
 	}
@@ -108,7 +108,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 		start: in.Start, modified: in.Modified, summary: in.Summary, name: in.Name, workspacePath: in.WorkspacePath,
 		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
 	}
-	s.ended, s.cut, s.tied = in.Ended, in.Cut, in.Tied
+	s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo = in.Ended, in.Cut, in.Tied
 	s.restorePrompts()
 	s.tellAgain()
 	s.roster.Restore(in.Participants)

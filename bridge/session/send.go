@@ -54,7 +54,7 @@ type Sent struct {
 // Send says something to the agent.
 func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 	s.mu.Lock()
-	steering := m.Immediate && s.override
+	steering := m.Immediate && s.headersReplaced
 	s.mu.Unlock()
 	if steering {
 		return Sent{}, fault.New(fault.SessionBusy, "a turn is running whose headers replace the provider's").WithField("prompt.mode")

@@ -133,43 +133,62 @@ type Session struct {
 	// switchNames is constant.
 	switchNames []string
 	observer    *observe.Observer
-	audit       *audit.Log
+	audit       auditTrail
 
-	mu           sync.Mutex
-	state        State
-	runtime      Runtime
-	config       config.State
-	lifetime     bridgev1.Lifetime
-	timeout      time.Duration
-	roster       roster.Roster
-	needs        []string // the methods that have to be handled
-	turn         *turn.Machine
-	measure      turnMeasure
-	meta         meta
-	held         []*journal.Record // events kept back while history is being read
-	holding      bool
-	came         time.Time        // when the event that is being taken came; zero otherwise
-	past         journal.Position // see Past
-	burst        burst
-	loadedOnce   bool             // the CLI has been told its tools
-	interests    map[string]bool  // the event types that were asked for in this runtime
-	used         bool             // it has a message: the CLI keeps a history of it
-	turned       bool             // a turn has ended: the CLI has written the history of it
-	awaited      bool             // in that life callbacks waited
-	ended        journal.Position // of the last turn whose end was told
-	tied         journal.Position // up to here the journal was in step with the CLI's history
-	cut          journal.Position // where the end of a turn was told that an earlier life had cut off
-	internal     bool             // what happens now is the bridge's own book-keeping
-	override     bool             // a turn runs whose headers replace the provider's
-	toldSwitches string           // what the CLI was told last
-	toldTools    json.RawMessage
-	toldToken    json.RawMessage
-	opened       json.RawMessage // what the CLI answered when it was last told of the session
-	openedAt     journal.Position
-	prompts      prompts
-	shared       bool
-	uses         int       // what keeps it from being unloaded
-	touched      time.Time // when it was last used
+	mu              sync.Mutex
+	state           State
+	runtime         Runtime
+	config          config.State
+	lifetime        bridgev1.Lifetime
+	timeout         time.Duration
+	roster          roster.Roster
+	needs           []string // the methods that have to be handled
+	turn            *turn.Machine
+	measure         turnMeasure
+	meta            meta
+	history         pendingHistory
+	receivedAt      time.Time // when the event that is being taken arrived; zero otherwise
+	burst           burst
+	marks           marks
+	synced          synced
+	awaited         bool // callbacks waited when the bridge ended
+	internal        bool // what happens now is the bridge's own book-keeping
+	headersReplaced bool // a turn runs whose headers replace the provider's
+	prompts         prompts
+	shared          bool
+	uses            int       // what keeps it from being unloaded
+	usedAt          time.Time // when it was last used
+}
+
+// marks say how far the conversation is known. Positions are zero when nothing is known.
+type marks struct {
+	// hasHistory: it has a message, so that the CLI keeps a history of it; completedTurn: a
+	// turn has ended, so that the CLI has written that history.
+	hasHistory, completedTurn bool
+	// historyEnd is the position that Past returns.
+	historyEnd journal.Position
+	// turnEnd is the position of the last turn whose end was told, interruptedAt where the end
+	// of a turn was told that the end of a process had cut off.
+	turnEnd, interruptedAt journal.Position
+	// reconciledTo is how far the journal was in step with the CLI's history.
+	reconciledTo journal.Position
+}
+
+// synced is what the runtime that has the session was told last, and what it answered.
+type synced struct {
+	toolsKnown bool // the CLI has been told its tools
+	switches   string
+	tools      json.RawMessage
+	token      json.RawMessage
+	interests  map[string]bool // the event types that were asked for
+	result     json.RawMessage // of the create or resume, and the journal's position then
+	at         journal.Position
+}
+
+// pendingHistory are the events that are kept back while the CLI's history is being read.
+type pendingHistory struct {
+	held    []*journal.Record
+	reading bool
 }
 
 // meta is what the session tells about itself.
@@ -191,9 +210,9 @@ func New(cfg Config) *Session {
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		pending: callback.NewRegistry(cfg.Room),
 		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
-		interests: map[string]bool{}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		meta: meta{start: now, modified: now}, shared: cfg.Shared, touched: now,
-		observer: cfg.Observer, audit: cfg.Audit, turn: turn.New(cfg.Bounds, turnReason),
+		synced: synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
+		meta: meta{start: now, modified: now}, shared: cfg.Shared, usedAt: now,
+		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant}, turn: turn.New(cfg.Bounds, turnReason),
 	}
 	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
 	s.models = s.newModels()

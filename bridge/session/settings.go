@@ -72,14 +72,14 @@ func (s *Session) restore(ctx context.Context, rt Runtime) error {
 func (s *Session) Opened() json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.opened
+	return s.synced.result
 }
 
 // OpenedAt is the journal's last position when the CLI gave the answer that Opened has.
 func (s *Session) OpenedAt() journal.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.openedAt
+	return s.synced.at
 }
 
 // SetTools replaces the session's own tools.
@@ -147,5 +147,5 @@ func (s *Session) interesting(kinds []string) []string {
 			types = append(types, t)
 		}
 	}
-	return slices.DeleteFunc(types, func(t string) bool { return s.interests[t] })
+	return slices.DeleteFunc(types, func(t string) bool { return s.synced.interests[t] })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -28,8 +29,8 @@ type capabilities struct {
 	Extensions bool `json:"extensions"`
 }
 
-// learn takes what the CLI answers to create and resume. The caller holds mu.
-func (s *Session) learn(result json.RawMessage) {
+// applyOpenResult takes over the CLI's answer to create and resume. config is the session's.
+func (m *meta) applyOpenResult(result json.RawMessage, config jsonobj.Object) {
 	var r struct {
 		WorkspacePath string        `json:"workspacePath"`
 		Capabilities  *capabilities `json:"capabilities"`
@@ -42,7 +43,6 @@ func (s *Session) learn(result json.RawMessage) {
 	if json.Unmarshal(result, &r) != nil {
 		return
 	}
-	m := &s.meta
 	m.isRemote = r.IsRemote
 	if r.WorkspacePath != "" {
 		m.workspacePath = r.WorkspacePath
@@ -58,11 +58,11 @@ func (s *Session) learn(result json.RawMessage) {
 	}
 	if r.ModelState.ModelID != "" {
 		m.model = r.ModelState.ModelID
-	} else if model := s.config.Object.String("model"); m.model == "" {
+	} else if model := config.String("model"); m.model == "" {
 		m.model = model
 	}
 	if m.context.Cwd == "" {
-		m.context.Cwd = s.config.Object.String("workingDirectory")
+		m.context.Cwd = config.String("workingDirectory")
 	}
 }
 

@@ -21,18 +21,18 @@ func (s *Session) Hold() (release func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.uses--
-		s.touched = time.Now()
+		s.usedAt = time.Now()
 	}
 }
 
 // resting reports whether nothing has gone on in the session for some time, as far as
 // the bridge knows. The caller holds mu.
 func (s *Session) resting(idle time.Duration) bool {
-	last := s.touched
+	last := s.usedAt
 	if s.turn.LastEvent().After(last) {
 		last = s.turn.LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.override && !s.orbited() && !s.turn.Busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.pending.Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -67,7 +67,7 @@ func (s *Session) Unload(ctx context.Context, idle time.Duration) (bool, error) 
 	alive, err := s.alive(ctx, rt)
 	if err != nil || alive {
 		s.mu.Lock()
-		s.touched = time.Now() // ask again when it has rested as long as this once more
+		s.usedAt = time.Now() // ask again when it has rested as long as this once more
 		s.mu.Unlock()
 		return false, err
 	}
@@ -110,7 +110,7 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	defer s.mu.Unlock()
 	s.burst.end()
 	s.models.Drop()
-	s.runtime, s.loadedOnce, s.override, s.internal = nil, false, false, false
+	s.runtime, s.synced.toolsKnown, s.headersReplaced, s.internal = nil, false, false, false
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // it is gone anyway

@@ -13,9 +13,9 @@ import (
 const (
 	// stallTimeout bounds each step of ending a turn that has stalled.
 	stallTimeout = 10 * time.Second
-	// bringBackTimeout bounds loading a session for those who wait, the start of a runtime
+	// reloadTimeout bounds loading a session for those who wait, the start of a runtime
 	// included.
-	bringBackTimeout = 2 * time.Minute
+	reloadTimeout = 2 * time.Minute
 )
 
 // Whoever waits for a turn has somebody who ends that, whatever became of the turn:
@@ -40,14 +40,14 @@ func (s *Session) Watch() {
 		s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
 	case s.state != Loaded && s.turn.Deserted(now):
 		s.turn.SetStalling(true)
-		s.host.Go(s.bringBack)
+		s.host.Go(s.reloadForWaiters)
 	}
 }
 
 // endStalled gives up the turn that has been silent since last, unless the CLI says that
 // something goes on.
 func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
-	working := s.goesOn(ctx, rt)
+	working := s.stillActive(ctx, rt)
 	s.mu.Lock()
 	heard := s.runtime != rt || !s.turn.Busy() || s.turn.LastEvent() != last
 	if working && !heard {
@@ -68,13 +68,13 @@ func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 	s.abortStalled(ctx, rt)
 }
 
-// goesOn asks the CLI whether what is thought to be outstanding in the turn is, and whether
+// stillActive asks the CLI whether what is thought to be outstanding in the turn is, and whether
 // something runs in the background.
-func (s *Session) goesOn(ctx context.Context, rt Runtime) bool {
+func (s *Session) stillActive(ctx context.Context, rt Runtime) bool {
 	ctx, cancel := context.WithTimeout(ctx, stallTimeout)
 	defer cancel()
 	// What has been missed is asked again or withdrawn now, and has its own time to show.
-	if changed, err := s.compare(ctx, rt); changed && err == nil {
+	if changed, err := s.reconcilePending(ctx, rt); changed && err == nil {
 		return true
 	}
 	s.mu.Lock()
@@ -92,10 +92,10 @@ func (s *Session) goesOn(ctx context.Context, rt Runtime) bool {
 	return s.tasksRun(ctx, rt)
 }
 
-// bringBack loads a session of which somebody waits for a turn, so that its history tells
+// reloadForWaiters loads a session of which somebody waits for a turn, so that its history tells
 // what became of that, and ends the waiting where that cannot be.
-func (s *Session) bringBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, bringBackTimeout)
+func (s *Session) reloadForWaiters(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	_, err := s.Loaded(ctx)
 	if err == nil || ctx.Err() == nil {
@@ -159,7 +159,7 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	waited := s.state != Loaded && s.turn.Waiting()
 	s.mu.Unlock()
 	if waited { // for a message that came meanwhile
-		s.bringBack(context.WithoutCancel(ctx))
+		s.reloadForWaiters(context.WithoutCancel(ctx))
 	}
 }
 

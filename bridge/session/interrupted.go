@@ -11,13 +11,13 @@ import (
 // back. The caller holds mu.
 func (s *Session) turnOver(out Outcome) {
 	s.measured(out)
-	s.ended = out.End
+	s.marks.turnEnd = out.End
 	if s.host != nil {
 		s.host.Keep(s)
 	}
 	silent := out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED
 	if silent {
-		s.cut = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
+		s.marks.interruptedAt = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 		return
 	}
 	s.journal.Note(TurnOver{Outcome: out})
@@ -32,18 +32,18 @@ func (s *Session) cutOff() (tell func()) {
 		return nil
 	}
 	begun := s.begunLast()
-	ended := s.ended.Epoch == epoch && s.ended.Seq >= begun
-	again := s.cut.Epoch == epoch && (s.cut.Seq > begun || ended)
+	ended := s.marks.turnEnd.Epoch == epoch && s.marks.turnEnd.Seq >= begun
+	again := s.marks.interruptedAt.Epoch == epoch && (s.marks.interruptedAt.Seq > begun || ended)
 	if !again && ended {
 		return nil // that life told its end itself
 	}
-	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cut}
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.marks.interruptedAt}
 	if !again {
-		s.cut, out.End = journal.Position{}, s.journal.Last()
+		s.marks.interruptedAt, out.End = journal.Position{}, s.journal.Last()
 	}
 	return func() {
-		s.cut = s.journal.Post(TurnOver{Outcome: out}, s.cut)
-		s.ended = s.cut
+		s.marks.interruptedAt = s.journal.Post(TurnOver{Outcome: out}, s.marks.interruptedAt)
+		s.marks.turnEnd = s.marks.interruptedAt
 		s.host.Keep(s)
 	}
 }

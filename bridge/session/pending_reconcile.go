@@ -28,11 +28,11 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// compare brings the tool calls and permissions that are pending in step with the CLI, and
+// reconcilePending brings the tool calls and permissions that are pending in step with the CLI, and
 // reports whether they were not. What it no longer waits for is withdrawn, so that what was
 // never answered in some earlier life is not asked for ever. What it waits for although
 // nothing is pending is asked again, so that no turn waits for an answer that nobody gives.
-func (s *Session) compare(ctx context.Context, rt Runtime) (changed bool, err error) {
+func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	for method, list := range pendingLists {
 		// What is asked while the CLI is asked is not in its list, and no business of it.
 		before := s.pending.List()

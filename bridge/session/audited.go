@@ -1,0 +1,123 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/audit"
+	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+)
+
+// auditTrail records who decided what in a session. It has no state of its own.
+type auditTrail struct {
+	log             *audit.Log
+	session, tenant string
+}
+
+// bulk are the methods by which the CLI has its callers do its reading, writing and
+// thinking: nobody decides anything there.
+func bulk(method string) bool {
+	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
+}
+
+// decided keeps who answered a callback, how and when: before the CLI heard of it, and so
+// before anything that it did in consequence.
+func (t auditTrail) decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
+	if !bulk(p.Kind.Method) {
+		e := t.entry(p, "callback.answer", decision(reply), participant)
+		e.At = at
+		t.log.Record(ctx, e)
+	}
+}
+
+// defaulted keeps that the bridge answered in everybody's place.
+func (t auditTrail) defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
+	if bulk(p.Kind.Method) {
+		return
+	}
+	how := strings.ToLower(strings.TrimPrefix(outcome.String(), "CALLBACK_OUTCOME_"))
+	t.log.Record(caller.With(context.Background(), caller.Caller{Tenant: t.tenant, Name: audit.Bridge}),
+		t.entry(p, "callback.default", how, ""))
+}
+
+func (t auditTrail) entry(p *callback.Pending, action, decision, participant string) audit.Entry {
+	return audit.Entry{
+		Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant, Callback: p.ID, Kind: observe.Kind(p.Kind.Type.String()),
+		Subject: subject(p), Decision: decision, Participant: participant,
+	}
+}
+
+// subject is what a callback is about: a name, never what goes with it.
+func subject(p *callback.Pending) string {
+	if p.Kind.Method == callback.PermissionRequested {
+		var d struct{ PermissionRequest struct{ Kind string } }
+		_ = json.Unmarshal(p.Params, &d) // what is not understood has no kind
+		return d.PermissionRequest.Kind
+	}
+	for _, name := range []string{p.Tool, p.Hook, p.Command} {
+		if name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// verdicts are the words that a decision may be kept as: what a caller writes elsewhere, or
+// makes up, is not among them.
+var verdicts = map[string]bool{
+	"approve-once": true, "approve-for-session": true, "approve-for-location": true, "approve-permanently": true,
+	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
+	"accept": true, "decline": true, "cancel": true, "allow": true, "deny": true, "ask": true, "token": true, "cancelled": true, "none": true, "headers": true,
+	"success": true, "failure": true, "rejected": true, "denied": true, "yes": true, "no": true, "yes_always": true,
+}
+
+// decision is what an answer comes to, in one word.
+func decision(r callback.Reply) string {
+	if r.Error != nil {
+		return "error"
+	}
+	var d struct {
+		Error    json.RawMessage
+		Approved *bool
+		Handled  *bool
+		Result   json.RawMessage
+		Output   json.RawMessage
+		Action   string
+	}
+	if json.Unmarshal(r.Members, &d) != nil {
+		return "answer"
+	}
+	var inner struct{ Kind, Action, ResultType, PermissionDecision, Decision string }
+	for _, part := range []json.RawMessage{d.Result, d.Output} {
+		_ = json.Unmarshal(part, &inner) // a text has none of these
+	}
+	for _, word := range []string{inner.Kind, inner.Action, inner.ResultType, inner.PermissionDecision, inner.Decision, d.Action} {
+		if verdicts[word] {
+			return word
+		}
+	}
+	switch {
+	case len(d.Error) > 0:
+		return "error"
+	case d.Approved != nil && *d.Approved:
+		return "approve"
+	case d.Approved != nil:
+		return "reject"
+	}
+	return "answer"
+}
+
+// did keeps that a caller did something to the session, or tried to.
+func (t auditTrail) did(ctx context.Context, action string, err error) {
+	e := audit.Entry{Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant}
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, fault.Name(fault.ReasonOf(err))
+	}
+	t.log.Record(ctx, e)
+}
