@@ -9,7 +9,7 @@ import (
 )
 
 // pins are those of the project.
-var pins = filepath.Join("..", "..", "internal", "schemagen", "pins.txt")
+var pins = filepath.Join("..", "..", "internal", "gen", "schemagen", "pins.txt")
 
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func TestSchemaHistoryUpdate(t *testing.T) {
 	invent(t, filepath.Join(cached, "1.0.102"), filepath.Join(cached, "1.0.9999"))
 	to := map[string]string{"-out": "proto", "-ledger": "ledger.json", "-pins": "pins.txt"}
 	for _, name := range []string{"ledger.json", "pins.txt"} {
-		copyFile(t, filepath.Join("..", "..", "internal", "schemagen", name), filepath.Join(dir, name))
+		copyFile(t, filepath.Join("..", "..", "internal", "gen", "schemagen", name), filepath.Join(dir, name))
 	}
 	args := []string{"update", "-cli", "1.0.9999", "-dir", cached}
 	for flag, name := range to {
