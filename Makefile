@@ -30,7 +30,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-python sdk sdk-smoke bench schema-history clean \
+	clients client-typescript client-python sdk sdk-smoke bench schema-history clean man \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
 
 help: ## print this list
@@ -48,6 +48,9 @@ docs: ## build the reference of all packages in bin/reference
 
 schema: ## take in a CLI version (CLI=1.0.103): its schemas, proto, gen, checks, a changelog
 	@.ci/step "schema of CLI $(CLI)" go,git,npm .ci/schema $(CLI)
+
+man: ## write the manual pages into bin/man
+	@.ci/step "manual pages" go go run ./cmd/manpages -out bin/man
 
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint

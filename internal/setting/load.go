@@ -1,9 +1,10 @@
 package setting
 
 import (
-	"flag"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // Origin says where a value is from.
@@ -64,9 +65,12 @@ func NewLoader(table Table, prefix string) *Loader {
 }
 
 // AddFlags adds the table's flags. They only note what the command line says.
-func (l *Loader) AddFlags(f *flag.FlagSet) {
+func (l *Loader) AddFlags(f *pflag.FlagSet) {
 	for _, s := range l.table.All() {
-		f.Var(l.flags[s.Key], s.Flag(), s.Help)
+		added := f.VarPF(l.flags[s.Key], s.Flag(), "", s.Help)
+		if _, ok := s.Value.(*bool); ok {
+			added.NoOptDefVal = "true" // it goes without a value
+		}
 	}
 }
 
@@ -108,7 +112,15 @@ func (l *Loader) source(s Row, getenv func(string) string, file map[string]entry
 	return nil, Origin{}
 }
 
-// String implements flag.Value.
+// Type implements pflag.Value.
+func (g *given) Type() string {
+	if _, ok := g.setting.Value.(*bool); ok {
+		return "bool"
+	}
+	return g.setting.kind()
+}
+
+// String implements pflag.Value.
 func (g *given) String() string {
 	if g.setting.Value == nil || g.setting.Traits.Has(Secret) {
 		return ""
@@ -116,7 +128,7 @@ func (g *given) String() string {
 	return strings.Join(g.setting.texts(), ",")
 }
 
-// Set implements flag.Value.
+// Set implements pflag.Value.
 func (g *given) Set(text string) error {
 	texts := []string{text}
 	if g.setting.list() {
@@ -143,6 +155,3 @@ func checked(s Row, texts []string) error {
 	}
 	return s.parse(before)
 }
-
-// IsBoolFlag lets a flag go without a value.
-func (g *given) IsBoolFlag() bool { _, ok := g.setting.Value.(*bool); return ok }

@@ -1,13 +1,14 @@
 package setting
 
 import (
-	"flag"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // values are what a table of each type sets.
@@ -43,7 +44,7 @@ func (v *values) table() Table {
 // load loads a table, and returns the loader.
 func load(v *values, args, env []string, file string) (*Loader, error) {
 	l := NewLoader(v.table(), "X_")
-	f := flag.NewFlagSet("", flag.ContinueOnError)
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	l.AddFlags(f)
 	if err := f.Parse(args); err != nil {
@@ -95,7 +96,7 @@ func TestSources(t *testing.T) {
 			"X_MAX_WAIT=90s", "X_ENV=A=b=c\nB=1,2",
 		}, "", noComma},
 		"flags": {[]string{
-			"--text", "from the file", "--token=secret-1", "-yes", "--list", "a", "--list", "b", "--number", "3", "--bytes", "4", "--share", "0.5",
+			"--text", "from the file", "--token=secret-1", "--yes", "--list", "a", "--list", "b", "--number", "3", "--bytes", "4", "--share", "0.5",
 			"--max-wait", "90s", "--env", "A=b=c", "--env", "B=1,2",
 		}, nil, "", noComma},
 		"a file with a list as text": {nil, nil, strings.Replace(whole, `[a, "b,c"]`, "a, b", 1), noComma},

@@ -40,7 +40,7 @@ type Row struct {
 	Value any
 	// Traits are what else holds for it.
 	Traits Trait
-	// Help says what it is. A word in back quotes names the value, as in package flag.
+	// Help says what it is. A word in back quotes names the value, as in package pflag.
 	Help string
 }
 

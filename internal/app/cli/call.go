@@ -43,11 +43,17 @@ const (
 // packages are where methods named without a package are looked for.
 var packages = []string{"", "copilot.bridge.v1.", "grpc.health.v1."}
 
+// newCall returns the command line of call.
+func newCall(target, token *string) *flags {
+	f := newFlags("call", "[flags] [METHOD [REQUEST]]", callUsage)
+	targetFlags(f, target, token)
+	return f
+}
+
 // call is the command.
 func call(ctx context.Context, p *program, args []string) error {
 	var target, token string
-	f := newFlags("call", "[flags] [METHOD [REQUEST]]", callUsage)
-	targetFlags(f, &target, &token)
+	f := newCall(&target, &token)
 	if err := f.parse(p, args); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
 // Exit codes.
@@ -39,19 +43,20 @@ type command struct {
 	name    string
 	args    string
 	summary string
+	flags   func(p *program) *flags
 	run     func(ctx context.Context, p *program, args []string) error
 }
 
 // commands are all there are, in the order in which help lists them.
 func commands() []command {
 	return []command{
-		{"serve", "[flags]", "serve the Copilot CLI over gRPC", serve},
-		{"demo", "[flags]", "show the whole thing in a few seconds", showDemo},
-		{"doctor", "[flags]", "say what is missing, and how to mend it", doctor},
-		{"shim", "[flags]", "stand in for the copilot executable, over gRPC", shimCommand},
-		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", call},
-		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with", issuer},
-		{"version", "", "print the versions of this program and of the CLIs it works with", printVersion},
+		{"serve", "[flags]", "serve the Copilot CLI over gRPC", func(p *program) *flags { return p.newServe().flags }, serve},
+		{"demo", "[flags]", "show the whole thing in a few seconds", func(*program) *flags { return newDemo(new(app.Config)) }, showDemo},
+		{"doctor", "[flags]", "say what is missing, and how to mend it", func(*program) *flags { f, _ := newDoctor(); return f.flags }, doctor},
+		{"shim", "[flags]", "stand in for the copilot executable, over gRPC", func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
+		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", func(*program) *flags { return newCall(new(string), new(string)) }, call},
+		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with", func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
+		{"version", "", "print the versions of this program and of the CLIs it works with", func(*program) *flags { return newVersion() }, printVersion},
 	}
 }
 
@@ -119,33 +124,34 @@ func (p *program) main(ctx context.Context, args []string) int {
 			p.help(p.stdout)
 			return exitOK
 		}
-		name, args = args[0], []string{"-help"}
+		name, args = args[0], []string{"--help"}
 	case "-version", "--version":
 		name = "version"
 	}
-	for _, c := range commands() {
-		if c.name == name {
-			return p.exit(name, c.run(ctx, p, args))
-		}
-	}
-	fmt.Fprintf(p.stderr, "copilot-grpc: there is no command %q; see \"copilot-grpc help\"\n", name)
-	return exitUsage
+	root := p.root(strings.HasPrefix(name, cobra.ShellCompRequestCmd))
+	root.SetArgs(append([]string{name}, args...))
+	done, err := root.ExecuteContextC(ctx)
+	return p.exit(done, err)
 }
 
 // exit reports a command's error and turns it into an exit code.
-func (p *program) exit(name string, err error) int {
+func (p *program) exit(of *cobra.Command, err error) int {
 	var usage usageError
 	var code exitError
 	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
+	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &usage):
-		fmt.Fprintf(p.stderr, "copilot-grpc %s: %v\nsee \"copilot-grpc help %s\"\n", name, err, name)
+		help := strings.TrimSpace("help " + strings.TrimPrefix(of.CommandPath(), of.Root().Name()+" "))
+		if !of.HasParent() {
+			help = "help"
+		}
+		fmt.Fprintf(p.stderr, "%s: %v\nsee \"copilot-grpc %s\"\n", of.CommandPath(), err, help)
 		return exitUsage
 	case !errors.Is(err, errReported):
-		fmt.Fprintf(p.stderr, "copilot-grpc %s: %v\n", name, err)
+		fmt.Fprintf(p.stderr, "%s: %v\n", of.CommandPath(), err)
 	}
 	select {
 	case <-p.again:
@@ -158,8 +164,9 @@ func (p *program) exit(name string, err error) int {
 func (p *program) help(w io.Writer) {
 	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND [flags]\n\nCommands:\n")
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-8s %s\n", c.name, c.summary)
+		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
+	fmt.Fprintf(w, "  %-10s %s\n", "completion", "print a script by which a shell completes commands and flags")
 	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
 }
 

@@ -12,14 +12,20 @@ const demoUsage = `Shows the whole thing in a few seconds: the real Copilot CLI 
 a server, a scripted model in place of a real one, and a client with a tool and a say in
 permissions. It needs no account and leaves nothing behind.`
 
-func showDemo(ctx context.Context, p *program, args []string) error {
-	c := app.DefaultConfig()
-	c.Version, c.LogLevel = p.version, "error"
+// newDemo returns the command line of demo.
+func newDemo(c *app.Config) *flags {
+	c.LogLevel = "error"
 	f := newFlags("demo", "[flags]", demoUsage)
 	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on PATH, or else installed)")
 	f.BoolVar(&c.NoInstall, "no-install", false, "fail if no CLI is found, instead of installing a private copy")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn, error")
-	if err := f.parseOnly(p, args); err != nil {
+	return f
+}
+
+func showDemo(ctx context.Context, p *program, args []string) error {
+	c := app.DefaultConfig()
+	c.Version = p.version
+	if err := newDemo(&c).parseOnly(p, args); err != nil {
 		return err
 	}
 	logger, err := c.NewLogger(p.stderr)

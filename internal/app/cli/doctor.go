@@ -16,19 +16,25 @@ var marks = map[runtime.Level]string{
 	runtime.LevelOK: "ok", runtime.LevelWarning: "look", runtime.LevelError: "MISSING",
 }
 
-func doctor(ctx context.Context, p *program, args []string) error {
+// newDoctor returns the command line of doctor, and whether it is to start the CLI.
+func newDoctor() (f *serverCommand, start *bool) {
 	c := app.DefaultConfig()
 	c.LogLevel = "error"
-	f := newServerCommand("doctor", doctorUsage, &c)
-	start := f.Bool("start", false, "also start the CLI, installing it if need be, and end it again")
+	f = newServerCommand("doctor", doctorUsage, &c)
+	return f, f.Bool("start", false, "also start the CLI, installing it if need be, and end it again")
+}
+
+func doctor(ctx context.Context, p *program, args []string) error {
+	f, start := newDoctor()
 	if err := f.read(p, args); err != nil {
 		return err
 	}
+	c := f.config
 	logger, err := c.NewLogger(p.stderr)
 	if err != nil {
 		return usageError{err}
 	}
-	found := app.Diagnose(ctx, c, *start, app.WithLogger(logger))
+	found := app.Diagnose(ctx, *c, *start, app.WithLogger(logger))
 	for _, one := range found {
 		fmt.Fprintf(p.stdout, "%-8s %s: %s\n", marks[one.Level], one.Subject, one.Text)
 		if one.Remedy != "" && one.Level != runtime.LevelOK {

@@ -12,15 +12,19 @@ for a token gets one that says what was asked for. It is for nothing else.
 
   curl 'http://127.0.0.1:5556/token?audience=copilot-grpc&subject=ann&groups=acme&lifetime=1h'`
 
+// newIssuer returns the command line of issuer, and the address.
+func newIssuer() (f *flags, address *string) {
+	f = newFlags("issuer", "[flags]", issuerUsage)
+	return f, f.String("address", "127.0.0.1:5556", "`address` to listen on, HOST:PORT, on the loopback interface")
+}
+
 // issuer is the command.
 func issuer(ctx context.Context, p *program, args []string) error {
-	address := "127.0.0.1:5556"
-	f := newFlags("issuer", "[flags]", issuerUsage)
-	f.StringVar(&address, "address", address, "`address` to listen on, HOST:PORT, on the loopback interface")
+	f, address := newIssuer()
 	if err := f.parseOnly(p, args); err != nil {
 		return err
 	}
-	i, err := devissuer.New(ctx, address)
+	i, err := devissuer.New(ctx, *address)
 	if err != nil {
 		return err
 	}

@@ -73,8 +73,8 @@ type serveCommand struct {
 	print bool
 }
 
-// serverConfig reads the configuration of a server from everywhere.
-func (p *program) serverConfig(args []string) (*serveCommand, error) {
+// newServe returns the command line of serve.
+func (p *program) newServe() *serveCommand {
 	c := app.DefaultConfig()
 	c.Version = p.version
 	if dir, err := app.DefaultDataDir(); err == nil {
@@ -82,6 +82,12 @@ func (p *program) serverConfig(args []string) (*serveCommand, error) {
 	}
 	command := &serveCommand{serverCommand: newServerCommand("serve", serveUsage, &c)}
 	command.BoolVar(&command.print, "print-config", false, "print the effective settings and the source of each, without secrets, and exit")
+	return command
+}
+
+// serverConfig reads the configuration of a server from everywhere.
+func (p *program) serverConfig(args []string) (*serveCommand, error) {
+	command := p.newServe()
 	return command, command.read(p, args)
 }
 

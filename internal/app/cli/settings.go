@@ -2,12 +2,13 @@ package cli
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/spf13/pflag"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
@@ -15,7 +16,7 @@ import (
 
 // flags are a command's flags, each of which can also be set in the environment.
 type flags struct {
-	*flag.FlagSet
+	*pflag.FlagSet
 	usage string
 	// given are those of the command line.
 	given map[string]bool
@@ -30,7 +31,8 @@ func (f *flags) isSet(p *program, name string) bool {
 
 // newFlags returns an empty set for the command of that name.
 func newFlags(name, args, usage string) *flags {
-	f := &flags{FlagSet: flag.NewFlagSet(name, flag.ContinueOnError)}
+	f := &flags{FlagSet: pflag.NewFlagSet(name, pflag.ContinueOnError)}
+	f.SetInterspersed(false) // what follows the first argument is not ours
 	f.usage = fmt.Sprintf("Usage: copilot-grpc %s %s\n\n%s\n", name, args, usage)
 	f.SetOutput(io.Discard)
 	f.FlagSet.Usage = func() {}
@@ -44,8 +46,8 @@ func variable(flag string) string {
 
 // parse reads the command line, and the environment for what that does not set.
 func (f *flags) parse(p *program, args []string) error {
-	err := f.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
+	err := f.Parse(f.long(args))
+	if errors.Is(err, pflag.ErrHelp) {
 		f.print(p.stdout)
 		return err
 	}
@@ -53,9 +55,9 @@ func (f *flags) parse(p *program, args []string) error {
 		return usageError{f.suggest(err)}
 	}
 	given := map[string]bool{}
-	f.Visit(func(set *flag.Flag) { given[set.Name] = true })
+	f.Visit(func(set *pflag.Flag) { given[set.Name] = true })
 	f.given = given
-	f.VisitAll(func(fl *flag.Flag) {
+	f.VisitAll(func(fl *pflag.Flag) {
 		value := p.getenv(variable(fl.Name))
 		if given[fl.Name] || value == "" || err != nil || f.tabled(fl.Name) {
 			return
@@ -67,18 +69,36 @@ func (f *flags) parse(p *program, args []string) error {
 	return err
 }
 
-// undefined is how package flag says that there is no such flag.
-const undefined = "flag provided but not defined: -"
+// long gives flags with one dash a second: programs and people write both.
+func (f *flags) long(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		text := strings.TrimLeft(args[i], "-")
+		if text == args[i] || text == "" {
+			return append(out, args[i:]...)
+		}
+		name, _, valued := strings.Cut(text, "=")
+		if name == "h" {
+			text = "help"
+		}
+		out = append(out, "--"+text)
+		if fl := f.Lookup(name); fl != nil && !valued && fl.NoOptDefVal == "" && i+1 < len(args) {
+			i++
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
 
 // suggest adds what a flag that does not exist may have been.
 func (f *flags) suggest(err error) error {
-	name, ok := strings.CutPrefix(err.Error(), undefined)
+	missing, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return err
 	}
 	var names []string
-	f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
-	if near := setting.Nearest(strings.TrimLeft(name, "-"), names); near != "" {
+	f.VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
+	if near := setting.Nearest(missing.GetSpecifiedName(), names); near != "" {
 		return fmt.Errorf("%w; did you mean --%s?", err, near)
 	}
 	return err
@@ -106,11 +126,11 @@ func (f *flags) print(w io.Writer) {
 	fmt.Fprintln(w, f.usage)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FLAG\tENVIRONMENT\tDEFAULT\tMEANING")
-	f.VisitAll(func(fl *flag.Flag) {
+	f.VisitAll(func(fl *pflag.Flag) {
 		if f.tabled(fl.Name) {
 			return
 		}
-		value, meaning := flag.UnquoteUsage(fl)
+		value, meaning := pflag.UnquoteUsage(fl)
 		if value != "" {
 			value = " " + value
 		}
@@ -126,10 +146,13 @@ func (f *flags) print(w io.Writer) {
 // list is a flag that may be given several times, or once with commas.
 type list []string
 
-// String implements flag.Value.
+// String implements pflag.Value.
 func (l *list) String() string { return strings.Join(*l, ",") }
 
-// Set implements flag.Value.
+// Type implements pflag.Value.
+func (*list) Type() string { return "list" }
+
+// Set implements pflag.Value.
 func (l *list) Set(text string) error {
 	for one := range strings.SplitSeq(text, ",") {
 		if one = strings.TrimSpace(one); one != "" {

@@ -86,10 +86,16 @@ var shimBackoff = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 
 // shimMarker keeps a shim from being started as the CLI behind a shim.
 const shimMarker = "COPILOT_GRPC_INSIDE_SHIM"
 
-func shimCommand(ctx context.Context, p *program, args []string) (err error) {
-	var o shimOptions
+// newShim returns the command line of shim.
+func newShim(o *shimOptions) *flags {
 	f := newFlags("shim", "[flags]", shimUsage)
 	o.register(f)
+	return f
+}
+
+func shimCommand(ctx context.Context, p *program, args []string) (err error) {
+	var o shimOptions
+	f := newShim(&o)
 	args, o.cliArgs = f.foreign(args)
 	if err := f.parseOnly(p, args); err != nil {
 		return err

@@ -255,7 +255,7 @@ func (f *flags) foreign(args []string) (ours, foreign []string) {
 			}
 		default:
 			ours = append(ours, args[i])
-			if boolean, ok := fl.Value.(interface{ IsBoolFlag() bool }); !valued && i+1 < len(args) && !(ok && boolean.IsBoolFlag()) {
+			if !valued && i+1 < len(args) && fl.NoOptDefVal == "" {
 				i++
 				ours = append(ours, args[i])
 			}

@@ -8,9 +8,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
+func newVersion() *flags {
+	return newFlags("version", "", "Prints the versions of this program and of the CLIs it works with.")
+}
+
 func printVersion(_ context.Context, p *program, args []string) error {
-	f := newFlags("version", "", "Prints the versions of this program and of the CLIs it works with.")
-	if err := f.parseOnly(p, args); err != nil {
+	if err := newVersion().parseOnly(p, args); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.stdout, "copilot-grpc %s (%s, %s/%s)\nGitHub Copilot CLI %s to %s\n",
