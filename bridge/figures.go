@@ -1,9 +1,9 @@
 package bridge
 
 import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/observe"
 )
 
 // stateNames are the states of sessions as figures have them. Sessions that were deleted

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // noticeQueue bounds the notices that wait for one watcher. When it is full the oldest is

@@ -3,10 +3,10 @@ package bridge
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Starting a CLI process takes the role participant: a process costs its tenant one of the few

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // getOrCreate returns the session of that id, or else puts one in place: what the directory has of

@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // provider is the member of a session's configuration that names its model provider.

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
-	"github.com/copilot-grpc/copilot-grpc/internal/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 )
 
 // A CLI process takes a bounded number of calls at once (rpcconn.DefaultMaxInFlight), and those of

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // A session of a tenant that is not the host's owner begins empty: with the tools that stay

@@ -3,10 +3,10 @@ package bridge
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // visit has end called when the caller may no longer do with the session what it does: the

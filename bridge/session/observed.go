@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 )
 
 // turnMeasure is what the observer is told of the turn that runs.

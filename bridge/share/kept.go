@@ -1,6 +1,6 @@
 package share
 
-import "github.com/copilot-grpc/copilot-grpc/internal/caller"
+import "github.com/copilot-grpc/copilot-grpc/bridge/caller"
 
 // Kept is a grant as it is kept on disk.
 type Kept struct {

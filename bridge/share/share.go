@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
 // Max bounds the tenants that a session is shared with, offers and declined ones included.

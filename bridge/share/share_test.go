@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
 func TestNames(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Request is what is kept of a request that may come again.

@@ -5,9 +5,9 @@ package tenancy
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // Session is a session with the tenant that owns it.

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
 // MaxQueue bounds the entries that wait to be written. One more is dropped and counted, and

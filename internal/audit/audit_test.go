@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
 // held is a writer that waits, and then may fail.

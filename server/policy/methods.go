@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1" // its descriptors
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 //go:embed methods.txt

@@ -13,9 +13,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/caller"
 )
 
 // every returns the full names of all rpcs that a server can have, by those of methods.txt.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/internal/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 )
 
 // Waiter waits for the end of the turn that a message begins. A turn that takes several
