@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -33,7 +34,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 )
 
 // Defaults of Config.
@@ -101,8 +101,8 @@ type Config struct {
 	Version string
 	// Observer is told of turns, callbacks and refusals; nil is told nothing.
 	Observer *observe.Observer
-	// Audit keeps who did what; nil keeps nothing.
-	Audit *audit.Log
+	// Audit takes who did what. Default: audit.Discard.
+	Audit audit.Sink
 	// Logger gets what no caller is told.
 	Logger *slog.Logger
 }
@@ -165,6 +165,9 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.Turns.Rest, session.DefaultRest)
 	if cfg.Observer == nil {
 		cfg.Observer = observe.Silent()
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = audit.Discard
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
@@ -57,7 +57,7 @@ type Config struct {
 	Telemetry *Telemetry
 	// Audit keeps the calls that touch the host, change what is allowed, or are refused.
 	// Default: nothing is kept.
-	Audit *audit.Log
+	Audit audit.Sink
 	// Logger takes the server's log. Default: slog.Default().
 	Logger *slog.Logger
 	// LogRequests adds each call's request to the log, without what the contract marks

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/stats"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 

@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -10,7 +11,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 )
 
 // runCommands carries out commands in the order they came.

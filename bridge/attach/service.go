@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -20,7 +21,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 )
 
 // Host finds and opens sessions, and makes the calls of participants.
@@ -55,7 +55,7 @@ type Service struct {
 	shutdown   *shutdown.Coordinator
 	codec      *wire.Codec
 	observer   *observe.Observer
-	audit      *audit.Log
+	audit      audit.Sink
 	log        *slog.Logger
 }
 
@@ -67,7 +67,7 @@ type Config struct {
 	Shutdown   *shutdown.Coordinator
 	Codec      *wire.Codec
 	Observer   *observe.Observer
-	Audit      *audit.Log // may be nil
+	Audit      audit.Sink // not nil
 	Log        *slog.Logger
 }
 

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 )
 
 // auditTrail records who decided what in a session. It has no state of its own.
 type auditTrail struct {
-	log             *audit.Log
+	log             audit.Sink
 	session, tenant string
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -30,7 +31,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	"github.com/copilot-grpc/copilot-grpc/internal/audit"
 )
 
 // Runtime is the CLI process that has a session loaded.
@@ -113,7 +113,7 @@ type Config struct {
 	// Observer is told of turns and callbacks; nil is told nothing.
 	Observer *observe.Observer
 	// Audit keeps who decided what; nil keeps nothing.
-	Audit *audit.Log
+	Audit audit.Sink
 	// Outbox has the prompts whose turns have not ended; nil keeps them in memory.
 	Outbox *outbox.Box
 }
@@ -204,6 +204,9 @@ type meta struct {
 
 // New returns a session that no runtime knows yet.
 func New(cfg Config) *Session {
+	if cfg.Audit == nil {
+		cfg.Audit = audit.Discard
+	}
 	now := time.Now()
 	s := &Session{
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,

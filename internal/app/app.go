@@ -176,7 +176,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 		OfflineModel:       a.offline != nil,
 		Version:            a.config.Version,
 		Observer:           a.observing.observer,
-		Audit:              a.observing.audit,
+		Audit:              a.observing.sink,
 		Logger:             a.logger,
 	})
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,
 		Telemetry:    a.observing.instruments(&a.config),
-		Audit:        a.observing.audit,
+		Audit:        a.observing.sink,
 		Logger:       a.logger,
 		LogRequests:  a.config.LogRequests,
 		MaxRecvBytes: a.config.MaxRequestBytes,

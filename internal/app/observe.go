@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
+	bridgeaudit "github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/audit"
@@ -60,6 +61,7 @@ type observing struct {
 	observer  *observe.Observer
 	telemetry *telemetry.Telemetry
 	audit     *audit.Log
+	sink      bridgeaudit.Sink // audit, or nil if there is none
 	admin     *admin.Server
 
 	// phase is what the app is at.
@@ -138,6 +140,7 @@ func (a *App) openAudit() error {
 	a.observing.audit = audit.New(to, func(err error) {
 		a.logger.Error("audit log not written", slog.Any("error", err))
 	})
+	a.observing.sink = a.observing.audit
 	a.closers.add("audit log", func(context.Context) error { a.observing.audit.Close(); return nil })
 	return nil
 }

@@ -1,6 +1,5 @@
-// Package audit keeps who did what that others may want to know of later: who made, shared
-// and ended sessions, who allowed which tool, who touched the host, who was turned away. It
-// holds names and words of fixed vocabularies, never what was said, arguments or secrets.
+// Package audit writes the entries of bridge/audit to a file or another writer. Log has a queue,
+// guarded by its mutex, and one goroutine that writes, which Close ends.
 package audit
 
 import (
@@ -12,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
@@ -22,39 +22,7 @@ const MaxQueue = 4096
 // maxText bounds each text of an entry: names come from callers.
 const maxText = 256
 
-// Outcomes of an entry.
-const (
-	Done    = "done"
-	Failed  = "failed"
-	Refused = "refused"
-)
-
-// Bridge is the name of the caller where the bridge itself decided.
-const Bridge = "bridge"
-
-// Entry is something that was done. Empty members are left out.
-type Entry struct {
-	// At is when; if it is zero, now. The lines are in the order in which things were over.
-	At time.Time
-	// Action is what: "session.create", "session.resume", "session.delete", "session.disconnect",
-	// "session.share", "session.unshare", "session.share_accept", "session.share_decline", "callback.answer", "callback.default", "call.host",
-	// "call.refused".
-	Action string
-	// Outcome is what came of it; Reason says why not, as ErrorInfo does.
-	Outcome, Reason string
-	// Session is the session's id, Owner the tenant that it belongs to where that is not the
-	// caller's.
-	Session, Owner string
-	// Method is the rpc.
-	Method string
-	// With is the tenant that a session is shared with, Access what for.
-	With, Access string
-	// Callback is its id, Kind its kind, Subject what it is about: a tool's name, a
-	// permission's kind, a hook's type. Decision is what was decided, Participant by whom.
-	Callback, Kind, Subject, Decision, Participant string
-}
-
-// Log writes entries. A nil Log keeps nothing. Its methods may be called from any goroutine.
+// Log is an audit.Sink that writes entries. A nil Log keeps nothing. Its methods may be called from any goroutine.
 type Log struct {
 	out  slog.Handler
 	fail func(error)
@@ -75,7 +43,7 @@ type Log struct {
 type record struct {
 	at  time.Time
 	who caller.Caller
-	e   Entry
+	e   audit.Entry
 }
 
 // New returns a Log that writes to w, in lines of JSON. fail is told of the first of
@@ -97,8 +65,8 @@ func plain(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Record keeps an entry of whoever makes the call that ctx belongs to. It does not wait.
-func (l *Log) Record(ctx context.Context, e Entry) {
+// Record implements audit.Sink.
+func (l *Log) Record(ctx context.Context, e audit.Entry) {
 	if l == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
@@ -60,8 +61,8 @@ func TestEntries(t *testing.T) {
 	var out bytes.Buffer
 	l := New(&out, none(t))
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "acme", Name: "ann", Role: caller.Owner, Peer: "10.0.0.1:5"})
-	l.Record(ctx, Entry{Action: "session.share", Outcome: Done, Session: strings.Repeat("s", 1000), Owner: "acme", With: "rival"})
-	l.Record(t.Context(), Entry{Action: "callback.answer", Outcome: Done, Owner: "acme", Kind: "permission", Decision: "reject"})
+	l.Record(ctx, audit.Entry{Action: "session.share", Outcome: audit.Done, Session: strings.Repeat("s", 1000), Owner: "acme", With: "rival"})
+	l.Record(t.Context(), audit.Entry{Action: "callback.answer", Outcome: audit.Done, Owner: "acme", Kind: "permission", Decision: "reject"})
 	l.Close()
 	l.Close()
 	got := lines(t, out.String())
@@ -87,18 +88,18 @@ func TestOverflowIsToldAndNobodyWaits(t *testing.T) {
 	t.Parallel()
 	h := newHeld()
 	l := New(h, none(t))
-	l.Record(t.Context(), Entry{Action: "first"})
+	l.Record(t.Context(), audit.Entry{Action: "first"})
 	<-h.began // one is being written, so that the queue is empty
 	const more = 7
 	for range MaxQueue + more {
-		l.Record(t.Context(), Entry{Action: "next"})
+		l.Record(t.Context(), audit.Entry{Action: "next"})
 	}
 	if _, dropped, _, queued := l.Counts(); dropped != more || queued != MaxQueue {
 		t.Errorf("%d dropped, %d waiting", dropped, queued)
 	}
 	close(h.free)
 	l.Close()
-	l.Record(t.Context(), Entry{Action: "late"})
+	l.Record(t.Context(), audit.Entry{Action: "late"})
 	got := lines(t, h.buf.String())
 	if len(got) != MaxQueue+2 || got[1]["msg"] != "audit.dropped" || got[1]["entries"] != float64(more) {
 		t.Errorf("%d lines, the second %v", len(got), got[1])
@@ -117,7 +118,7 @@ func TestFailuresAreCounted(t *testing.T) {
 	var told []error
 	l := New(h, func(err error) { told = append(told, err) })
 	for range 3 {
-		l.Record(context.Background(), Entry{Action: "x"})
+		l.Record(context.Background(), audit.Entry{Action: "x"})
 	}
 	l.Close()
 	if _, _, failed, _ := l.Counts(); failed != 3 || len(told) != 1 || !strings.Contains(told[0].Error(), "disk full") {
@@ -128,7 +129,7 @@ func TestFailuresAreCounted(t *testing.T) {
 func TestNilLogKeepsNothing(t *testing.T) {
 	t.Parallel()
 	var l *Log
-	l.Record(t.Context(), Entry{Action: "x"})
+	l.Record(t.Context(), audit.Entry{Action: "x"})
 	if written, _, _, _ := l.Counts(); written != 0 {
 		t.Error("it has written")
 	}
