@@ -102,7 +102,7 @@ func (p *participant) reconcile(pending []*bridgev1.Callback) {
 	}
 	for _, cb := range pending {
 		to := cb.GetParticipantIds()
-		// What was asked of nobody, or of one who is gone, is for whoever can answer.
+		// A callback without a participant, or whose participant left, is open to every handler.
 		p.ask(cb, len(to) == 0 || slices.Contains(to, self))
 	}
 }

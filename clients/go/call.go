@@ -16,23 +16,23 @@ const (
 	// maxCalls bounds the callbacks that a participant has in hand. One more is answered
 	// with an error. The server itself keeps no more than this pending in a session.
 	maxCalls = 1024
-	// maxAnswer bounds an answer: a server takes messages of 16 MiB unless it is told
-	// otherwise, and a longer one would end the stream. An error goes in its place.
+	// maxAnswer bounds an answer: by default a server accepts messages of 16 MiB, and a
+	// longer one would end the stream. The client sends an error instead.
 	maxAnswer = 15 << 20
 )
 
-// call is a callback in hand, from the moment it is asked until it is over.
+// call is a pending callback that this client handles.
 type call struct {
 	id string
-	// ctx ends when the callback is over, for whatever reason.
+	// ctx ends with the callback.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	// refused gets the server's refusal of an answer.
 	refused chan *Error
 }
 
-// ask takes up a callback, unless it is in hand already: then the goroutine that has it
-// gives its answer again by itself, on the new link.
+// ask starts to handle a callback. If a goroutine already handles it, that goroutine
+// sends its answer again on the new link.
 func (p *participant) ask(cb *bridgev1.Callback, offered bool) {
 	if cb.GetWholeBytes() > 0 {
 		go p.askWhole(cb, offered)

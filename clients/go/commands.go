@@ -51,9 +51,9 @@ func Immediately() SendOption {
 	return func(o *sendOptions) { o.prompt.Mode = cliv1.SendMode_SEND_MODE_IMMEDIATE }
 }
 
-// WithRequestID makes the send idempotent even across restarts of this program: what is
-// sent twice under one id is said once. Default: a random id, under which the client
-// repeats a call whose connection broke.
+// WithRequestID makes the send idempotent across restarts of this program: the server
+// sends a prompt once for each id. Default: a random id, with which the client
+// repeats a call after a broken connection.
 func WithRequestID(id string) SendOption { return func(o *sendOptions) { o.requestID = id } }
 
 // WithIdleTimeout makes [Session.SendAndWait] give up waiting when the session was
@@ -93,9 +93,9 @@ func (o *Outcome) Err() error {
 	return &OutcomeError{Outcome: o.TurnOutcome}
 }
 
-// Send says something to the agent, and returns when the CLI has accepted it. What the
-// turn does comes after the position in the reply. A call whose connection breaks is
-// repeated; nothing is said twice.
+// Send sends a prompt to the agent, and returns when the CLI has accepted it. The events
+// of the turn have later positions than the reply. After a broken connection the client
+// repeats the call; the prompt is sent once.
 func (s *Session) Send(ctx context.Context, text string, opts ...SendOption) (*bridgev1.SendResponse, error) {
 	o := newSendOptions(text, opts)
 	req := &bridgev1.SendRequest{RequestId: o.requestID, SessionId: s.id, Prompt: o.prompt}

@@ -26,34 +26,34 @@
 // caller a participant of a session: they open the Attach stream, on which callbacks
 // (tool calls, permission requests and the rest) arrive and are answered. The stream
 // carries no events, so nothing that a program does with events can hold up a callback.
-// [Client.Session] gives a handle on a session without taking part in it.
+// [Client.Session] returns a handle on a session without joining it.
 //
 // # Callbacks
 //
-// What the agent asks is answered by functions of [SessionOptions]: OnPermission,
-// OnUserInput, OnHooks and the like for what most programs need, and [Handle] for every
-// other kind, by the types of its request and answer:
+// Functions in [SessionOptions] answer callbacks: OnPermission, OnUserInput, OnHooks and
+// so on for common kinds, and [Handle] for every other kind, selected by the types of its
+// request and answer:
 //
 //	copilot.Handle(func(ctx context.Context, r *cliv1.CallbackCanvasServiceOpenRequest) (
 //		*cliv1.CallbackCanvasServiceOpenResponse, error) { … })
 //
 // # Events
 //
-// [Session.Events] opens a stream of its own and yields events as they are read. The
-// client queues none: a loop that is slow, or stands still, is held back by HTTP/2 flow
-// control, and the server's journal is the buffer. Nothing else waits for it.
+// [Session.Events] opens a separate stream and yields events as they are read. The
+// client queues none: HTTP/2 flow control slows the stream of a slow or stopped loop,
+// and the server's journal is the buffer. No other stream waits for the loop.
 //
 // # Broken connections
 //
-// Streams that break are opened again, with backoff: the Attach stream with the
-// participant's token, an event stream after the last position it came to. Handlers
-// keep running meanwhile, and each runs once: an answer whose arrival is in doubt is
-// sent again, and not worked out again. Calls that are idempotent by their request id
-// are repeated with the same one. See [WithReconnect].
+// The client reopens broken streams with backoff: the Attach stream with the
+// participant's token, an event stream after its last position. Handlers continue
+// to run, and each runs once: if the arrival of an answer is uncertain, the client sends
+// the same answer again. It repeats idempotent calls with the same request id. See
+// [WithReconnect].
 //
 // # Errors
 //
-// Everything the server refuses is an [*Error]; [IsReason] asks for its cause. The
-// generated clients that [Client.Sessions] and its like return give gRPC statuses:
-// [FromError] turns one into an [*Error].
+// Refusals of the server are [*Error] values; [IsReason] tests their reason. The
+// generated clients of [Client.Sessions] and similar methods return gRPC statuses;
+// [FromError] converts one to an [*Error].
 package copilot

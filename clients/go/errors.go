@@ -177,7 +177,7 @@ func (e *ClosedError) Error() string {
 // GapError stands in a sequence of events where some can no longer be had. The
 // sequence goes on after it.
 type GapError struct {
-	// What is missing and why, with the session as it is now.
+	// The missing range, the reason, and the session's current state.
 	Gap *bridgev1.Gap
 }
 

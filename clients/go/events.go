@@ -58,8 +58,8 @@ func WithStreamOptions(so *bridgev1.StreamOptions) EventsOption {
 	return func(o *eventsOptions) { o.stream = so }
 }
 
-// OnGap is told where events are missing, in place of the sequence's [*GapError], and of
-// missing ephemeral events too.
+// OnGap receives each range of missing events, also of ephemeral ones, instead of the
+// sequence's [*GapError].
 func OnGap(f func(*bridgev1.Gap)) EventsOption { return func(o *eventsOptions) { o.onGap = f } }
 
 func (s *Session) eventsOptions(begin cursorStart, opts []EventsOption) *eventsOptions {
@@ -70,17 +70,17 @@ func (s *Session) eventsOptions(begin cursorStart, opts []EventsOption) *eventsO
 	return o
 }
 
-// Events yields the session's events, first those that have happened, then those that
-// happen. It begins where this program opened the session (a created or a mere handle's
-// one: at its first event), unless an option says otherwise.
+// Events yields the session's events: first the past ones, then live events. By default
+// it starts at the position at which this program opened the session; for a created
+// session or a plain handle that is the first event.
 //
-// Each call opens a stream of its own, which breaking off the loop closes. The loop may
-// take its time: nothing is queued in this program, and nobody waits for it. A stream
-// that breaks is opened again after the last event; none comes twice.
+// Each call opens a separate stream; leaving the loop closes it. The loop may be slow:
+// this program queues nothing, and no other stream waits. A broken stream is reopened
+// after the last event, without duplicates.
 //
-// Where durable events can no longer be had, the sequence yields a [*GapError] and goes
-// on. Any other error is its last element. It ends without one when the session is
-// disconnected, deleted or closed. Events themselves are not to be changed.
+// If durable events are no longer available, the sequence yields a [*GapError] and
+// continues. Any other error is its last element. It ends without an error when the
+// session is disconnected, deleted or closed. Callers must not modify events.
 func (s *Session) Events(ctx context.Context, opts ...EventsOption) iter.Seq2[*bridgev1.Event, error] {
 	return s.eventsFrom(ctx, s.eventsOptions(s.begin, opts))
 }
@@ -125,10 +125,9 @@ func (s *Session) Frames(
 	return s.framesFrom(ctx, s.eventsOptions(s.begin, opts))
 }
 
-// On calls f with every event from now on, one at a time, from a goroutine of its own,
-// until stop is called or the session is over. It is for programs that are made of
-// handlers; others had better loop over [Session.Events]. What ends it early, or is
-// missing, is logged. stop does not wait for f.
+// On calls f with every new event, one at a time, from a separate goroutine, until stop
+// is called or the session ends. Programs that do not consist of handlers should loop
+// over [Session.Events] instead. On logs gaps and an early end. stop does not wait for f.
 func (s *Session) On(f func(*bridgev1.Event), opts ...EventsOption) (stop func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	o := s.eventsOptions(cursorStart{after: s.pos.last(), tail: true}, opts)

@@ -37,7 +37,7 @@ func CallFrom(ctx context.Context) (Call, bool) {
 	return c, ok
 }
 
-// Request is a callback that has no type of its own.
+// Request is a callback without a type.
 type Request struct {
 	// The session.
 	SessionID string
@@ -49,9 +49,9 @@ type Request struct {
 	Params json.RawMessage
 }
 
-// RequestHandler answers callbacks that have no type of their own: those of a CLI newer
-// than this client. What it returns is sent as JSON, in the form that the CLI expects for
-// the method. An error is sent as an error; [ErrAbstain] leaves the callback to others.
+// RequestHandler answers callbacks without a type, from a CLI newer than this client.
+// The client sends its result as JSON, in the form of the CLI's method. An error is sent
+// as an error; [ErrAbstain] leaves the callback to other participants.
 type RequestHandler func(ctx context.Context, req *Request) (any, error)
 
 // WithdrawnError is the cause with which a handler's context ends when its answer is no
@@ -101,8 +101,8 @@ func (p *participant) toolAnswerer(cb *bridgev1.Callback, offered bool) answerer
 	case known && tool.Handler != nil && (offered || tool.OwnedBySession):
 		return func(ctx context.Context) *bridgev1.Answer { return p.answerTool(ctx, cb, tool.Handler) }
 	case offered && !known:
-		// The tool was just removed. Unlike one that is only declared, nobody waits
-		// to answer for it by hand.
+		// The tool was just removed. Unlike for a declared tool, no caller answers
+		// with Resolve.
 		return func(context.Context) *bridgev1.Answer { return abstain() }
 	default:
 		return nil
@@ -205,8 +205,8 @@ func AnswerPermission(d *Decision) *bridgev1.Answer {
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: d}}
 }
 
-// AnswerRequest is the answer to a callback that has no type of its own, for
-// [Session.Resolve]: result as JSON.
+// AnswerRequest is the answer to a callback without a type, for [Session.Resolve]:
+// result as JSON.
 func AnswerRequest(result any) (*bridgev1.Answer, error) {
 	text, err := json.Marshal(result)
 	if err != nil {

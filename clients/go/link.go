@@ -69,7 +69,7 @@ func (l *link) open(p *participant, start *bridgev1.AttachStart) (*bridgev1.Atta
 	return first.GetStarted(), nil
 }
 
-// awaitStarted answers what is asked while the session is being opened.
+// awaitStarted answers callbacks while the session is being opened.
 func (l *link) awaitStarted(p *participant) (*bridgev1.AttachStarted, error) {
 	for {
 		resp, err := l.stream.Recv()

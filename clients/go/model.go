@@ -44,7 +44,7 @@ func (m *models) get(id string) *modelCall {
 	return m.open[id]
 }
 
-// end ends a request whose response nobody wants any more.
+// end ends a request whose response is no longer needed.
 func (m *models) end(id string, why error) {
 	m.mu.Lock()
 	c := m.open[id]
@@ -164,8 +164,7 @@ func (p *participant) answerModel(ctx context.Context, c *modelCall, req *http.R
 	}
 }
 
-// sendModel sends a part of a response. When the link breaks, the server ends the response
-// by itself.
+// sendModel sends a part of a response. If the link breaks, the server ends the response.
 func (p *participant) sendModel(ctx context.Context, id string, part *bridgev1.ModelResponse) error {
 	l, err := p.live(ctx)
 	if err != nil {

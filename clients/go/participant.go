@@ -291,7 +291,7 @@ func (p *participant) leave(ctx context.Context, disconnect bool) error {
 	p.leaving = true
 	p.mu.Unlock()
 	if l == nil {
-		// The place is given up by not coming back to it.
+		// The participation ends when its grace time expires.
 		p.cancel(ErrClosed)
 	} else {
 		l.leave(disconnect)
@@ -325,8 +325,7 @@ func (p *participant) tool(name string) (Tool, bool) {
 	return t, ok
 }
 
-// declared gives the definitions of the tools that the session owns, or of those that
-// this participant does.
+// declared returns the definitions of the session's tools, or of this participant's.
 func (p *participant) declared(bySession bool) []*cliv1.ToolDefinition {
 	p.mu.Lock()
 	defer p.mu.Unlock()

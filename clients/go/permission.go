@@ -16,7 +16,7 @@ type PermissionRequest struct {
 	SessionID string
 	// The callback's id, with which [Session.Resolve] can answer it too.
 	CallbackID string
-	// What it is about, in the CLI's words: shell, write, read, url, mcp,
+	// The CLI's kind of the request: shell, write, read, url, mcp,
 	// custom-tool, memory, ….
 	Kind string
 	// All that the CLI says about it; PermissionRequest holds the details of the kind.
@@ -26,9 +26,9 @@ type PermissionRequest struct {
 // Decision is the answer to a [PermissionRequest].
 type Decision = cliv1.PermissionDecision
 
-// PermissionHandler decides about a permission request. An error denies it, and so do a
-// panic and a nil decision; [ErrAbstain] leaves it to others. ctx ends when the request
-// is withdrawn or somebody else decides first.
+// PermissionHandler decides about a permission request. An error, a panic or a nil
+// decision denies it; [ErrAbstain] leaves it to other participants. ctx ends when the
+// request is withdrawn or another participant decides first.
 type PermissionHandler func(ctx context.Context, req *PermissionRequest) (*Decision, error)
 
 // ApproveAll approves everything once: for sandboxes and tests.
@@ -70,17 +70,17 @@ func ApproveOnce() *Decision {
 	}}
 }
 
-// ApproveForSession approves this request and those like it for the rest of the session: the
-// same commands, the same tool, all reading or writing, the URL's origin. Approval may be set
-// in it to say something else. What cannot be approved so, such as the question of a hook, is
-// denied; [PermissionRequest.Kind] tells.
+// ApproveForSession approves this request and equal requests for the rest of the session: the
+// same commands, the same tool, all reading or writing, the URL's origin. Set Approval in the
+// decision to approve something else. A request without such an approval, for example a hook's,
+// is denied; see [PermissionRequest.Kind].
 func ApproveForSession() *Decision {
 	return &Decision{Variant: &cliv1.PermissionDecision_ApproveForSession{
 		ApproveForSession: &cliv1.PermissionDecisionApproveForSession{},
 	}}
 }
 
-// Reject refuses. The agent is told the feedback, unless it is empty.
+// Reject denies the request. The agent receives the feedback unless it is empty.
 func Reject(feedback string) *Decision {
 	r := &cliv1.PermissionDecisionReject{}
 	if feedback != "" {
@@ -89,7 +89,7 @@ func Reject(feedback string) *Decision {
 	return &Decision{Variant: &cliv1.PermissionDecision_Reject{Reject: r}}
 }
 
-// UserNotAvailable refuses because there is nobody to ask.
+// UserNotAvailable denies the request because no user is available.
 func UserNotAvailable() *Decision {
 	return &Decision{Variant: &cliv1.PermissionDecision_UserNotAvailable{
 		UserNotAvailable: &cliv1.PermissionDecisionUserNotAvailable{},

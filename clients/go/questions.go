@@ -12,7 +12,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// What is most often asked, and how it is answered.
+// Common callbacks and their answers.
 type (
 	// UserInputRequest is a question of the agent to its user.
 	UserInputRequest = cliv1.CallbackUserInputServiceRequestRequest
@@ -58,11 +58,11 @@ func (t *GitHubToken) answer() *cliv1.CallbackGitHubTokenServiceGetTokenResponse
 	}}
 }
 
-// Hooks are functions that the agent calls at points of its work, where they may look
-// on, change things or refuse. Those that are nil are not called. Where several
-// participants have a hook, each is called with what those before it changed, and a
-// refusal ends it. A nil output is no opinion; an error, and no answer in time, refuse
-// in PreToolUse and are no opinion elsewhere.
+// Hooks are functions that the agent calls at points of its work. They may observe,
+// change or refuse an action. Nil functions are not called. If several participants have
+// a hook, each receives the changes of the previous ones, and a refusal ends the chain. A
+// nil output has no effect. An error, or no answer in time, refuses in PreToolUse and has
+// no effect elsewhere.
 type Hooks struct {
 	// Before a tool is used: allow, deny, ask, or change its arguments.
 	PreToolUse func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error)
@@ -71,13 +71,13 @@ type Hooks struct {
 	PreMCPToolCall func(context.Context, *cliv1.HookPreMcpToolCallInput) (*cliv1.HookPreMcpToolCallOutput, error)
 	// After a tool has succeeded: change its result, or add to it.
 	PostToolUse func(context.Context, *cliv1.HookPostToolUseInput) (*cliv1.HookPostToolUseOutput, error)
-	// After a tool has failed: what else the model is told.
+	// After a tool has failed: adds text for the model.
 	PostToolUseFailure func(context.Context, *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput, error)
 	// When a prompt has come: change it, or add to it.
 	UserPromptSubmitted func(context.Context, *cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error)
 	// When the prompt has the form that the model gets: change that.
 	UserPromptTransformed func(context.Context, *cliv1.HookUserPromptTransformedInput) (*cliv1.HookUserPromptTransformedOutput, error)
-	// When the session begins: what the model is told besides.
+	// When the session begins: adds text for the model.
 	SessionStart func(context.Context, *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput, error)
 	// When the session ends.
 	SessionEnd func(context.Context, *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error)

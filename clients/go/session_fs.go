@@ -65,7 +65,7 @@ type SQLite interface {
 	Transaction(ctx context.Context, req *cliv1.CallbackSessionFsServiceSqliteTransactionRequest) (*cliv1.CallbackSessionFsServiceSqliteTransactionResponse, error)
 }
 
-// message is what the server is told of the file system.
+// message returns the file system's configuration for the server.
 func (s *SessionFS) message() *bridgev1.SessionFileSystem {
 	m := &bridgev1.SessionFileSystem{
 		Key: s.Key, InitialDirectory: s.InitialDirectory, StatePath: s.StatePath, Sqlite: s.SQLite != nil, Binary: true,

@@ -30,7 +30,7 @@ type SessionOptions struct {
 	// Config.Provider: its secrets are the server's to keep. On a resume, empty is as
 	// before. Not for joining.
 	ProviderRef string
-	// What ends it; default: DisconnectSession or DeleteSession only. Not for joining.
+	// When the session ends; default: only with DisconnectSession or DeleteSession. Not for joining.
 	Lifetime bridgev1.Lifetime
 	// The callbacks that wait for [Session.Resolve] even while no participant handles
 	// them. Not for joining.
@@ -39,11 +39,11 @@ type SessionOptions struct {
 	CallbackTimeout time.Duration
 	// Create only: the repository, for a session that runs in GitHub's cloud.
 	Cloud *cliv1.CloudSessionConfig
-	// What the CLI process behind the session is to be like, as far as the server allows;
-	// default: like the others. On a resume, as before. Not for joining.
+	// Profile of the session's CLI process, as far as the server allows it. Default: the
+	// server's profile; on a resume unchanged. Not for joining.
 	RuntimeProfile *bridgev1.RuntimeProfile
-	// Resume only: keep the tool calls and permission requests that were pending when
-	// the session was last unloaded. Those that this participant can answer, it does.
+	// Resume only: keeps the tool calls and permission requests that were pending when
+	// the session was unloaded. This participant answers the ones that it handles.
 	ContinuePendingWork bool
 	// Resume only: what only a resume takes.
 	Resume *cliv1.SessionResumeExtras
@@ -53,8 +53,8 @@ type SessionOptions struct {
 
 	// The tools that this participant carries out.
 	Tools []Tool
-	// Decides about permission requests. Nil: this participant takes no part in them,
-	// and where nobody does they are denied.
+	// Decides about permission requests. Nil: this participant does not handle them;
+	// without any handler they are denied.
 	OnPermission PermissionHandler
 	// Answers the agent's questions. Where no participant does, the agent has no tool to
 	// ask with.
@@ -68,36 +68,36 @@ type SessionOptions struct {
 	// Carries out the commands that Config.Commands and Commands name. An error ends the
 	// command with its text.
 	OnCommand func(context.Context, *Command) error
-	// Gives a model provider its bearer token, before each request to the model. It is
-	// asked where the provider has HasBearerTokenProvider set.
+	// Returns a model provider's bearer token, before each model request. Called if the
+	// provider has HasBearerTokenProvider set.
 	OnProviderToken func(ctx context.Context, provider string) (string, error)
-	// Gives the CLI a token of a GitHub account: the first when the session is created or
-	// resumed, others when one has less than an hour left. A nil token refuses: the session
-	// is not created, or the turn fails. It takes the place of Config.GithubToken, and needs
-	// a session without a provider of its own.
+	// Returns a token of a GitHub account: the first when the session is created or
+	// resumed, further ones when less than an hour is left. A nil token refuses: the session
+	// is not created, or the turn fails. Replaces Config.GithubToken, and needs a session
+	// without a provider.
 	OnGitHubToken func(context.Context, *GitHubTokenRequest) (*GitHubToken, error)
 	// The hooks.
 	OnHooks Hooks
 	// Keeps the session's files in this program. It sets RuntimeProfile.SessionFs, which
 	// the server's policy must allow.
 	SessionFS *SessionFS
-	// Makes the session's requests to models in this program: [http.DefaultTransport], or
-	// one that answers by itself. It sets RuntimeProfile.ModelInference.
+	// Makes the session's model requests in this program: [http.DefaultTransport], or
+	// another transport. It sets RuntimeProfile.ModelInference.
 	ModelTransport http.RoundTripper
 	// Answers callbacks of any other kind: see [Handle].
 	Handlers []Handler
-	// Answers callbacks that have no type of their own, by JSON-RPC method or event type.
+	// Answers callbacks without a type, by JSON-RPC method or event type.
 	OnRequest map[string]RequestHandler
-	// The slash commands that this participant alone carries out, by OnCommand, and that go
-	// when it leaves. Those of Config belong to the session.
+	// Slash commands that only this participant executes, with OnCommand; removed when it
+	// leaves. Commands in Config belong to the session.
 	Commands []*cliv1.CommandDeclaration
 	// The canvases that this participant can show, and answers for by [Handle]. They need a
 	// CLI process of several connections, which a session that is created so gets.
 	Canvases []*cliv1.CanvasDeclaration
-	// Who this participant is as a provider of canvases, so that they are the same ones
-	// when it comes back.
+	// Identity of this participant as a canvas provider. Its canvases keep their identity
+	// across reconnections.
 	CanvasProvider *cliv1.CanvasProviderIdentity
-	// Who this participant is, if it is an extension.
+	// Identity of this participant, if it is an extension.
 	ExtensionInfo *cliv1.ExtensionIdentity
 	// The participant's name, for people and logs; default: that of [WithName].
 	Name string
@@ -227,8 +227,8 @@ func toolsByName(tools []Tool) (map[string]Tool, error) {
 	return byName, nil
 }
 
-// definitions gives the definitions of the tools that the session owns, or of those
-// that it does not, by name: what the model is told is the same each time.
+// definitions returns the definitions of the session's tools, or of the other tools, by
+// name, in a stable order for the model.
 func definitions(tools map[string]Tool, bySession bool) []*cliv1.ToolDefinition {
 	var defs []*cliv1.ToolDefinition
 	for _, t := range tools {

@@ -15,9 +15,9 @@ import (
 // Tool is something the agent can call and this program carries out. [NewTool] makes
 // one from a function; where the schema is only known at run time, fill it in by hand.
 type Tool struct {
-	// What the agent is told about it. The name matches ^[a-zA-Z0-9_-]+$.
+	// The tool's definition for the agent. The name matches ^[a-zA-Z0-9_-]+$.
 	Definition *cliv1.ToolDefinition
-	// What carries it out. Nil: the tool is only declared, and calls of it wait for
+	// Executes the tool. Nil: the tool is only declared, and its calls wait for
 	// [Session.Resolve].
 	Handler ToolHandler
 	// The tool belongs to the session and not to the participant: it stays when the
@@ -29,21 +29,21 @@ type Tool struct {
 	err error
 }
 
-// ToolHandler carries out a tool. args is the JSON object that the agent gave. What it
-// returns reaches the agent like this:
+// ToolHandler executes a tool. args is the agent's JSON object. The result reaches the
+// agent as follows:
 //
 //   - a string as it is;
 //   - a *[ToolResult] as the whole result, which may be a failure;
 //   - nil, a nil *ToolResult and [NoResult] as "returned nothing", which counts as a
 //     failure;
 //   - anything else as JSON;
-//   - an error, or a panic, as a failure whose text the agent is not shown; it is kept
-//     for the record. To tell the agent what went wrong, return [Failure].
-//   - [ErrAbstain] not at all: others may carry it out.
+//   - an error, or a panic, as a failure without its text; the text goes into the record
+//     only. To send the agent a text, return [Failure];
+//   - [ErrAbstain] not at all: other participants may execute the tool.
 //
 // ctx ends when the answer is no longer wanted: with a [*WithdrawnError] as its cause when
-// the turn was aborted or somebody else answered, with that of [Session.Err] when the
-// participation is over. [CallFrom] tells which call it is.
+// the turn was aborted or another participant answered, or with the cause of [Session.Err]
+// when the participation is over. [CallFrom] returns the call.
 type ToolHandler func(ctx context.Context, args json.RawMessage) (any, error)
 
 // ToolResult is the whole result of a tool: text, kind of result, files, telemetry.
@@ -83,7 +83,7 @@ func OverridesBuiltIn() ToolOption {
 // OwnedBySession sets [Tool.OwnedBySession].
 func OwnedBySession() ToolOption { return func(t *Tool) { t.OwnedBySession = true } }
 
-// WithDefinition changes anything else that the agent is told about the tool.
+// WithDefinition changes other fields of the tool's definition.
 func WithDefinition(change func(*cliv1.ToolDefinition)) ToolOption {
 	return func(t *Tool) { change(t.Definition) }
 }

@@ -23,14 +23,14 @@ type Turn struct {
 	err     error
 }
 
-// Run prepares to say something to the agent and to follow its turn:
+// Run prepares to send a prompt and to follow its turn:
 //
 //	turn := s.Run(ctx, "Tidy up the README.")
 //	for ev, err := range turn.Events() { … }
 //	out, err := turn.Outcome()
 //
-// Nothing is said before one of the two is called. ctx bounds the turn's reading; when it
-// ends, the turn goes on.
+// The prompt is sent when one of the two is called. ctx bounds the reading of the turn;
+// when it ends, the turn continues.
 func (s *Session) Run(ctx context.Context, text string, opts ...SendOption) *Turn {
 	return &Turn{ctx: ctx, session: s, opts: newSendOptions(text, opts)}
 }
