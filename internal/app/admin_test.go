@@ -81,7 +81,7 @@ func TestNotReadyWithBrokenCLI(t *testing.T) {
 			if ready {
 				o.await(t, "/readyz", http.StatusOK, "ready")
 			} else {
-				o.await(t, "/readyz", http.StatusServiceUnavailable, "cannot be kept running")
+				o.await(t, "/readyz", http.StatusServiceUnavailable, "crashes repeatedly")
 			}
 		})
 	}

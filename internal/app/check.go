@@ -27,7 +27,7 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 	}
 	for name, text := range out.providers {
 		if _, err := session.ParseObject(text); err != nil {
-			return out, wrong("provider", fmt.Errorf("%q is no JSON object: %w", name, err))
+			return out, wrong("provider", fmt.Errorf("%q is not a JSON object: %w", name, err))
 		}
 	}
 	if c.Policy != "" {

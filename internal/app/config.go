@@ -248,7 +248,7 @@ func (c *Config) Validate() error {
 		return wrong("log_level", err)
 	}
 	if !slices.Contains(logFormats, c.LogFormat) {
-		return wrongf("log_format", "%q is none of %s", c.LogFormat, strings.Join(logFormats, ", "))
+		return wrongf("log_format", "%q is not one of %s", c.LogFormat, strings.Join(logFormats, ", "))
 	}
 	return c.checkProfile()
 }
@@ -256,7 +256,7 @@ func (c *Config) Validate() error {
 // checkDial looks at how the CLI is come by.
 func (c *Config) checkDial() error {
 	if !clibin.Verify(c.VerifyCLI).Valid() {
-		return wrongf("verify_cli", "%q is none of found, all, none", c.VerifyCLI)
+		return wrongf("verify_cli", "%q is not one of found, all, none", c.VerifyCLI)
 	}
 	if c.Dial == "" {
 		if c.DialToken != "" {
@@ -319,14 +319,14 @@ func (c *Config) checkListen() error {
 	if len(c.Listen) == 0 {
 		path, err := DefaultSocket()
 		if err != nil {
-			return wrongf("listen", "no default socket, name an address to listen on: %w", err)
+			return wrongf("listen", "no default socket; set an address to listen on: %w", err)
 		}
 		c.Listen = []string{unixPrefix + path}
 	}
 	c.Listen = slices.Clone(c.Listen)
 	for i, address := range c.Listen {
 		if strings.HasPrefix(address, "/") {
-			return wrongf("listen", "address %q: a socket is written %q", address, unixPrefix+address)
+			return wrongf("listen", "address %q: write a socket as %q", address, unixPrefix+address)
 		}
 		if err := server.CheckAddress(address, c.wide()); err != nil {
 			return wrong("listen", err)
@@ -373,7 +373,7 @@ func negative(value any) bool {
 func (c *Config) checkProfiles() error {
 	for _, field := range c.ProfileFields {
 		if !slices.Contains(bridge.ProfileFields(), field) {
-			return wrongf("profile_fields", "%q is none of %s", field, strings.Join(bridge.ProfileFields(), ", "))
+			return wrongf("profile_fields", "%q is not one of %s", field, strings.Join(bridge.ProfileFields(), ", "))
 		}
 	}
 	for name, dir := range c.Homes {

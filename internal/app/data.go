@@ -46,7 +46,7 @@ func (c *Config) readProviders() (map[string][]byte, error) {
 func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
 	if a.config.Dial == "" {
 		if n := process.SweepAbandoned(); n > 0 {
-			a.logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
+			a.logger.Warn("killed processes of a server that was killed", slog.Int("processes", n))
 		}
 	}
 	if a.config.DataDir == "" {
@@ -61,7 +61,7 @@ func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Direct
 		MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery, Logger: a.logger,
 	}})
 	if errors.Is(err, store.ErrInUse) {
-		return nil, fmt.Errorf("%w; a second server takes one of its own, by --data-dir", err)
+		return nil, fmt.Errorf("%w; give the second server another --data-dir", err)
 	}
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func addressFinding(ctx context.Context, address string) runtime.Finding {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
-		return failed(subject, err, "end what listens there, or choose another with --listen")
+		return failed(subject, err, "stop the program that listens there, or choose another address with --listen")
 	}
 	if err := l.Close(); err != nil {
 		return failed(subject, err, "")
@@ -120,12 +120,12 @@ func socketFinding(ctx context.Context, path string) runtime.Finding {
 		_ = conn.Close()
 		return runtime.Finding{
 			Level: runtime.LevelWarning, Subject: subject, Text: fmt.Sprintf("a server listens on %q already", path),
-			Remedy: "use that one, end it, or choose another socket with --listen",
+			Remedy: "use the running server, stop it, or choose another socket with --listen",
 		}
 	}
 	dir := existing(filepath.Dir(path))
 	if err := tryWrite(dir); err != nil {
-		return failed(subject, fmt.Errorf("%q cannot be made: %w", path, err), "choose another socket with --listen unix:PATH")
+		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err), "choose another socket with --listen unix:PATH")
 	}
 	return fine(subject, "%q can be made", path)
 }

@@ -18,17 +18,17 @@ import (
 func (c *Config) checkSecurity() error {
 	switch {
 	case c.TLSCert == "" && c.TLSKey != "":
-		return wrongf("tls_key", "TLS takes a certificate too (tls_cert)")
+		return wrongf("tls_key", "TLS requires a certificate (tls_cert)")
 	case c.TLSCert != "" && c.TLSKey == "":
-		return wrongf("tls_cert", "TLS takes a key too (tls_key)")
+		return wrongf("tls_cert", "TLS requires a key (tls_key)")
 	case c.TLSClientCA != "" && c.TLSCert == "":
-		return wrongf("tls_client_ca", "a CA of client certificates takes TLS (tls_cert, tls_key)")
+		return wrongf("tls_client_ca", "a CA of client certificates requires TLS (tls_cert, tls_key)")
 	case c.TLSClientCRL != "" && c.TLSClientCA == "":
-		return wrongf("tls_client_crl", "revocation lists take a CA of client certificates (tls_client_ca)")
+		return wrongf("tls_client_crl", "revocation lists require a CA of client certificates (tls_client_ca)")
 	case c.Policy != "" && c.Token != "":
-		return wrongf("token", "with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
+		return wrongf("token", "with a policy the server has no token: give a static token a role in the tenant \"host\"")
 	case c.Policy != "" && c.Dial != "":
-		return wrongf("dial", "a CLI server that others run cannot be shared among tenants: policy and dial exclude each other")
+		return wrongf("dial", "tenants cannot share a dialled CLI server: policy and dial exclude each other")
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func parseLevel(name string) (slog.Level, error) {
 	case "error":
 		return slog.LevelError, nil
 	}
-	return 0, fmt.Errorf("log level %q is none of debug, info, warn, error", name)
+	return 0, fmt.Errorf("log level %q is not one of debug, info, warn, error", name)
 }
 
 // NewLogger returns the logger of a valid configuration, writing to w.

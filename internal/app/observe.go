@@ -192,7 +192,7 @@ func (o *observing) ready() error {
 	own := o.profile.Hash()
 	for _, status := range o.supervisor.List() {
 		if status.State == runtime.StateBroken && status.Profile.Hash() == own && time.Now().Before(status.RetryAt) {
-			return errors.New("the copilot CLI cannot be kept running")
+			return errors.New("the copilot CLI crashes repeatedly")
 		}
 	}
 	return nil

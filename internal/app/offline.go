@@ -47,7 +47,7 @@ func offlineEnv(s *offlinemodel.Server) map[string]string {
 func loadScript(path string) (*offlinemodel.Script, error) {
 	script, err := offlinemodel.Load(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("offline model: no script %q (for the built-in one say %q)", path, OfflineDefault)
+		return nil, fmt.Errorf("offline model: no script %q (the built-in script is %q)", path, OfflineDefault)
 	}
 	return script, err
 }

@@ -21,7 +21,7 @@ func (a *App) Reload(c Config) error {
 	defer a.reload.Unlock()
 	err := a.tune(c)
 	if err != nil {
-		a.logger.Error("configuration not reloaded, the one before stays in force", slog.Any("error", err))
+		a.logger.Error("configuration not reloaded, previous one stays in force", slog.Any("error", err))
 	}
 	return err
 }
@@ -59,7 +59,7 @@ func (a *App) tune(c Config) error {
 	a.current.Store(next)
 	a.logger.Info("configuration reloaded", slog.Any("changed", changed))
 	if len(later) > 0 {
-		a.logger.Warn("settings have changed that take a restart", slog.Any("settings", later))
+		a.logger.Warn("changed settings require a restart", slog.Any("settings", later))
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (c *Config) clone() *Config {
 // checkPolicy checks a policy against the configuration, and the permissions of its files.
 func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" {
-		return wrong("policy", fmt.Errorf("%q: identity.certificates takes a CA of client certificates (tls_client_ca)", c.Policy))
+		return wrong("policy", fmt.Errorf("%q: identity.certificates requires a CA of client certificates (tls_client_ca)", c.Policy))
 	}
 	for _, name := range p.Providers() {
 		if _, ok := c.Providers[name]; !ok {

@@ -109,7 +109,7 @@ func TestReloadOfEachSetting(t *testing.T) {
 			continue
 		}
 		now, _ := a.current.Load().Table().Lookup(row.Key)
-		waits := strings.Contains(out.String(), "take a restart\" settings=["+row.Key+"]")
+		waits := strings.Contains(out.String(), "require a restart\" settings=["+row.Key+"]")
 		if now.Same(changed) != row.Traits.Has(setting.Live) || waits == row.Traits.Has(setting.Live) {
 			t.Errorf("%s: in force %t, said to wait %t", row.Key, now.Same(changed), waits)
 		}

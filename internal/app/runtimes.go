@@ -58,8 +58,8 @@ func logProgress(logger *slog.Logger, p clibin.Progress) {
 	}
 	switch {
 	case p.Done:
-		logger.Info("copilot CLI made ready", attrs...)
+		logger.Info("copilot CLI is ready", attrs...)
 	case seconds%progressEvery == 0:
-		logger.Info("making the copilot CLI ready", attrs...)
+		logger.Info("preparing the copilot CLI", attrs...)
 	}
 }

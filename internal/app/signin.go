@@ -54,6 +54,6 @@ func (c *Config) modelFinding(signed *signedIn) runtime.Finding {
 	return runtime.Finding{
 		Level: runtime.LevelWarning, Subject: subject,
 		Text:   "no GitHub token and no model provider is configured; whether the CLI is signed in, only the CLI knows",
-		Remedy: "have it asked with --start",
+		Remedy: "run doctor with --start",
 	}
 }

@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	err = d.show(ctx, a.Target())
 	stop()
 	if bad := <-ended; bad != nil {
-		err = errors.Join(err, fmt.Errorf("the server did not end well: %w", bad))
+		err = errors.Join(err, fmt.Errorf("shut down the server: %w", bad))
 	}
 	if err == nil {
 		d.screen.say("end", "server and CLI have ended, and their files are removed")
