@@ -43,8 +43,8 @@ const (
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
 	// INVALID_ARGUMENT: the prompt has neither text nor attachments.
 	ErrorReason_ERROR_REASON_PROMPT_EMPTY ErrorReason = 2
-	// INVALID_ARGUMENT: the prompt exceeds Limits.max_prompt_bytes. A prompt above a tenant's lower
-	// limit is LIMIT_EXCEEDED.
+	// INVALID_ARGUMENT: the prompt exceeds the server's maximum for all callers. A prompt that exceeds
+	// Limits.max_prompt_bytes because of a tenant's lower limit is LIMIT_EXCEEDED.
 	ErrorReason_ERROR_REASON_PROMPT_TOO_LARGE ErrorReason = 3
 	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]+$.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4

@@ -40,9 +40,10 @@ const (
 	// The session is in the CLI's history and was not opened by this server: ResumeSession opens
 	// it.
 	SessionState_SESSION_STATE_STORED SessionState = 5
-	// The server cannot read the session's state: Session.damage has the cause. Every call returns
-	// NOT_FOUND except DeleteSession and ResumeSession. ResumeSession opens the session with the
-	// remaining journal and the configuration in the request. The data stay until then.
+	// The server cannot read the session's state: Session.damage has the cause. GetSession and
+	// ListSessions report the session, DeleteSession deletes it, and ResumeSession opens it with
+	// the remaining journal and the configuration in the request. CreateSession with its id fails
+	// with SESSION_EXISTS, and every other call with NOT_FOUND. The data stay until then.
 	SessionState_SESSION_STATE_DAMAGED SessionState = 6
 )
 
