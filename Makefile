@@ -30,7 +30,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-python sdk sdk-smoke bench schema-history clean man \
+	clients client-typescript client-python sdk sdk-smoke bench schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
 
 help: ## print this list
@@ -72,6 +72,9 @@ deploy-lint: ## the Dockerfile, the manifests, the systemd unit
 
 vulncheck: ## known vulnerabilities in what the program uses (asks vuln.go.dev)
 	@.ci/step "govulncheck" go .ci/vulncheck
+
+check: ## format, vet, lint and unit tests, with the time of each: for use before a commit
+	@.ci/check
 
 unit: ## unit tests, quickly: without the race detector
 	@.ci/step "unit tests" go .ci/unit
