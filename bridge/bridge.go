@@ -136,15 +136,11 @@ type Bridge struct {
 	budget *journal.Budget
 	flight inFlight
 	// rooms are counts of the callbacks that wait, by tenant; waiting is that of all.
-	rooms   sync.Map
-	waiting atomic.Int64
-	// unkept are the sessions that are to be kept, by keepMu; saveMu is held while one is.
-	keepMu, saveMu sync.Mutex
-	unkept         map[*session.Session]struct{}
-	keepNow        chan struct{} // capacity 1
-
+	rooms    sync.Map
+	waiting  atomic.Int64
 	sessions *registry.Registry[*session.Session]
 	epochs   registry.Epochs
+	saver    *registry.Saver[*session.Session]
 
 	// mu guards bindings.
 	mu       sync.Mutex
@@ -189,10 +185,11 @@ func New(cfg Config) (*Bridge, error) {
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
 		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
-		budget: journal.NewBudget(cfg.MaxMemoryBytes), unkept: map[*session.Session]struct{}{}, keepNow: make(chan struct{}, 1),
+		budget:   journal.NewBudget(cfg.MaxMemoryBytes),
 		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 	}
+	b.saver = registry.NewSaver(b.save)
 	if cfg.Directory != nil {
 		b.epochs.Reserve = cfg.Directory.NextEpoch
 	}
@@ -214,7 +211,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b.Go(b.tend)
 	b.Go(b.budget.Run)
-	b.Go(b.keeping)
+	b.Go(b.saver.Run)
 	b.Go(b.operations.Sweep)
 	b.awake()
 	return b, nil

@@ -40,7 +40,7 @@ func TestTurnThatABridgesEndCutOff(t *testing.T) {
 			s, err := r.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "running"})
 			return err == nil && (life > 0 || s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_LOADED)
 		})
-		r.keepAll()
+		r.saver.SaveDirty()
 		ends, at := after(r, "running", seen)
 		if len(ends) != 1 || ends[0].GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 			t.Fatalf("in life %d who comes back is told %v", life, ends)

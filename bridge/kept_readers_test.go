@@ -111,7 +111,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	}
 	eventually(t, "the tool's call", func() bool { return len(pending(r)) == 1 })
 	call := pending(r)[0]
-	r.keepAll() // as it would a moment later
+	r.saver.SaveDirty() // as it would a moment later
 	next := r.reborn()
 	start.Token = first.GetToken()
 	a, again, _ := attach(next)

@@ -81,7 +81,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		b.forget(s)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	b.keep(s)
+	b.saver.Save(s)
 	return s, joined, nil
 }
 
@@ -193,7 +193,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		}
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	b.keep(s)
+	b.saver.Save(s)
 	return s, joined, nil
 }
 

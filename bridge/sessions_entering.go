@@ -70,7 +70,7 @@ func (b *Bridge) evict(s *session.Session) {
 		b.forget(s)
 		return
 	}
-	b.keep(s)
+	b.saver.Save(s)
 	finish, ok := b.sessions.BeginRemove(s)
 	if !ok {
 		return

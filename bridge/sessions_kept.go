@@ -41,11 +41,6 @@ type Directory interface {
 	Requests() (*store.Requests, []store.Request, error)
 }
 
-// keepEvery is how often what is known of sessions is saved at most: a turn changes it when it
-// begins, asks and ends, and each time costs the disk two syncs. It is about what those take
-// anyway.
-const keepEvery = 20 * time.Millisecond
-
 // closeJournals bounds writing what is not written yet when the bridge ends.
 const closeJournals = 10 * time.Second
 
@@ -152,7 +147,7 @@ func (b *Bridge) restore() error {
 			b.retire(s)
 		}
 	}
-	b.keepAll() // where the end of turns was told is the same in every life
+	b.saver.SaveDirty() // where the end of turns was told is the same in every life
 	return nil
 }
 
@@ -193,59 +188,17 @@ func (b *Bridge) awake() {
 
 // Keep implements session.Host. It does not wait.
 func (b *Bridge) Keep(s *session.Session) {
-	if b.cfg.Directory == nil {
-		return
-	}
-	b.keepMu.Lock()
-	b.unkept[s] = struct{}{}
-	b.keepMu.Unlock()
-	select {
-	case b.keepNow <- struct{}{}:
-	default:
+	if b.cfg.Directory != nil {
+		b.saver.MarkDirty(s)
 	}
 }
 
-// keeping keeps what Keep is told of until ctx ends.
-func (b *Bridge) keeping(ctx context.Context) { paced(ctx, b.keepNow, keepEvery, b.keepAll) }
-
-// paced calls f when it is signalled, until ctx ends: at once if the last call was begun at
-// least every ago, else when that is over, once for all signals that came meanwhile.
-func paced(ctx context.Context, signal <-chan struct{}, every time.Duration, f func()) {
-	for {
-		select {
-		case <-signal:
-		case <-ctx.Done():
-			return
-		}
-		pause := time.NewTimer(every)
-		f()
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return
-		}
-	}
-}
-
-func (b *Bridge) keepAll() {
-	b.keepMu.Lock()
-	unkept := b.unkept
-	b.unkept = map[*session.Session]struct{}{}
-	b.keepMu.Unlock()
-	for s := range unkept {
-		b.keep(s)
-	}
-}
-
-// keep keeps a session as it is now.
-func (b *Bridge) keep(s *session.Session) {
+// save writes what is known of a session; only the saver calls it.
+func (b *Bridge) save(s *session.Session) {
 	d := b.cfg.Directory
 	if d == nil {
 		return
 	}
-	b.saveMu.Lock()
-	defer b.saveMu.Unlock()
 	current := b.sessions.Holds(s)
 	state := s.Save(b.defaults, b.tuned.Load().providers)
 	if !current || state == nil {
@@ -267,8 +220,11 @@ func (b *Bridge) keep(s *session.Session) {
 // one found there of an earlier life stays, set aside.
 func (b *Bridge) drop(s *session.Session) {
 	s.ClosePrompts()
-	b.saveMu.Lock()
-	defer b.saveMu.Unlock()
+	b.saver.Exclusively(func() { b.removeState(s) })
+}
+
+// removeState removes the journal of a session and what is saved of it, or sets them aside.
+func (b *Bridge) removeState(s *session.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
 	if s.State() == session.Creating && s.Journal().Inherited() {
@@ -301,7 +257,7 @@ func (b *Bridge) closeStore() {
 	if b.cfg.Directory == nil {
 		return
 	}
-	b.keepAll()
+	b.saver.SaveDirty()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
 	for _, s := range b.sessions.All() {

@@ -105,7 +105,7 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		b.forget(s)
 		return nil, err
 	}
-	b.keep(s)
+	b.saver.Save(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 
@@ -147,7 +147,7 @@ func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, er
 		}
 		return nil, err
 	}
-	b.keep(s)
+	b.saver.Save(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 

@@ -144,7 +144,7 @@ func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, er
 
 // shareChanged keeps and records a change of a session's shares.
 func (b *Bridge) shareChanged(ctx context.Context, s *session.Session, action, with string, class caller.Class) {
-	b.keep(s)
+	b.saver.Save(s)
 	e := audit.Entry{Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with)}
 	if class != caller.Unclassed {
 		e.Access = class.String()

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// saveInterval is the shortest time between two rounds of saving: a turn changes its session when
+// it begins, asks and ends, and each save costs the disk two syncs. It is about the time of those.
+const saveInterval = 20 * time.Millisecond
+
+// Saver saves sessions that have changed. Call NewSaver to make one. It is safe for concurrent
+// use.
+//
+// One mutex guards the set of changed sessions and is held briefly; the other one is held while a
+// session is saved, so that a newer state is never overwritten by an older one.
+type Saver[S Session] struct {
+	save    func(S)
+	changed chan struct{} // capacity 1
+
+	mu    sync.Mutex
+	dirty map[S]struct{}
+
+	saving sync.Mutex
+}
+
+// NewSaver returns a saver that saves a session's current state by save, one session at a time.
+func NewSaver[S Session](save func(S)) *Saver[S] {
+	return &Saver[S]{save: save, changed: make(chan struct{}, 1), dirty: map[S]struct{}{}}
+}
+
+// MarkDirty has Run save a session. It does not wait.
+func (v *Saver[S]) MarkDirty(s S) {
+	v.mu.Lock()
+	v.dirty[s] = struct{}{}
+	v.mu.Unlock()
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Save saves a session now.
+func (v *Saver[S]) Save(s S) {
+	v.Exclusively(func() { v.save(s) })
+}
+
+// Exclusively runs f while no session is being saved.
+func (v *Saver[S]) Exclusively(f func()) {
+	v.saving.Lock()
+	defer v.saving.Unlock()
+	f()
+}
+
+// SaveDirty saves the sessions that were marked since the last time.
+func (v *Saver[S]) SaveDirty() {
+	v.mu.Lock()
+	dirty := v.dirty
+	v.dirty = map[S]struct{}{}
+	v.mu.Unlock()
+	for s := range dirty {
+		v.Save(s)
+	}
+}
+
+// Run saves sessions that are marked, until ctx ends.
+func (v *Saver[S]) Run(ctx context.Context) { paced(ctx, v.changed, saveInterval, v.SaveDirty) }
+
+// paced calls f when it is signalled, until ctx ends: at once if the last call was begun at
+// least every ago, else when that is over, once for all signals that came meanwhile.
+func paced(ctx context.Context, signal <-chan struct{}, every time.Duration, f func()) {
+	for {
+		select {
+		case <-signal:
+		case <-ctx.Done():
+			return
+		}
+		pause := time.NewTimer(every)
+		f()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}

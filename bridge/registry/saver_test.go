@@ -1,0 +1,103 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What is rare is done at once; what is told all the time, every so often, and never left
+// undone.
+func TestPaced(t *testing.T) {
+	t.Parallel()
+	const every = 20 * time.Millisecond
+	for name, test := range map[string]struct {
+		signals []time.Duration // when
+		takes   time.Duration   // a call
+		want    []time.Duration
+	}{
+		"once":               {signals: []time.Duration{5}, want: []time.Duration{5}},
+		"twice, far apart":   {signals: []time.Duration{0, every + 1}, want: []time.Duration{0, every + 1}},
+		"many together":      {signals: []time.Duration{0, 1, 2, 3}, want: []time.Duration{0, every}},
+		"many, on and on":    {signals: []time.Duration{0, 1, every + 1, 2*every + 1}, want: []time.Duration{0, every, 2 * every, 3 * every}},
+		"a slow disk":        {signals: []time.Duration{0, 1}, takes: 3 * every, want: []time.Duration{0, 3 * every}},
+		"not at all":         {},
+		"again after a rest": {signals: []time.Duration{0, 1, 9 * every}, want: []time.Duration{0, every, 9 * every}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				signal, over := make(chan struct{}, 1), make(chan struct{})
+				begin := time.Now()
+				var got []time.Duration
+				go func() {
+					defer close(over)
+					paced(ctx, signal, every, func() {
+						got = append(got, time.Since(begin))
+						time.Sleep(test.takes)
+					})
+				}()
+				for _, at := range test.signals {
+					time.Sleep(at - time.Since(begin))
+					select {
+					case signal <- struct{}{}:
+					default:
+					}
+					synctest.Wait()
+				}
+				time.Sleep(time.Second)
+				cancel()
+				<-over
+				if !slices.Equal(got, test.want) {
+					t.Errorf("called at %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Sessions are saved one at a time, each once for all its marks, and what is marked during a save
+// is saved after it.
+func TestSaver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &entry{key: "a"}, &entry{key: "b"}
+		saved := map[*entry]int{}
+		busy := false
+		v := NewSaver(func(e *entry) {
+			if busy {
+				t.Error("two are saved at once")
+			}
+			busy = true
+			time.Sleep(time.Second)
+			busy = false
+			saved[e]++
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			v.Run(ctx)
+		}()
+		v.MarkDirty(a)
+		v.MarkDirty(a)
+		v.MarkDirty(b)
+		time.Sleep(500 * time.Millisecond)
+		v.MarkDirty(a)
+		time.Sleep(time.Minute)
+		v.Save(b)
+		cancel()
+		<-over
+		if saved[a] != 2 || saved[b] != 2 {
+			t.Errorf("saved %d and %d times, want each twice", saved[a], saved[b])
+		}
+		v.MarkDirty(b)
+		v.SaveDirty()
+		if saved[b] != 3 {
+			t.Error("a session that is marked after Run is not saved")
+		}
+	})
+}
