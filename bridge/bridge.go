@@ -126,18 +126,13 @@ type Bridge struct {
 	streams      *stream.Service
 	participants *attach.Service
 
-	// parked is held by calls that wait in the CLI.
-	parked quota.Gauge
 	// shellStarts are channels by session, held while a command begins.
 	shellStarts sync.Map
 	// unloading has the tenants that have a session being unloaded.
 	unloading sync.Map
 
-	budget *journal.Budget
-	flight inFlight
-	// rooms are counts of the callbacks that wait, by tenant; waiting is that of all.
-	rooms    sync.Map
-	waiting  atomic.Int64
+	budget   *journal.Budget
+	flight   inFlight
 	sessions *registry.Registry[*session.Session]
 	epochs   registry.Epochs
 	saver    *registry.Saver[*session.Session]

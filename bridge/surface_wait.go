@@ -80,7 +80,7 @@ func emptyLog(result json.RawMessage) bool {
 // cliPark makes a call that waits in the CLI for something to happen.
 func (b *Bridge) cliPark(ctx context.Context, c *cliCall) (json.RawMessage, error) {
 	// Each tenant has CLI processes of its own.
-	release, err := b.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
+	release, err := b.flight.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
 	if err != nil {
 		return nil, err
 	}

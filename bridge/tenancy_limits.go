@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,11 @@ import (
 // inFlight are the gauges of what is about to be: what is, is counted where it is.
 type inFlight struct {
 	sessions, turns, participants quota.Gauge
+	// parked is held by calls that wait in the CLI.
+	parked quota.Gauge
+	// rooms are counts of the callbacks that wait, by tenant; callbacks is that of all.
+	rooms     sync.Map
+	callbacks atomic.Int64
 }
 
 // limits returns what a tenant may use.
@@ -164,7 +170,7 @@ type room struct {
 
 // Take implements callback.Room. It runs on a connection's reader, and does not wait.
 func (r room) Take() bool {
-	own, all := r.used.Add(1), r.b.waiting.Add(1)
+	own, all := r.used.Add(1), r.b.flight.callbacks.Add(1)
 	limit, overall := int64(r.b.limits(r.tenant).PendingCallbacks), int64(r.b.overall().PendingCallbacks)
 	if limit > 0 && own > limit || overall > 0 && all > overall {
 		r.Give()
@@ -176,12 +182,12 @@ func (r room) Take() bool {
 // Give implements callback.Room.
 func (r room) Give() {
 	r.used.Add(-1)
-	r.b.waiting.Add(-1)
+	r.b.flight.callbacks.Add(-1)
 }
 
 // roomOf returns the room of a tenant. The caller holds mu.
 func (b *Bridge) roomOf(tenant string) room {
-	used, _ := b.rooms.LoadOrStore(tenant, new(atomic.Int64))
+	used, _ := b.flight.rooms.LoadOrStore(tenant, new(atomic.Int64))
 	return room{b: b, tenant: tenant, used: used.(*atomic.Int64)}
 }
 
