@@ -16,8 +16,8 @@ var (
 	}
 	SilentShells = Quirk{
 		Name: "silent-shells", From: "1.0.92",
-		Why: "The CLI runs session.shell.exec and tells neither the output nor the end. The bridge refuses " +
-			"RunShell.",
+		Why: "The CLI runs session.shell.exec and tells neither the output nor the end. The bridge has " +
+			"RunShell call session.shell.executeUserRequested, whose events older versions lack.",
 		Test: "TestRunShell",
 	}
 )

@@ -42,9 +42,9 @@ func TestPhases(t *testing.T) {
 		if c.Grace() != time.Minute {
 			t.Errorf("the grace is %v", c.Grace())
 		}
-		time.Sleep(time.Minute - 1)
+		time.Sleep(time.Minute - time.Nanosecond)
 		want("draining still", true, false, false)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		want("stopping", true, true, false)
 		c.Close()
 		want("closed", true, true, true)

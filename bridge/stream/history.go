@@ -19,6 +19,7 @@ import (
 )
 
 const (
+	// MinPageBytes is the smallest page_bytes of ListEvents.
 	MinPageBytes     = 1 << 10
 	maxPageBytes     = 3 << 20 // with its envelope under the 4 MiB that most clients take
 	defaultPageBytes = 1 << 20
