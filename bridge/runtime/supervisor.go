@@ -171,6 +171,22 @@ func (s *Supervisor) List() []Status {
 	return list
 }
 
+// Down returns when the next runtime of a profile may be started, if the last one ended with an
+// error and is not replaced yet; else ok is false.
+func (s *Supervisor) Down(p Profile) (retry time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.keepers[p.Hash()]
+	if k == nil {
+		return time.Time{}, false
+	}
+	status := k.status()
+	if status.Runtime != nil || status.LastError == nil {
+		return time.Time{}, false
+	}
+	return status.RetryAt, true
+}
+
 // Retire stops the profile's runtime; the next Get starts another. It returns
 // when it is over, by force when ctx ends.
 func (s *Supervisor) Retire(ctx context.Context, p Profile) error {

@@ -150,7 +150,7 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 				OnDown:  a.observing.ended,
 				Backoff: set.backoff, Breaker: set.breaker, Logger: a.logger,
 			})
-			return runtimes{supervisor}
+			return supervisor
 		},
 		Profile:            profile,
 		Tenant:             a.tenants(profile),

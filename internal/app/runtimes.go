@@ -11,19 +11,6 @@ import (
 // Progress is told of what takes long while the CLI is made ready.
 type Progress func(clibin.Progress)
 
-// runtimes is the bridge's keeper of CLI processes.
-type runtimes struct{ *runtime.Supervisor }
-
-// Down implements bridge.Runtimes.
-func (r runtimes) Down(p runtime.Profile) (retry time.Time, ok bool) {
-	for _, status := range r.List() {
-		if status.Profile.Hash() == p.Hash() && status.Runtime == nil && status.LastError != nil {
-			return status.RetryAt, true
-		}
-	}
-	return time.Time{}, false
-}
-
 // NewRunner returns the way to the CLI that a valid configuration describes.
 func (c *Config) NewRunner(logger *slog.Logger, progress Progress) runtime.Runner {
 	if c.Dial != "" {
