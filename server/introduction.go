@@ -270,7 +270,7 @@ func trailersOf(err error) []hpack.HeaderField {
 	fields := []hpack.HeaderField{
 		{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
 		{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))}, {Name: "grpc-message", Value: url.PathEscape(st.Message())},
-		{Name: trailerReason, Value: status.Reason(st)},
+		{Name: status.TrailerReason, Value: status.Reason(st)},
 	}
 	if details, err := proto.Marshal(st.Proto()); err == nil {
 		fields = append(fields, hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})

@@ -9,16 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
+	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
@@ -48,10 +46,9 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 	if id := c.sessionID(); id != "" {
 		attrs = append(attrs, slog.String("session_id", id))
 	}
+	status.SetTrailer(ctx, st)
 	if reason := status.Reason(st); reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
-		// It fails only when the call is over for the caller, who then misses nothing.
-		_ = grpc.SetTrailer(ctx, reasonTrailer(reason, status.Field(st)))
 	}
 	if c.caller.Role != caller.Nobody {
 		attrs = append(attrs, slog.String("caller", c.caller.Name))
@@ -70,21 +67,6 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 	}
 	r.log.LogAttrs(ctx, level(c.method, st), "call ended", attrs...)
 	return st.Err()
-}
-
-// The trailers that repeat an error's reason and field, for callers who have no use for
-// its details.
-const (
-	trailerReason = "copilot-reason"
-	trailerField  = "copilot-field"
-)
-
-func reasonTrailer(reason, field string) metadata.MD {
-	md := metadata.Pairs(trailerReason, reason)
-	if field != "" {
-		md.Set(trailerField, field)
-	}
-	return md
 }
 
 // level is how much a call's end concerns those who run the server.
@@ -111,12 +93,9 @@ func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
 
 // trail sends the position at which the reply stands, if the bridge recorded one.
 func trail(ctx context.Context, _ *call) (context.Context, ending, error) {
-	ctx, recorder := position.WithRecorder(ctx)
+	ctx, send := rpc.WithPosition(ctx)
 	return ctx, func(err error) error {
-		if p, ok := recorder.Position(); ok {
-			// It fails only when the call is over for the caller, who then misses nothing.
-			_ = grpc.SetTrailer(ctx, metadata.Pairs(position.Trailer, p.String()))
-		}
+		send()
 		return err
 	}, nil
 }

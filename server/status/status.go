@@ -3,10 +3,13 @@
 package status
 
 import (
+	"context"
 	"errors"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -70,6 +73,26 @@ func Field(st *status.Status) string {
 		}
 	}
 	return ""
+}
+
+// The trailers that repeat an error's reason and field, for callers that do not read its details.
+const (
+	TrailerReason = "copilot-reason"
+	TrailerField  = "copilot-field"
+)
+
+// SetTrailer sends the reason and the field of a status, if it has them, as trailers of the call
+// that ctx belongs to.
+func SetTrailer(ctx context.Context, st *status.Status) {
+	reason := Reason(st)
+	if reason == "" {
+		return
+	}
+	md := metadata.Pairs(TrailerReason, reason)
+	if field := Field(st); field != "" {
+		md.Set(TrailerField, field)
+	}
+	_ = grpc.SetTrailer(ctx, md) // it fails only after the end of the call
 }
 
 // ofLibrary adds to a status what it lacks. One that names no reason and needs none,
