@@ -168,6 +168,9 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	if r.j.epochNow() != epoch {
 		return r.next(dst[:before], maxBytes) // what was read may be of the new one already
 	}
+	if r.j.trimmedPast(r.pos.Seq) { // files went while they were read: the gap comes first
+		return r.next(dst[:before], maxBytes)
+	}
 	damage, damaged := errors.AsType[*segment.DamageError](err)
 	if damaged {
 		r.j.damaged(damage)
@@ -194,6 +197,19 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 		return r.next(dst, maxBytes)
 	}
 	return dst, nil
+}
+
+// trimmedPast reports whether retention has removed events after a number from disk, and takes
+// note of it: Disk.trim does so only when the files are gone.
+func (j *Journal) trimmedPast(seq uint64) bool {
+	trimmed := j.disk.log.Trimmed()
+	if trimmed <= seq {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trimmed = max(j.trimmed, trimmed)
+	return min(j.trimmed, j.evicted) > seq
 }
 
 // damaged notes that events can no longer be read.
