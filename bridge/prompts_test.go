@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -99,10 +100,11 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	r.begin("s1", "long")
 	q := &bridgev1.SendAndWaitRequest{SessionId: "s1", RequestId: "q", Prompt: &bridgev1.Prompt{Text: "queued"}}
 	go func() { _, _ = r.SendAndWait(r.ctx, q) }()
-	eventually(t, "the answer", func() bool {
+	eventually(t, "the answer on disk", func() bool {
 		s, err := r.open(t.Context(), "s1")
-		_, _, ok := s.AnswerTo(promptKey(t.Context(), idempotency.SendAndWait, "q"))
-		return err == nil && ok
+		id, _, ok := s.AnswerTo(promptKey(t.Context(), idempotency.SendAndWait, "q"))
+		state, _ := r.store.Outbox("s1").Read("state")
+		return err == nil && ok && strings.Contains(string(state), id)
 	})
 	r = r.reborn()
 	out, err := r.SendAndWait(t.Context(), q)
