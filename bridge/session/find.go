@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 )
 
 // findBytes is how much is read at a time to find an event.
@@ -38,7 +39,7 @@ func (s *Session) each(ctx context.Context, after journal.Position, f func(*jour
 // FindMessage looks for the first message with one of some texts after a position.
 func (s *Session) FindMessage(ctx context.Context, after journal.Position, texts ...string) (messageID string, at journal.Position, ok bool) {
 	s.each(ctx, after, func(rec *journal.Record) bool {
-		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, contentOf(rec)); ok {
+		if ok = rec.Type == "user.message" && rec.Agent == "" && slices.Contains(texts, prompts.Content(rec)); ok {
 			var d struct{ MessageID string }
 			event.Data(rec, &d)
 			messageID, at = d.MessageID, rec.Pos
@@ -51,7 +52,7 @@ func (s *Session) FindMessage(ctx context.Context, after journal.Position, texts
 // PlaceOf is where a message was taken up, by its id or the one that it has since it was given
 // to the CLI again.
 func (s *Session) PlaceOf(ctx context.Context, id string) (at journal.Position, ok bool) {
-	now := s.prompts.box.MovedTo(id)
+	now := s.prompts.Box().MovedTo(id)
 	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
 		if rec.Type != "user.message" || rec.Agent != "" {
 			return true

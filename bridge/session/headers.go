@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
 // hasHeaders reports whether the session's provider has headers that could be replaced.
@@ -30,7 +31,7 @@ func (s *Session) sendOverriding(ctx context.Context, rt Runtime, m Message) (Se
 		s.restoreHeaders(context.WithoutCancel(ctx), rt)
 		return Sent{}, err
 	}
-	s.restoreAfter(sent.Waiter, rt)
+	s.restoreAfter(sent.Waiter.state, rt)
 	return sent, nil
 }
 
@@ -44,11 +45,11 @@ func (s *Session) takeHeaders(ctx context.Context, rt Runtime) error {
 
 // restoreAfter gives the provider's headers back, and sending free, when a turn has ended or
 // the runtime has.
-func (s *Session) restoreAfter(w *Waiter, rt Runtime) {
+func (s *Session) restoreAfter(w *turn.Waiter, rt Runtime) {
 	s.host.Go(func(ctx context.Context) {
-		defer unlock(s.sending)
+		defer s.prompts.Release()
 		select {
-		case <-w.state.Done():
+		case <-w.Done():
 		case <-rt.Ended(): // the message may be given to another, for which sending is needed
 		case <-ctx.Done():
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -353,7 +352,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || !s.prompts.box.Empty() || s.roster.Len() > 0 || s.pending.Len() > 0 || s.journal.Watched()
+	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.pending.Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -465,7 +464,7 @@ func Refused(result json.RawMessage, method string) error {
 
 // end ends the use of the session for everybody.
 func (s *Session) end(state State, reason bridgev1.CloseReason) {
-	defer s.flushPrompts()
+	defer s.prompts.Flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.runtime != nil {
@@ -478,7 +477,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.roster.Clear()
 	s.host.Keep(s)
 	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
-	s.prompts.box.Clear(func(*outbox.Entry) bool { return true }) // what is not taken up by now never is
+	s.prompts.Clear()
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})
 }

@@ -22,7 +22,7 @@ func (s *Session) turnSpan() *observe.Span { return cmp.Or(s.turn.Span(), s.meas
 // turnBegun notes when a turn began. A turn without a message's span gets its own. The caller
 // holds mu.
 func (s *Session) turnBegun(of *observe.Span) {
-	s.prompts.delivery.turnBegun()
+	s.prompts.TurnBegun(locked{s})
 	s.measure.began = time.Now()
 	if of == nil && s.measure.own == nil {
 		s.measure.own = s.observer.Turn(context.Background(), s.id, s.tenant, observe.Remote{})

@@ -206,7 +206,7 @@ func TestDesertedWaiters(t *testing.T) {
 				w.accept()
 				w.identify("m1")
 				if test.begun {
-					s.turn.AwaitRest(&w.state)
+					s.turn.AwaitRest(w.state)
 				}
 				begin := time.Now()
 				for !w.state.Over() && time.Since(begin) < time.Hour {

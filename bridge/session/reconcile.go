@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 )
 
@@ -122,7 +121,7 @@ func (s *Session) restart(ctx context.Context, history []*journal.Record) {
 	merged, fresh := merge(history, all)
 	s.journal.Restart(epoch, merged)
 	s.marks.turnEnd, s.marks.interruptedAt = journal.Position{}, journal.Position{}
-	s.prompts.box.Renumber(func(n outbox.Note) journal.Position { return s.journal.Post(s.noteOf(n), journal.Position{}) })
+	s.prompts.Renumber(func(note any, _ journal.Position) journal.Position { return s.journal.Post(note, journal.Position{}) })
 	s.marks.reconciledTo = s.journal.Last()
 	for _, rec := range fresh {
 		if rec.Agent == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -28,22 +29,22 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, 
 		return err
 	}
 	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
-	found := s.lookUp(ctx, nil, nil)
+	found := s.prompts.LookUp(ctx, nil, nil)
 	s.begunAnew(ctx)
 	return s.recreate(ctx, rt, found)
 }
 
 // recreate makes the session anew under its id: the CLI keeps nothing of one that it was
 // never sent anything, or had not come to write down.
-func (s *Session) recreate(ctx context.Context, rt Runtime, found settlement) error {
+func (s *Session) recreate(ctx context.Context, rt Runtime, found prompts.Settlement) error {
 	if err := s.create(ctx, rt, nil); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	s.carryOut(s.turn.Confirm(s.journal.Last()))
-	s.settlePrompts(found)
+	s.prompts.Settle(locked{s}, found)
 	s.mu.Unlock()
-	s.flushPrompts()
+	s.prompts.Flush()
 	return nil
 }
 
@@ -123,9 +124,9 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
 	records := s.records(history.Events)
-	found := s.lookUp(ctx, records, nil)
+	found := s.prompts.LookUp(ctx, records, nil)
 	s.reconcile(ctx, records)
-	defer s.flushPrompts()
+	defer s.prompts.Flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open unanswered
@@ -161,7 +162,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.marks.turnEnd = s.journal.Last()
 	s.host.Keep(s)
 	s.carryOut(s.turn.Confirm(s.journal.Last()))
-	s.settlePrompts(found)
+	s.prompts.Settle(locked{s}, found)
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {

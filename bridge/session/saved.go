@@ -109,7 +109,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
 	}
 	s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo = in.Ended, in.Cut, in.Tied
-	s.restorePrompts()
+	s.prompts.Restore(locked{s})
 	s.tellAgain()
 	s.roster.Restore(in.Participants)
 	for p := range s.roster.All() { // a participant without grace had left when its stream broke
@@ -124,7 +124,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == Unloaded && (s.awaited && len(s.config.Missing) == 0 || !s.prompts.box.Empty())
+	return s.state == Unloaded && (s.awaited && len(s.config.Missing) == 0 || !s.prompts.Box().Empty())
 }
 
 // Lack notes that a secret of the session is gone.

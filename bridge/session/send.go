@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 )
 
 // restoreTimeout bounds putting a provider's headers back after a turn.
@@ -61,30 +62,30 @@ func (s *Session) Send(ctx context.Context, m Message) (Sent, error) {
 	}
 	for {
 		sent, err := s.sendInOrder(ctx, m)
-		if !errors.Is(err, errBehind) {
+		if !errors.Is(err, prompts.ErrBehind) {
 			return sent, err
 		}
-		if err := s.awaitDelivery(ctx); err != nil {
+		if err := s.prompts.AwaitDelivery(ctx); err != nil {
 			return Sent{}, err
 		}
 	}
 }
 
 // sendInOrder sends a message, unless others that a runtime has lost come before it: then it
-// fails with errBehind.
+// fails with prompts.ErrBehind.
 func (s *Session) sendInOrder(ctx context.Context, m Message) (sent Sent, err error) {
-	if err := lock(ctx, s.sending); err != nil {
+	if err := s.prompts.Acquire(ctx); err != nil {
 		return Sent{}, err
 	}
 	keep := false
 	defer func() {
 		if !keep {
-			unlock(s.sending)
+			s.prompts.Release()
 		}
 	}()
 	err = s.retried(ctx, func(rt Runtime) (err error) {
-		if s.prompts.box.Owes() {
-			return errBehind
+		if s.prompts.Box().Owes() {
+			return prompts.ErrBehind
 		}
 		if !m.Override || !s.hasHeaders() {
 			sent, err = s.send(ctx, rt, m)
@@ -103,12 +104,14 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 	params := m.Params.Clone()
 	w := s.newWaiter(s.spanOf(ctx, &params))
 	before := s.journal.Last()
-	n, stored, err := s.prompts.box.Add(m.outboxForm(params), promptWithoutSecrets, before)
+	n, stored, err := s.prompts.Add(m.outboxForm(params), before)
 	if err != nil {
 		w.Close()
 		return Sent{}, err
 	}
-	s.expect(w, n)
+	s.mu.Lock()
+	s.prompts.Expect(locked{s}, w.state, n)
+	s.mu.Unlock()
 	method := cmp.Or(m.Method, "session.send")
 	sent, err := s.give(ctx, rt, method, params, w)
 	if err != nil {
@@ -118,13 +121,13 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 		s.forgetPrompt(w)
 		return sent, err
 	}
-	ids := idsOf(sent.Result)
-	durable, again := s.prompts.box.Accepted(n, ids)
-	sent.MessageID, sent.InMemory = first(ids), s.prompts.box.Problem() != nil && !(stored && durable)
-	w.identify(last(ids))
+	ids := prompts.IDs(sent.Result)
+	durable, again := s.prompts.Box().Accepted(n, ids)
+	sent.MessageID, sent.InMemory = prompts.First(ids), s.prompts.Box().Problem() != nil && !(stored && durable)
+	w.identify(prompts.Last(ids))
 	if again {
 		s.mu.Lock()
-		s.deliver()
+		s.prompts.Deliver(locked{s})
 		s.mu.Unlock()
 	}
 	return sent, nil
@@ -134,9 +137,8 @@ func (s *Session) send(ctx context.Context, rt Runtime, m Message) (Sent, error)
 func (s *Session) forgetPrompt(w *Waiter) {
 	w.Close()
 	s.mu.Lock()
-	delete(s.prompts.waiters, w.state.Entry)
+	s.prompts.Forget(locked{s}, w.state)
 	s.mu.Unlock()
-	s.prompts.box.Drop(w.state.Entry)
 }
 
 // give makes the call, with a waiter that was there before it.
@@ -167,7 +169,7 @@ func (s *Session) waitIdle(ctx context.Context) error {
 	defer w.Close()
 	s.mu.Lock()
 	running := s.turn.Busy()
-	s.turn.AwaitRest(&w.state)
+	s.turn.AwaitRest(w.state)
 	s.mu.Unlock()
 	if !running {
 		return nil
@@ -203,16 +205,16 @@ func (s *Session) waitFailed(ctx context.Context) error {
 // Abort stops the running turn and what is queued, and reports whether one was running.
 func (s *Session) Abort(ctx context.Context) (bool, journal.Position, error) {
 	running := s.TurnRunning()
-	given := s.acknowledged()
+	given := s.prompts.Acknowledged()
 	if err := s.Usable(); err != nil {
 		return false, journal.Position{}, err
 	}
 	if s.State() != Loaded {
-		return s.abortPrompts(given), s.journal.Last(), nil
+		return s.prompts.Abort(given), s.journal.Last(), nil
 	}
 	_, at, err := s.Do(ctx, "session.abort", nil)
 	if err == nil {
-		s.abortPrompts(given)
+		s.prompts.Abort(given)
 	}
 	return running, at, err
 }
@@ -233,10 +235,7 @@ func (s *Session) Do(ctx context.Context, method string, params jsonobj.Object, 
 
 // QueueChanged notes that somebody has changed what the CLI has queued: of the prompts that it
 // has, none is given to it again.
-func (s *Session) QueueChanged() {
-	s.prompts.box.Edit()
-	s.flushPrompts()
-}
+func (s *Session) QueueChanged() { s.prompts.Edit() }
 
 // changesQueue reports whether a method changes what the CLI has queued: messages may be gone
 // then, or have other words.

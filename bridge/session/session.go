@@ -27,6 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -126,8 +127,8 @@ type Session struct {
 	journal *journal.Journal
 	pending *callback.Registry
 	models  *modelproxy.Proxy
+	prompts *prompts.Queue
 	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
-	sending chan struct{} // capacity 1: held by a send, and around a turn with headers of its own
 	// passage keeps callers' calls and warm resumes apart.
 	passage passage
 	// switchNames is constant.
@@ -154,7 +155,6 @@ type Session struct {
 	awaited         bool // callbacks waited when the bridge ended
 	internal        bool // what happens now is the bridge's own book-keeping
 	headersReplaced bool // a turn runs whose headers replace the provider's
-	prompts         prompts
 	shared          bool
 	uses            int       // what keeps it from being unloaded
 	usedAt          time.Time // when it was last used
@@ -212,14 +212,14 @@ func New(cfg Config) *Session {
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		pending: callback.NewRegistry(cfg.Room),
-		gate:    make(chan struct{}, 1), sending: make(chan struct{}, 1),
-		synced: synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
+		gate:    make(chan struct{}, 1),
+		synced:  synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now}, shared: cfg.Shared, usedAt: now,
 		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant}, turn: turn.New(cfg.Bounds, turnReason),
 	}
 	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
 	s.models = s.newModels()
-	s.prompts.init(cfg.Outbox)
+	s.prompts = s.newPrompts(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()
 	}

@@ -92,7 +92,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 		TurnRunning: s.turn.Busy(), Participants: s.participantList(), Position: Proto(at),
 		ClientName: s.config.Object.String("clientName"),
 	}
-	if err := cmp.Or(s.journal.Degraded(), s.prompts.box.Problem()); err != nil {
+	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
 		out.JournalProblem = err.Error()
 	}
 	if s.state == Unloaded && len(s.config.Missing) > 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -25,25 +26,20 @@ const (
 )
 
 // TurnOver is the note that a turn has ended.
-type TurnOver struct {
-	Outcome Outcome
-	// IDs are of messages that are not part of the conversation, and Err why; none else.
-	IDs []string
-	Err error
-}
+type TurnOver = prompts.TurnOver
 
 // Waiter waits for the end of the turn that a message begins. A turn that takes several
 // messages ends once, for all of them. Its methods may be called from any goroutine.
 type Waiter struct {
 	s     *Session
-	state turn.Waiter // guarded by the session's mu, but for its end
+	state *turn.Waiter // guarded by the session's mu, but for its end
 }
 
 // EndedTurn returns a waiter for a turn that has ended.
 func EndedTurn(out Outcome) *Waiter {
-	w := &Waiter{}
-	w.state.InitEnded(out)
-	return w
+	w := &turn.Waiter{}
+	w.InitEnded(out)
+	return &Waiter{state: w}
 }
 
 // carryOut does what the turn's machine asks for. The caller holds mu.
@@ -57,7 +53,7 @@ func (s *Session) carryOut(effects []turn.Effect) {
 		case turn.Finished:
 			e.Waiter.Span.EndTurn(e.Outcome.Status.String())
 			if e.Waiter.Entry != 0 {
-				s.prompts.over(s, e.Waiter.Entry, e.Outcome)
+				s.prompts.Ended(locked{s}, e.Waiter.Entry, e.Outcome)
 			}
 			e.Waiter.Release()
 		case turn.Rested:
@@ -68,15 +64,25 @@ func (s *Session) carryOut(effects []turn.Effect) {
 	}
 }
 
+// unregisteredWaiter returns a waiter that the turn's machine does not have.
+func (s *Session) unregisteredWaiter() *Waiter {
+	both := &struct { // one allocation
+		w     Waiter
+		state turn.Waiter
+	}{}
+	both.w = Waiter{s, &both.state}
+	both.state.Init()
+	return &both.w
+}
+
 // newWaiter registers a waiter for a message with a span, which may be nil. It must be made
 // before the message is sent.
 func (s *Session) newWaiter(span *observe.Span) *Waiter {
-	w := &Waiter{s: s}
-	w.state.Init()
+	w := s.unregisteredWaiter()
 	w.state.Span = span
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.Expect(&w.state)
+	s.turn.Expect(w.state)
 	return w
 }
 
@@ -85,7 +91,7 @@ func (s *Session) newWaiter(span *observe.Span) *Waiter {
 func (w *Waiter) accept() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.s.turn.Accept(&w.state, time.Now())
+	w.s.turn.Accept(w.state, time.Now())
 }
 
 // identify tells the waiter its message's id.
@@ -93,14 +99,14 @@ func (w *Waiter) identify(messageID string) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.state.Span.Message(messageID)
-	w.s.carryOut(w.s.turn.Identify(&w.state, messageID))
+	w.s.carryOut(w.s.turn.Identify(w.state, messageID))
 }
 
 // Close ends the waiting.
 func (w *Waiter) Close() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if w.s.turn.Drop(&w.state) {
+	if w.s.turn.Drop(w.state) {
 		w.state.Span.Refuse()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -33,15 +34,15 @@ func (s *Session) GiveUp(ctx context.Context, err error) {
 		return
 	}
 	defer unlock(s.gate)
-	var found settlement
+	var found prompts.Settlement
 	if s.State() == Unloaded {
-		found = s.lookUp(ctx, nil, cmp.Or(err, errNotLoaded))
+		found = s.prompts.LookUp(ctx, nil, cmp.Or(err, errNotLoaded))
 	}
 	s.mu.Lock()
 	s.carryOut(s.turn.Confirm(s.journal.Last()))
-	s.settlePrompts(found)
+	s.prompts.Settle(locked{s}, found)
 	s.mu.Unlock()
-	s.flushPrompts()
+	s.prompts.Flush()
 }
 
 // errNotLoaded is why GiveUp knows nothing if its caller does not say.
@@ -77,8 +78,7 @@ func (s *Session) unconfirmed(ctx context.Context, rt Runtime, m Message, before
 	if ids == nil {
 		return Sent{}, in
 	}
-	w := &Waiter{s: s}
-	w.state.Init()
+	w := s.unregisteredWaiter()
 	w.state.Finish(Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()})
 	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
 }
@@ -86,9 +86,9 @@ func (s *Session) unconfirmed(ctx context.Context, rt Runtime, m Message, before
 // inHistory looks for a message in what happened after a position, by what it says. It returns
 // its ids, as many as it is messages, and where the last of them is; nil if it is not there.
 func (s *Session) inHistory(m Message, after journal.Position) (ids []string, at journal.Position) {
-	prompts := m.prompts()
+	texts := m.texts()
 	s.journal.Each(func(r *journal.Record) bool {
-		if len(ids) == len(prompts) {
+		if len(ids) == len(texts) {
 			return false
 		}
 		later := r.Pos.Epoch > after.Epoch || r.Pos.Seq > after.Seq
@@ -96,20 +96,20 @@ func (s *Session) inHistory(m Message, after journal.Position) (ids []string, at
 			return true
 		}
 		var d struct{ MessageID string }
-		if event.Data(r, &d) && contentOf(r) == prompts[len(ids)] {
+		if event.Data(r, &d) && prompts.Content(r) == texts[len(ids)] {
 			ids, at = append(ids, d.MessageID), r.Pos
 		}
 		return true
 	})
-	if len(ids) < len(prompts) {
+	if len(ids) < len(texts) {
 		return nil, journal.Position{}
 	}
 	return ids, at
 }
 
-// prompts are the texts by which the history shows a message. There are none of one that
+// texts are the texts by which the history shows a message. There are none of one that
 // the CLI puts into words of its own, or that only has the agent go on.
-func (m Message) prompts() []string {
+func (m Message) texts() []string {
 	switch m.Method {
 	case "", "session.send":
 		return []string{m.Params.String("prompt")}
@@ -137,14 +137,4 @@ func (m Message) result(ids []string) json.RawMessage {
 		result.SetString("messageId", ids[0])
 	}
 	return result.JSON()
-}
-
-// contentOf is the text of a user's message.
-func contentOf(rec *journal.Record) string {
-	var d struct{ Content json.RawMessage }
-	var text string
-	if !event.Data(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
-		return ""
-	}
-	return text
 }

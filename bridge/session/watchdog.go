@@ -128,7 +128,7 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	w := s.newWaiter(nil)
 	defer w.Close()
 	s.mu.Lock()
-	s.turn.AwaitRest(&w.state)
+	s.turn.AwaitRest(w.state)
 	s.internal = true
 	s.mu.Unlock()
 	defer s.setInternal(false)

@@ -1,0 +1,260 @@
+package prompts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
+
+// delivery gives the CLI the prompts that it lost, in the order in which it had them. New
+// prompts of the session wait for its end.
+type delivery struct {
+	done chan struct{}
+	err  error // why it ended before all were given; set before done is closed
+	// failed is how often the session could not be loaded.
+	failed int
+	// begun is sent to when a turn begins.
+	begun chan struct{}
+}
+
+// takeUpTimeout bounds waiting for the turn that a prompt begins; that takes some milliseconds.
+const takeUpTimeout = 10 * time.Second
+
+// maxLoads bounds how often a session is loaded for what is owed, while that ends runtimes.
+const maxLoads = 3
+
+// TurnBegun notes that a turn has begun.
+func (q *Queue) TurnBegun(Tx) {
+	if q.delivery == nil {
+		return
+	}
+	select {
+	case q.delivery.begun <- struct{}{}:
+	default:
+	}
+}
+
+// awaitTurn waits for the turn that a prompt begins: a CLI that has just loaded the session and
+// is given another prompt at once may take that up first.
+func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
+	limit := time.NewTimer(takeUpTimeout)
+	defer limit.Stop()
+	select {
+	case <-d.begun:
+	case <-w.Done():
+	case <-rt.Ended():
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+}
+
+// Deliver begins a delivery unless one is under way.
+func (q *Queue) Deliver(Tx) {
+	if q.delivery != nil {
+		return
+	}
+	d := &delivery{done: make(chan struct{}), begun: make(chan struct{}, 1)}
+	q.delivery = d
+	q.cfg.Go(func(ctx context.Context) {
+		for more := true; more; {
+			d.err = q.deliverNext(ctx, d)
+			q.cfg.Update(func(Tx) {
+				if more = d.err == nil && q.box.Owes(); !more {
+					q.delivery = nil
+					close(d.done)
+				}
+			})
+		}
+	})
+}
+
+// AwaitDelivery waits until all prompts that are owed have been given to the CLI.
+func (q *Queue) AwaitDelivery(ctx context.Context) error {
+	var d *delivery
+	q.cfg.Update(func(tx Tx) {
+		if q.box.Owes() && tx.Loaded() {
+			q.Deliver(tx)
+		}
+		d = q.delivery
+	})
+	if d == nil {
+		return nil
+	}
+	select {
+	case <-d.done:
+		return d.err
+	case <-ctx.Done():
+		return q.cfg.Classify(ctx.Err(), "")
+	}
+}
+
+// deliverNext gives the CLI the next prompt that is owed. It fails where the session cannot be
+// loaded for now; a prompt that can never be given is reported as lost.
+func (q *Queue) deliverNext(ctx context.Context, d *delivery) error {
+	if err := q.Acquire(ctx); err != nil {
+		return err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			q.Release()
+		}
+	}()
+	var given outbox.Entry
+	err := q.cfg.In(ctx, func(rt Runtime) (err error) {
+		select {
+		case <-d.begun: // of an earlier turn
+		default:
+		}
+		idle := false
+		q.cfg.Update(func(tx Tx) { idle = !tx.Turn().Busy() })
+		var w *turn.Waiter
+		w, given, keep, err = q.giveAgain(ctx, rt)
+		if err == nil && idle && w != nil {
+			d.awaitTurn(ctx, rt, w)
+		}
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	if given.N == 0 && endedRuntime(err) && ctx.Err() == nil {
+		if d.failed++; d.failed < maxLoads {
+			return nil
+		}
+	}
+	return q.deliveryFailed(ctx, given, err)
+}
+
+// endedRuntime reports whether an error says that a runtime has ended, or could not be started.
+func endedRuntime(err error) bool {
+	switch fault.ReasonOf(err) {
+	case fault.RuntimeLost, fault.CLIExited, fault.CLIHung, fault.CLIStartFailed, fault.CLIProtocolError:
+		return true
+	}
+	return false
+}
+
+// giveAgain gives the CLI the next prompt that is owed, and returns its waiter; nil if none is
+// owed. keep reports that the queue stays acquired until its turn has ended.
+func (q *Queue) giveAgain(ctx context.Context, rt Runtime) (w *turn.Waiter, e outbox.Entry, keep bool, err error) {
+	override := false
+	for _, next := range q.box.Entries() {
+		if next.Owed {
+			override = next.Prompt().Override && q.cfg.HasHeaders()
+			break
+		}
+	}
+	if override {
+		if err := rt.TakeHeaders(ctx); err != nil {
+			return nil, e, false, err
+		}
+	}
+	w, e, err = q.giveNext(ctx, rt)
+	switch {
+	case !override:
+	case err != nil || w == nil:
+		rt.RestoreHeaders(context.WithoutCancel(ctx))
+	default:
+		keep = true
+		rt.RestoreAfter(w)
+	}
+	return w, e, keep, err
+}
+
+// giveNext makes the call for the next prompt that is owed. Without one it does nothing.
+func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.Entry, error) {
+	e, ok, err := q.box.Again(q.cfg.Journal.Last(), time.Now())
+	if err != nil {
+		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
+	}
+	if !ok {
+		return nil, e, nil
+	}
+	p := e.Prompt()
+	params, err := jsonobj.Parse(p.Params)
+	if err != nil {
+		return nil, e, fault.Wrap(err, fault.Internal, "reading the message from disk")
+	}
+	var w *turn.Waiter
+	q.cfg.Update(func(tx Tx) { w = q.reset(tx, e.N) })
+	result, err := rt.Give(ctx, cmp.Or(p.Method, "session.send"), params, w)
+	if err != nil {
+		return nil, e, err
+	}
+	q.cfg.Logger().Info("prompt given to the CLI again", "session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
+	ids := IDs(result)
+	q.box.Accepted(e.N, ids)
+	q.cfg.Update(func(tx Tx) {
+		if len(ids) > 0 {
+			note := outbox.Note{IDs: e.Names(), As: ids}
+			for _, id := range ids {
+				q.restored[id] = w
+			}
+			note.At = tx.Post(q.note(note), journal.Position{})
+			q.box.Moved(note)
+		}
+		w.Span.Message(Last(ids))
+		tx.CarryOut(tx.Turn().Identify(w, Last(ids)))
+	})
+	q.Flush()
+	return w, e, nil
+}
+
+// reset makes the waiter of a prompt ready for another delivery.
+func (q *Queue) reset(tx Tx, n uint64) *turn.Waiter {
+	w := q.waiters[n]
+	if w == nil {
+		w = &turn.Waiter{}
+		w.Init()
+		w.Entry = n
+		q.waiters[n] = w
+		tx.Turn().Expect(w)
+	}
+	tx.Turn().Again(w)
+	return w
+}
+
+// deliveryFailed decides about a prompt that could not be given to the CLI again, and returns
+// the error if none can for now.
+func (q *Queue) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
+	defer q.Flush()
+	q.cfg.Update(func(tx Tx) { out = q.failed(ctx, tx, e, err) })
+	return out
+}
+
+func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) error {
+	reason, unsent := fault.ReasonOf(err), errors.Is(err, rpcconn.ErrNotSent)
+	if w := q.waiters[e.N]; w != nil {
+		tx.Turn().Doubt(w)
+	}
+	switch {
+	case ctx.Err() != nil || reason == fault.Draining || reason == fault.ProviderGone:
+		if e.N != 0 && unsent {
+			q.box.Owe(e.N, e.Done)
+		}
+		return err // the next load, or the next process, goes on
+	case e.N == 0: // the session could not be loaded
+		for _, one := range q.box.Entries() {
+			if one.Owed {
+				q.lose(tx, &one, "the runtime ended before it was seen to take the message up, and the session cannot be loaded: "+err.Error())
+			}
+		}
+		return err
+	case reason == fault.RuntimeLost && unsent && e.Deliveries < outbox.MaxDeliveries:
+		q.box.Owe(e.N, e.Done)
+		return nil
+	case reason == fault.RuntimeLost && !unsent:
+		return nil // the history tells when the session is loaded again
+	}
+	q.lose(tx, &e, "the runtime ended before it was seen to take the message up, and it cannot be given to another: "+err.Error())
+	return nil
+}

@@ -1,0 +1,90 @@
+package prompts
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+// plainMembers are the members of a prompt whose contents are the user's words and files, in
+// which no member is a secret because of its name.
+var plainMembers = map[string]bool{
+	"prompt": true, "displayPrompt": true, "attachments": true, "messages": true, "responseFormat": true,
+}
+
+// withoutSecrets returns a prompt's parameters as they are kept on disk, and the paths of what
+// they lack.
+func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
+	all, err := jsonobj.Parse(params)
+	if err != nil {
+		return params, nil
+	}
+	var lacks []string
+	kept := make(jsonobj.Object, 0, len(all))
+	for _, m := range all {
+		if !plainMembers[m.Key] {
+			one := config.WithoutSecrets(jsonobj.Object{m}.JSON(), "", &lacks)
+			if o, err := jsonobj.Parse(one); err == nil {
+				kept = append(kept, o...)
+			}
+			continue
+		}
+		kept = append(kept, m)
+	}
+	return kept.JSON(), lacks
+}
+
+// IDs returns the ids in the CLI's answer to a prompt; some answers have none.
+func IDs(result json.RawMessage) []string {
+	var r struct {
+		MessageID  string
+		MessageIDs []string
+	}
+	_ = json.Unmarshal(result, &r)
+	if r.MessageID != "" {
+		return []string{r.MessageID}
+	}
+	return r.MessageIDs
+}
+
+// Content returns the text of a user's message.
+func Content(rec *journal.Record) string {
+	var d struct{ Content json.RawMessage }
+	var text string
+	if !event.Data(rec, &d) || json.Unmarshal(d.Content, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// saidBy is a user's message as the outbox compares it with prompts.
+func saidBy(rec *journal.Record) outbox.Said {
+	var d struct{ MessageID string }
+	event.Data(rec, &d)
+	var e struct{ Timestamp time.Time }
+	if json.Unmarshal(rec.JSON, &e) != nil || e.Timestamp.IsZero() {
+		e.Timestamp = time.Now() // it does not say, so that it may have been any time
+	}
+	return outbox.Said{MessageID: d.MessageID, Content: Content(rec), At: e.Timestamp}
+}
+
+// First returns the first of some ids; "" if there are none.
+func First(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return ids[0]
+}
+
+// Last returns the last of some ids; "" if there are none.
+func Last(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return ids[len(ids)-1]
+}

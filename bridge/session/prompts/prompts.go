@@ -1,0 +1,278 @@
+// Package prompts owns the prompts of a session that the CLI was given and whose turns have not
+// ended: the outbox that has them on disk, the waiters for their turns, and the delivery that
+// sends a lost runtime's prompts again.
+//
+// The session's lock guards the waiters and the delivery. A method that needs the lock takes a
+// Tx, which the session makes while it holds the lock; the other methods are called without it.
+// The outbox has a lock of its own, which may be taken while the session's is held.
+//
+// A Queue has at most two goroutines at a time, both started by Config.Go and ended by its
+// context: one writes the outbox, the other delivers.
+package prompts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Tx is the session while its lock is held.
+type Tx interface {
+	// Turn returns the machine of the session's turns.
+	Turn() *turn.Machine
+	// CarryOut does what the machine asks for.
+	CarryOut(effects []turn.Effect)
+	// EndTurn announces the end of a turn that no event shows.
+	EndTurn(out turn.Outcome)
+	// Post writes a note to the journal, at a position that it had before or, with none, at
+	// the end.
+	Post(note any, at journal.Position) journal.Position
+	// MarkTurnEnd notes that readers know of the end of a turn at a position.
+	MarkTurnEnd(at journal.Position)
+	// Loaded reports whether a runtime has the session.
+	Loaded() bool
+}
+
+// Runtime is a CLI process that has the session loaded.
+type Runtime interface {
+	// Ended is closed when the process has ended and the session knows it.
+	Ended() <-chan struct{}
+	// Give sends a prompt for which w waits, and returns the CLI's answer.
+	Give(ctx context.Context, method string, params jsonobj.Object, w *turn.Waiter) (json.RawMessage, error)
+	// TakeHeaders removes the headers of the session's provider once no turn runs.
+	TakeHeaders(ctx context.Context) error
+	// RestoreHeaders puts the headers back.
+	RestoreHeaders(ctx context.Context)
+	// RestoreAfter puts the headers back when the turn of w has ended, and then releases the queue.
+	RestoreAfter(w *turn.Waiter)
+}
+
+// Config is what a Queue needs of its session.
+type Config struct {
+	// Session is the session's id, for the log.
+	Session string
+	// Box has the prompts; nil keeps them in memory.
+	Box     *outbox.Box
+	Journal *journal.Journal
+	// Update calls f with the session's lock held.
+	Update func(f func(tx Tx))
+	// Each calls f for the events that are kept after a position, in order, until f returns
+	// false.
+	Each func(ctx context.Context, after journal.Position, f func(*journal.Record) bool)
+	// Outcome returns how the turn of the message at a position ended, as far as the journal
+	// tells.
+	Outcome func(ctx context.Context, at journal.Position) turn.Outcome
+	// In calls f with the runtime that has the session, loading it if need be, and once more if
+	// the session was lost before the call reached it.
+	In func(ctx context.Context, f func(rt Runtime) error) error
+	// HasHeaders reports whether the session's provider has headers.
+	HasHeaders func() bool
+	// Classify turns the error of an ended context into the API's.
+	Classify func(err error, method string) error
+	// Go runs f on a goroutine that ends with the bridge.
+	Go     func(f func(ctx context.Context))
+	Logger func() *slog.Logger
+}
+
+// Queue is the prompts of a session. New makes one.
+type Queue struct {
+	cfg Config
+	box *outbox.Box
+	// sending has capacity 1: a send holds it, and a turn with headers of its own.
+	sending chan struct{}
+	// flushing: a goroutine is about to write the outbox.
+	flushing atomic.Bool
+
+	// The session's lock guards the rest.
+
+	// waiters are those of the prompts, by entry; restored those of prompts that an earlier
+	// process of the bridge sent, by the messages' ids.
+	waiters  map[uint64]*turn.Waiter
+	restored map[string]*turn.Waiter
+	// delivery sends the CLI what is owed; nil if nothing is.
+	delivery *delivery
+}
+
+// New returns a queue.
+func New(cfg Config) *Queue {
+	if cfg.Box == nil {
+		cfg.Box, _ = outbox.Open(nil) // in memory nothing fails
+	}
+	return &Queue{
+		cfg: cfg, box: cfg.Box, sending: make(chan struct{}, 1),
+		waiters: map[uint64]*turn.Waiter{}, restored: map[string]*turn.Waiter{},
+	}
+}
+
+// Box returns the outbox, for what it knows of messages by their ids.
+func (q *Queue) Box() *outbox.Box { return q.box }
+
+// Acquire waits until no other send is under way. Release ends that.
+func (q *Queue) Acquire(ctx context.Context) error {
+	select {
+	case q.sending <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return q.cfg.Classify(ctx.Err(), "")
+	}
+}
+
+// Release lets the next send begin.
+func (q *Queue) Release() { <-q.sending }
+
+// Add keeps a prompt that is about to be sent; before is the journal's end. It reports whether
+// the disk has it.
+func (q *Queue) Add(p outbox.Prompt, before journal.Position) (n uint64, durable bool, err error) {
+	return q.box.Add(p, withoutSecrets, before)
+}
+
+// Expect has a waiter wait for the turn of a prompt.
+func (q *Queue) Expect(_ Tx, w *turn.Waiter, n uint64) {
+	w.Entry = n
+	q.waiters[n] = w
+}
+
+// Forget removes a prompt whose sender is told that it failed.
+func (q *Queue) Forget(_ Tx, w *turn.Waiter) {
+	delete(q.waiters, w.Entry)
+	q.box.Drop(w.Entry)
+}
+
+// Ended notes that the turn of a prompt has ended.
+func (q *Queue) Ended(_ Tx, entry uint64, out turn.Outcome) {
+	delete(q.waiters, entry)
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST && out.Err == nil {
+		q.box.End(entry) // the history still has to say whether it has the prompt
+	} else {
+		q.box.Finish(entry)
+	}
+	q.flushSoon()
+}
+
+// flushSoon writes the outbox once the journal has the events that the change follows from.
+func (q *Queue) flushSoon() {
+	if q.cfg.Go == nil || !q.flushing.CompareAndSwap(false, true) {
+		return
+	}
+	q.cfg.Go(func(ctx context.Context) {
+		err := q.cfg.Journal.Settle(ctx)
+		q.flushing.Store(false)
+		if err == nil {
+			q.Flush()
+		}
+	})
+}
+
+// Flush writes what has changed to the disk.
+func (q *Queue) Flush() {
+	if err := q.box.Flush(); err != nil {
+		q.cfg.Logger().Error("prompts are in memory only", "session_id", q.cfg.Session, "error", err)
+	}
+}
+
+// Edit notes that a caller has changed the CLI's own queue: no prompt that the CLI has is sent
+// again.
+func (q *Queue) Edit() {
+	q.box.Edit()
+	q.Flush()
+}
+
+// Clear removes all prompts: the CLI takes none of them up any more.
+func (q *Queue) Clear() { q.box.Clear(func(*outbox.Entry) bool { return true }) }
+
+// Acknowledged returns the prompts that the CLI has answered.
+func (q *Queue) Acknowledged() []outbox.Entry {
+	return slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Acknowledged() })
+}
+
+// Abort ends the prompts that an abort has ended, of which the CLI may not know.
+func (q *Queue) Abort(which []outbox.Entry) bool {
+	if len(which) == 0 {
+		return false
+	}
+	ended := q.box.Clear(func(e *outbox.Entry) bool {
+		return slices.ContainsFunc(which, func(o outbox.Entry) bool { return o.N == e.N })
+	})
+	q.Flush()
+	q.cfg.Update(func(tx Tx) {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.cfg.Journal.Last()}
+		for _, n := range ended {
+			if w := q.waiters[n]; w != nil && w.Unconfirmed() {
+				tx.CarryOut(tx.Turn().Finish(w, out))
+			}
+		}
+	})
+	return len(ended) > 0
+}
+
+// Restore takes up the prompts that an earlier process of the bridge sent.
+func (q *Queue) Restore(tx Tx) {
+	tx.Turn().Heard(time.Now())
+	for _, e := range q.box.Entries() {
+		if !e.Acknowledged() || e.Ended {
+			continue
+		}
+		names := e.Names()
+		w := &turn.Waiter{}
+		w.Init()
+		w.Entry = e.N
+		tx.Turn().Recover(w, Last(names))
+		q.waiters[e.N] = w
+		for _, id := range names {
+			q.restored[id] = w
+		}
+	}
+}
+
+// Restored returns the waiter of a message that an earlier process of the bridge sent, or that
+// was sent again; nil if there is none.
+func (q *Queue) Restored(_ Tx, id string) *turn.Waiter { return q.restored[id] }
+
+// Renumber posts the notes about prompts again, in order, with a journal's new positions. post
+// gets each note's form in the journal and its old position.
+func (q *Queue) Renumber(post func(note any, at journal.Position) journal.Position) {
+	q.box.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
+}
+
+// Resent is the note that messages were given to the CLI again.
+type Resent struct{ IDs, As []string }
+
+// TurnOver is the note that a turn has ended.
+type TurnOver struct {
+	Outcome turn.Outcome
+	// IDs are of messages that are not part of the conversation, and Err why; none else.
+	IDs []string
+	Err error
+}
+
+// note is the journal's form of a note about prompts.
+func (q *Queue) note(n outbox.Note) any {
+	if len(n.As) > 0 {
+		return Resent{n.IDs, n.As}
+	}
+	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.cfg.Journal.Last()}
+	return TurnOver{Outcome: out, IDs: n.IDs, Err: LostError(n.IDs, n.Text)}
+}
+
+// LostError is the error for messages that are not part of the conversation.
+func LostError(ids []string, why string) error {
+	err := fault.New(fault.SendInDoubt, "%s", why)
+	if len(ids) > 0 {
+		err = err.With("message_id", ids[0])
+	}
+	return err
+}
+
+// ErrBehind says that a lost runtime's prompts have to be sent before a new one.
+var ErrBehind = errors.New("prompts of a lost runtime come first")

@@ -1,0 +1,147 @@
+package prompts
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Settlement is what is known of the prompts once the history was read.
+type Settlement struct {
+	entries   []outbox.Entry
+	decisions []outbox.Decision
+	outcomes  []turn.Outcome // of the turns of those that the journal has
+	// unread is why the history could not be read; nil if it could.
+	unread error
+}
+
+// LookUp compares the prompts with the history, or notes why that could not be read. It comes
+// before the journal takes the history up, and Settle after.
+func (q *Queue) LookUp(ctx context.Context, history []*journal.Record, unread error) Settlement {
+	entries := q.box.Entries()
+	if len(entries) == 0 {
+		return Settlement{}
+	}
+	decisions := outbox.Decide(entries, q.said(ctx, history, entries))
+	found := Settlement{entries, decisions, make([]turn.Outcome, len(entries)), unread}
+	for i, d := range found.decisions {
+		if d.At.Seq > 0 {
+			found.outcomes[i] = q.cfg.Outcome(ctx, d.At)
+		}
+	}
+	return found
+}
+
+// said returns the user's messages in a history, and those that the journal alone has since the
+// first of some prompts.
+func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []outbox.Entry) (out []outbox.Said) {
+	there := map[journal.ID]bool{}
+	for _, rec := range history {
+		if rec.Type == "user.message" && rec.Agent == "" {
+			there[rec.ID] = true
+			one := saidBy(rec)
+			one.Pos, _ = q.cfg.Journal.Lookup(rec.ID)
+			if one.Pos.Seq == 0 {
+				one.Pos = journal.Position{}
+			}
+			one.History = true
+			out = append(out, one)
+		}
+	}
+	var after journal.Position
+	if first := entries[0].Before; first.Epoch == q.cfg.Journal.Last().Epoch {
+		after = first
+	}
+	q.cfg.Each(ctx, after, func(rec *journal.Record) bool {
+		if rec.Type == "user.message" && rec.Agent == "" && !there[rec.ID] {
+			one := saidBy(rec)
+			one.Pos = rec.Pos
+			out = append(out, one)
+		}
+		return true
+	})
+	return out
+}
+
+// Settle does with the prompts what the history says. The caller flushes after.
+func (q *Queue) Settle(tx Tx, found Settlement) {
+	for i := range found.entries {
+		e, d := &found.entries[i], found.decisions[i]
+		if e.Owed && found.unread == nil && e.Obstacle() == "" {
+			continue // it was decided by an earlier load, and not given to the CLI since
+		}
+		if d.Verdict == outbox.Forgotten && found.unread != nil {
+			d.Verdict = outbox.Taken // as far as can be known
+		}
+		q.settle(tx, e, d, found.outcomes[i], found.unread)
+	}
+	if q.box.Owes() {
+		q.Deliver(tx)
+	}
+}
+
+// settle is Settle for one prompt.
+func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
+	w := q.waiters[e.N]
+	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
+		// No reader was told of its turn.
+		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.cfg.Journal.Last()}
+		tx.EndTurn(out)
+	}
+	if !e.Acknowledged() {
+		switch {
+		case w != nil && (d.Verdict == outbox.Untaken || d.Verdict == outbox.Overtaken): // its sender will know
+			q.box.Pass(e.N)
+		case w == nil:
+			q.box.Finish(e.N)
+		}
+		return
+	}
+	if d.Verdict == outbox.Taken {
+		if q.box.End(e.N); unread == nil {
+			q.box.Finish(e.N)
+		}
+		if w != nil {
+			tx.CarryOut(tx.Turn().Finish(w, out))
+		}
+		return
+	}
+	if why := lostBecause(d.Verdict, unread, e.Obstacle()); why != "" {
+		q.lose(tx, e, why)
+		return
+	}
+	q.box.Owe(e.N, d.Done)
+}
+
+// lostBecause says why an acknowledged prompt that the history does not have as a whole cannot
+// be sent again; "" if it can.
+func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
+	switch {
+	case v == outbox.Forgotten:
+		return "the CLI took the message up and ended before it wrote that down; the conversation does not have it"
+	case v == outbox.Overtaken:
+		return "the CLI ended before it accepted the message, and accepted a later one: it cannot be sent in order any more"
+	case unread != nil:
+		return "the runtime ended before it was seen to take the message up, and the history cannot be read: " + unread.Error()
+	case obstacle != "":
+		return "the runtime ended before it was seen to take the message up; the history does not have it, and " + obstacle
+	}
+	return ""
+}
+
+// lose tells readers and the sender that a prompt is not part of the conversation.
+func (q *Queue) lose(tx Tx, e *outbox.Entry, why string) {
+	ids := e.Names()
+	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendInDoubt), Text: why}
+	note.At = tx.Post(q.note(note), journal.Position{})
+	tx.MarkTurnEnd(note.At)
+	q.box.Lose(e.N, note)
+	if w := q.waiters[e.N]; w != nil {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: note.At, Err: LostError(ids, why)}
+		tx.CarryOut(tx.Turn().Finish(w, out))
+	}
+}
