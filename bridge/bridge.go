@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
@@ -112,6 +113,7 @@ type Bridge struct {
 	cfg        Config
 	log        *slog.Logger
 	codec      *wire.Codec
+	answers    *answer.Converter
 	defaults   session.Object
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
@@ -178,7 +180,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, defaults: defaults,
+		cfg: cfg, log: cfg.Logger, codec: c, answers: answer.New(c), defaults: defaults,
 		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
 		budget:   journal.NewBudget(cfg.MaxMemoryBytes),
 		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),

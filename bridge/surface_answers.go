@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -60,7 +61,7 @@ func cliReply(p *callback.Pending, c *cliCall) (callback.Reply, error) {
 	params := c.params.Clone()
 	params.Set("requestId", nil)
 	if p.Kind.Method == callback.PermissionRequested && !c.exact {
-		decision, err := permissionDecision(p, params.Get("result"), "result")
+		decision, err := answer.PermissionDecision(p, params.Get("result"), "result")
 		if err != nil {
 			return callback.Reply{}, err
 		}

@@ -1,4 +1,4 @@
-package bridge
+package answer
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -6,9 +6,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// exactReply is reply for a caller that answers as the CLI's own clients do: what it says
+// ExactReply is Reply for a caller that answers as the CLI's own clients do: what it says
 // reaches the CLI as it is.
-func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
+func (c *Converter) ExactReply(p *callback.Pending, a *bridgev1.Answer, at string) (callback.Reply, error) {
 	if answer := a.GetError(); answer != nil && !p.Kind.Event {
 		code := answer.GetCode()
 		if code == 0 {
@@ -17,15 +17,15 @@ func (b *Bridge) exactReply(p *callback.Pending, a *bridgev1.Answer, at string) 
 		return callback.Reply{Error: &callback.ReplyError{Code: code, Message: answer.GetMessage()}}, nil
 	}
 	if decision := a.GetPermission(); decision != nil && p.Kind.Method == callback.PermissionRequested {
-		text, err := b.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
+		text, err := c.codec.ToJSONAs(decision, at+".permission", translate.JSONOptions{})
 		return members("result", text), answerInvalid(err)
 	}
-	field := b.codec.AnswerCase(a)
+	field := c.codec.AnswerCase(a)
 	hook := a.GetHook()
-	if field == nil || b.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
-		return b.reply(p, a, at)
+	if field == nil || c.codec.Tag(field) != p.Kind.Method || hook != nil && hook.GetVariant() == nil {
+		return c.Reply(p, a, at)
 	}
-	text, err := b.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
+	text, err := c.codec.ToJSONAs(a.ProtoReflect().Get(field).Message().Interface(), at, translate.JSONOptions{})
 	switch {
 	case err != nil:
 		return callback.Reply{}, answerInvalid(err)

@@ -1,4 +1,4 @@
-package bridge
+package answer
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // The CLI takes an approve-for-session that does not say what it approves for once only,
@@ -20,7 +20,7 @@ func isNull(text json.RawMessage) bool { return len(text) == 0 || string(text) =
 
 // completed is a decision that says what it approves for the session, if it is one that has
 // to: with what the request is about, where its giver left that out.
-func completed(p *callback.Pending, decision session.Object, at string) (session.Object, error) {
+func completed(p *callback.Pending, decision jsonobj.Object, at string) (jsonobj.Object, error) {
 	given := decision.Get("approval")
 	if decision.String("kind") != forSession || !isNull(given) && string(given) != "{}" || !isNull(decision.Get("domain")) {
 		return decision, nil
@@ -45,7 +45,7 @@ type prompt callback.PermissionPrompt
 // approval is the member of a decision that approves, for the session, what is asked, and
 // its value; none for what cannot be approved without allowing more than was asked.
 func (q prompt) approval() (member string, value json.RawMessage) {
-	members := session.Object{}
+	members := jsonobj.Object{}
 	members.SetString("kind", q.Kind)
 	if !q.offered() {
 		return "", nil
@@ -103,18 +103,18 @@ func (q prompt) offered() bool {
 }
 
 // narrowing are the members that say which of its kind is approved.
-func (q prompt) narrowing() session.Object {
+func (q prompt) narrowing() jsonobj.Object {
 	switch q.Kind {
 	case "custom-tool":
-		return session.Object{{Key: "toolName", Value: q.ToolName}}
+		return jsonobj.Object{{Key: "toolName", Value: q.ToolName}}
 	case "extension-management":
-		return session.Object{{Key: "operation", Value: q.Operation}}
+		return jsonobj.Object{{Key: "operation", Value: q.Operation}}
 	case "extension-permission-access":
-		return session.Object{{Key: "extensionName", Value: q.ExtensionName}}
+		return jsonobj.Object{{Key: "extensionName", Value: q.ExtensionName}}
 	case "extension-env-access":
-		return session.Object{{Key: "extensionName", Value: q.ExtensionName}, {Key: "environmentVariables", Value: q.EnvironmentVariables}}
+		return jsonobj.Object{{Key: "extensionName", Value: q.ExtensionName}, {Key: "environmentVariables", Value: q.EnvironmentVariables}}
 	case "factory", "workflow":
-		return session.Object{{Key: "approvalKey", Value: q.ApprovalKey}}
+		return jsonobj.Object{{Key: "approvalKey", Value: q.ApprovalKey}}
 	}
 	return nil
 }

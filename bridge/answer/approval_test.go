@@ -1,4 +1,4 @@
-package bridge
+package answer
 
 import (
 	"fmt"
@@ -72,7 +72,7 @@ func TestApprovalForTheSession(t *testing.T) {
 				fmt.Sprintf(`{"requestId":"1","permissionRequest":{"kind":"other"},"promptRequest":%s}`, c.prompt),
 				fmt.Sprintf(`{"requestId":"1","permissionRequest":%s}`, c.prompt),
 			} {
-				got, err := permissionDecision(&callback.Pending{ID: "1", Params: []byte(params)}, []byte(c.decision), "answer.permission")
+				got, err := PermissionDecision(&callback.Pending{ID: "1", Params: []byte(params)}, []byte(c.decision), "answer.permission")
 				if c.want == "" {
 					f, _ := fields.AsFault(err)
 					if f == nil || f.Reason != fault.AnswerInvalid || f.Field != "answer.permission.approve_for_session.approval" {
@@ -92,7 +92,7 @@ func TestApprovalForTheSession(t *testing.T) {
 func TestApprovalOfARequestWithoutAPrompt(t *testing.T) {
 	t.Parallel()
 	params := `{"permissionRequest":{"kind":"shell","fullCommandText":"ls","commands":[{"identifier":"ls","readOnly":true}],"canOfferSessionApproval":false}}`
-	got, err := permissionDecision(&callback.Pending{ID: "1", Params: []byte(params)}, []byte(`{"kind":"approve-for-session"}`), "result")
+	got, err := PermissionDecision(&callback.Pending{ID: "1", Params: []byte(params)}, []byte(`{"kind":"approve-for-session"}`), "result")
 	if want := `{"kind":"approve-for-session","approval":{"kind":"commands","commandIdentifiers":["ls"]}}`; err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
@@ -105,7 +105,7 @@ func TestExactApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &Bridge{codec: c}
+	converter := New(c)
 	p := &callback.Pending{ID: "1", Kind: callback.ForEvent(callback.PermissionRequested), Params: []byte(`{"permissionRequest":{"kind":"read"}}`)}
 	answer := &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: &cliv1.PermissionDecision{
 		Variant: &cliv1.PermissionDecision_ApproveForSession{ApproveForSession: &cliv1.PermissionDecisionApproveForSession{}},
@@ -114,8 +114,8 @@ func TestExactApproval(t *testing.T) {
 		form func(*callback.Pending, *bridgev1.Answer, string) (callback.Reply, error)
 		want string
 	}{
-		"exact": {b.exactReply, `{"result":{"kind":"approve-for-session"}}`},
-		"tidy":  {b.reply, `{"result":{"kind":"approve-for-session","approval":{"kind":"read"}}}`},
+		"exact": {converter.ExactReply, `{"result":{"kind":"approve-for-session"}}`},
+		"tidy":  {converter.Reply, `{"result":{"kind":"approve-for-session","approval":{"kind":"read"}}}`},
 	} {
 		if got, err := c.form(p, answer, "answer"); err != nil || string(got.Members) != c.want {
 			t.Errorf("%s: got %s, %v, want %s", name, got.Members, err, c.want)
