@@ -10,7 +10,6 @@ import (
 	"errors"
 	"log/slog"
 	"math"
-	"regexp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,9 +30,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 )
 
@@ -251,31 +250,9 @@ func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }
 // Logger is for what has no caller to be told.
 func (b *Bridge) Logger() *slog.Logger { return b.log }
 
-// sessionID is the form of a session's id.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
-func checkID(id, field string) error {
-	switch {
-	case id == "":
-		return fault.New(fault.InvalidField, "%s is required", field).WithField(field)
-	case !sessionID.MatchString(id):
-		return fault.New(fault.InvalidField, "session id %q does not match %s", id, sessionID).WithField(field)
-	}
-	return nil
-}
-
-// checkName checks what a caller calls a session: an id of its own tenant's, or the name of a
-// shared session.
-func checkName(name, field string) error {
-	if _, id, ok := share.ParseName(name); ok {
-		return checkID(id, field)
-	}
-	return checkID(name, field)
-}
-
 // open returns a session that the caller may use.
 func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
-	if err := checkName(id, "session_id"); err != nil {
+	if err := tenancy.CheckName(id, "session_id"); err != nil {
 		return nil, err
 	}
 	s, err := b.find(ctx, id)

@@ -49,7 +49,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if at, repeated := s.Pending().Repeated(ctx, id, by); repeated {
 		return at, nil
 	}
-	p, err := pendingOf(ctx, s, id)
+	p, err := tenancy.Pending(ctx, s, id)
 	if err != nil {
 		return journal.Position{}, err
 	}
@@ -78,7 +78,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 
 // asking returns a session whose callbacks can be answered.
 func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error) {
-	if err := checkName(id, "session_id"); err != nil {
+	if err := tenancy.CheckName(id, "session_id"); err != nil {
 		return nil, err
 	}
 	s, err := b.find(ctx, id)

@@ -21,7 +21,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if err != nil {
 		return err
 	}
-	p, err := pendingOf(ctx, s, r.GetCallbackId())
+	p, err := tenancy.Pending(ctx, s, r.GetCallbackId())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // noticeQueue bounds the notices that wait for one watcher. When it is full the oldest is
@@ -48,7 +49,7 @@ func (b *Bridge) watchNotices(
 		return err
 	}
 	if sessionID != "" {
-		if err := checkID(sessionID, "session_id"); err != nil {
+		if err := tenancy.CheckID(sessionID, "session_id"); err != nil {
 			return err
 		}
 	}

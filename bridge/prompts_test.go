@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
@@ -102,7 +103,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	go func() { _, _ = r.SendAndWait(r.ctx, q) }()
 	eventually(t, "the answer on disk", func() bool {
 		s, err := r.open(t.Context(), "s1")
-		id, _, ok := s.AnswerTo(promptKey(t.Context(), idempotency.SendAndWait, "q"))
+		id, _, ok := s.AnswerTo(settle.Key(t.Context(), idempotency.SendAndWait, "q"))
 		state, _ := r.store.Outbox("s1").Read("state")
 		return err == nil && ok && strings.Contains(string(state), id)
 	})

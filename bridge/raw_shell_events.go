@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -43,7 +44,7 @@ const maxShellRead = 256 << 10
 
 // runUserShell runs a command and emits its output, for a CLI that is not silent.
 func (b *Bridge) runUserShell(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration, emit func(*bridgev1.RunShellResponse) error) error {
-	sh := &userShell{b: b, s: s, request: newUUID(), command: inDirectory(r), woken: make(chan struct{}, 1), emit: emit}
+	sh := &userShell{b: b, s: s, request: registry.NewID(), command: inDirectory(r), woken: make(chan struct{}, 1), emit: emit}
 	// Two commands of the same words cannot be told apart before they have begun, so that
 	// one begins after the other.
 	starting := b.starting(s.Key())

@@ -12,7 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -98,8 +100,8 @@ type turn struct {
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
 func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
-	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), newUUID())
-	m.Request = promptKey(ctx, idempotency.Run, r.GetRequestId())
+	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), registry.NewID())
+	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
 	var begun *turn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
 		s, end, err := b.runSession(ctx, r, id)
@@ -125,7 +127,7 @@ func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.
 	}
 	started, err := operation.Run(ctx, b.operations, operation.Operation[*bridgev1.RunStarted]{
 		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: run,
-		Settle: b.settleRun(r, sentPrompt{id, m.Request, textsOf(r.GetPrompt())}, run),
+		Settle: b.settleRun(r, settle.Prompt{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
 	})
 	if err != nil {
 		return nil, err // a detached run may still be setting begun

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -14,27 +15,27 @@ import (
 // exists, its outbox and its history decide whether the prompt was sent; if a session that the Run
 // was to create does not exist, run starts it again.
 func (b *Bridge) settleRun(
-	r *bridgev1.RunRequest, p sentPrompt, run func(context.Context) (*bridgev1.RunStarted, error),
+	r *bridgev1.RunRequest, p settle.Prompt, run func(context.Context) (*bridgev1.RunStarted, error),
 ) *operation.Settlement[*bridgev1.RunStarted] {
 	of := func(id string) *operation.Settlement[*bridgev1.RunStarted] {
-		p.sessionID = id
-		return settleSent(b, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
+		p.SessionID = id
+		return settle.Sent(b.open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
 			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
 		})
 	}
-	settle := of(p.sessionID)
+	settlement := of(p.SessionID)
 	if r.GetCreate() == nil {
-		return settle
+		return settlement
 	}
-	id := p.sessionID
-	settle.Before = func(context.Context) []byte { return []byte(id) }
-	settle.Find = func(ctx context.Context, chosen []byte) (*bridgev1.RunStarted, error) {
+	id := p.SessionID
+	settlement.Before = func(context.Context) []byte { return []byte(id) }
+	settlement.Find = func(ctx context.Context, chosen []byte) (*bridgev1.RunStarted, error) {
 		if _, err := b.find(ctx, string(chosen)); fault.ReasonOf(err) == fault.SessionNotFound {
 			return run(ctx)
 		}
 		return of(string(chosen)).Find(ctx, nil)
 	}
-	return settle
+	return settlement
 }
 
 // runAgain returns the turn of a Run that an earlier process of the bridge began. The session's

@@ -3,8 +3,6 @@ package bridge
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -12,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -20,7 +19,7 @@ import (
 
 // CreateSession makes a session.
 func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error) {
-	id := cmp.Or(r.GetSessionId(), newUUID())
+	id := cmp.Or(r.GetSessionId(), registry.NewID())
 	create := func(ctx context.Context) (*bridgev1.CreateSessionResponse, error) {
 		s, _, err := b.createAs(ctx, r, id, "", nil)
 		if err != nil {
@@ -37,7 +36,7 @@ func (b *Bridge) CreateSession(ctx context.Context, r *bridgev1.CreateSessionReq
 // create makes a session, with a participant if one joins. at is where the request is
 // in the caller's, with its dot, or empty.
 func (b *Bridge) create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error) {
-	return b.createAs(ctx, r, cmp.Or(r.GetSessionId(), newUUID()), at, join)
+	return b.createAs(ctx, r, cmp.Or(r.GetSessionId(), registry.NewID()), at, join)
 }
 
 // createAs is create with the id that a session gets whose caller names none.
@@ -120,15 +119,6 @@ func (b *Bridge) checkNew(ctx context.Context, p runtime.Profile, id string) err
 
 func exists(id string) error {
 	return fault.New(fault.SessionExists, "session %q exists", id).WithField("session_id").With("session_id", id)
-}
-
-// newUUID returns a random UUID.
-func newUUID() string {
-	var u [16]byte
-	_, _ = rand.Read(u[:]) // never fails
-	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	h := hex.EncodeToString(u[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
 // ResumeSession opens a session of the history, or one that is open.

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -88,7 +89,7 @@ func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
 // its dot, or empty.
 func (b *Bridge) creation(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, exact bool) (o session.Opening, err error) {
 	if id := r.GetSessionId(); id != "" {
-		if err := checkID(id, at+"session_id"); err != nil {
+		if err := tenancy.CheckID(id, at+"session_id"); err != nil {
 			return o, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -43,7 +44,7 @@ func (b *Bridge) damagedSessions(tenant string) (out []*bridgev1.Session) {
 	}
 	for _, d := range b.cfg.Directory.Damaged() {
 		id, own := strings.CutPrefix(d.Key, session.Key(tenant, ""))
-		if own && checkID(id, "session_id") == nil {
+		if own && tenancy.CheckID(id, "session_id") == nil {
 			out = append(out, describeDamaged(id, d))
 		}
 	}

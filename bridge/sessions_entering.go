@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
 // getOrCreate returns the session of that id, or else puts one in place: what the directory has of
@@ -95,7 +96,7 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 		return nil, err
 	}
 	id := strings.TrimPrefix(key, session.Key(k.Tenant, ""))
-	if key != session.Key(k.Tenant, id) || checkID(id, "id") != nil {
+	if key != session.Key(k.Tenant, id) || tenancy.CheckID(id, "id") != nil {
 		return nil, fmt.Errorf("it says that its tenant is %q", k.Tenant)
 	}
 	if err := session.CheckSaved(k.Session); err != nil {

@@ -188,7 +188,7 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 	}
 	if c.id != "" {
 		if !c.exact {
-			if err := checkName(c.id, "session_id"); err != nil {
+			if err := tenancy.CheckName(c.id, "session_id"); err != nil {
 				return nil, err
 			}
 		}

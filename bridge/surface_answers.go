@@ -19,7 +19,7 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 		return nil, err
 	}
 	id := c.params.String("requestId")
-	p, err := pendingOf(ctx, s, id)
+	p, err := tenancy.Pending(ctx, s, id)
 	if err != nil {
 		return unanswered(c, err)
 	}

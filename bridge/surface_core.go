@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -78,8 +79,8 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 	}
 	id := c.id
 	if id == "" {
-		id = newUUID()
-	} else if err := checkID(id, "session_id"); err != nil {
+		id = registry.NewID()
+	} else if err := tenancy.CheckID(id, "session_id"); err != nil {
 		return nil, err
 	} else if err := b.checkNew(ctx, b.own(ctx), id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {

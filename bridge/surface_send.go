@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 )
 
 // beginsTurn has the methods that give a session a prompt.
@@ -20,7 +21,7 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // prompt was sent; the other methods then fail with SEND_IN_DOUBT. A repeated request whose prompt
 // was lost after it was acknowledged fails with SEND_IN_DOUBT too.
 func (b *Bridge) promptOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
-	c.request = promptKey(ctx, c.method, requestID)
+	c.request = settle.Key(ctx, c.method, requestID)
 	reply, err := operation.Run(ctx, b.operations, operation.Operation[*wrapperspb.BytesValue]{
 		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
@@ -47,16 +48,16 @@ func (b *Bridge) settlePrompt(c *cliCall) *operation.Settlement[*wrapperspb.Byte
 	if display := c.params.String("displayPrompt"); display != "" {
 		texts = append(texts, display)
 	}
-	p := sentPrompt{c.id, c.request, texts}
-	settle := settleSent(b, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
+	p := settle.Prompt{SessionID: c.id, Key: c.request, Texts: texts}
+	settlement := settle.Sent(b.open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
 		var result session.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())
 	})
 	if c.method != "session.send" {
-		settle.Find = func(context.Context, []byte) (*wrapperspb.BytesValue, error) {
+		settlement.Find = func(context.Context, []byte) (*wrapperspb.BytesValue, error) {
 			return nil, fault.New(fault.SendInDoubt, "the server ended before the CLI replied to %s", c.method)
 		}
 	}
-	return settle
+	return settlement
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -68,7 +69,7 @@ func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session
 	if err != nil {
 		return nil, session.Sent{}, err
 	}
-	m.Request = promptKey(ctx, call, r.GetRequestId())
+	m.Request = settle.Key(ctx, call, r.GetRequestId())
 	sent, err := b.say(ctx, s, m)
 	return s, sent, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
@@ -35,16 +34,6 @@ type Tenant struct {
 	Providers []string
 	// Limits bound what it may use.
 	Limits quota.Limits
-}
-
-// pendingOf returns a callback that waits, of those that the caller is told of.
-func pendingOf(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
-	p, err := s.Pending().Get(id)
-	if err == nil && !tenancy.Sees(s, caller.From(ctx).Tenant, p.Kind) {
-		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
-			With("callback_id", id)
-	}
-	return p, err
 }
 
 // known returns the session of that id that the caller's own tenant has; nil if it has
@@ -81,7 +70,7 @@ func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) 
 // checkOwn checks the id of a session for what only its own tenant does with it.
 func (b *Bridge) checkOwn(ctx context.Context, id, field string) error {
 	if !tenancy.IsShared(id) {
-		return checkID(id, field)
+		return tenancy.CheckID(id, field)
 	}
 	if _, err := b.find(ctx, id); err != nil {
 		return fields.Rename(err, "session_id", field)

@@ -131,7 +131,7 @@ func (b *Bridge) ListShareOffers(ctx context.Context, r *bridgev1.ListShareOffer
 // offered returns the session of a name, for the answer to an offer of it. Whether it was
 // offered is to be seen.
 func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, error) {
-	if err := checkName(name, "session_id"); err != nil {
+	if err := tenancy.CheckName(name, "session_id"); err != nil {
 		return nil, err
 	}
 	c := caller.From(ctx)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
@@ -128,4 +129,14 @@ func CheckAnswer(ctx context.Context, s Session, p *callback.Pending, reply call
 // Sees reports whether callers of a tenant are told of a callback of a session.
 func Sees(s Session, tenant string, k *callback.Kind) bool {
 	return s.Tenant() == tenant || guestCallbacks[k.Method]
+}
+
+// Pending returns a callback of a session that waits for an answer and that the caller may see.
+func Pending(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
+	p, err := s.Pending().Get(id)
+	if err == nil && !Sees(s, caller.From(ctx).Tenant, p.Kind) {
+		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
+			With("callback_id", id)
+	}
+	return p, err
 }

@@ -1,11 +1,14 @@
 // Package tenancy says what a session is to callers of a tenant: the name they use for it, and
-// what guests, callers of another tenant that it is shared with, may do in it. It is pure.
+// what guests, callers of another tenant that it is shared with, may do in it. It has no state,
+// lock or goroutine.
 package tenancy
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 )
@@ -44,3 +47,26 @@ func NameOf(ctx context.Context, s Session) string { return NameFor(s, caller.Fr
 
 // Foreign reports whether the caller in ctx is a guest of the session.
 func Foreign(ctx context.Context, s Session) bool { return s.Tenant() != caller.From(ctx).Tenant }
+
+// sessionID is the form of a session's id.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// CheckID checks the form of a session id. field is the path of the id in the request.
+func CheckID(id, field string) error {
+	switch {
+	case id == "":
+		return fault.New(fault.InvalidField, "%s is required", field).WithField(field)
+	case !sessionID.MatchString(id):
+		return fault.New(fault.InvalidField, "session id %q does not match %s", id, sessionID).WithField(field)
+	}
+	return nil
+}
+
+// CheckName checks the name by which a caller means a session: an id of its own tenant, or the name
+// of a shared session. field is the path of the name in the request.
+func CheckName(name, field string) error {
+	if _, id, ok := share.ParseName(name); ok {
+		return CheckID(id, field)
+	}
+	return CheckID(name, field)
+}

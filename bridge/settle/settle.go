@@ -1,0 +1,89 @@
+// Package settle finds out whether a prompt was sent whose request a crash of the bridge
+// interrupted: the session's outbox has its message, or the CLI's history has it.
+//
+// The package has no state, lock or goroutine.
+package settle
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// Opener returns a session that the caller may use.
+type Opener func(ctx context.Context, id string) (*session.Session, error)
+
+// Key names a request with a prompt in the session's outbox; empty without an id.
+func Key(ctx context.Context, call, id string) string {
+	if id == "" {
+		return ""
+	}
+	return caller.From(ctx).Tenant + "\x00" + call + "\x00" + id
+}
+
+// Prompt identifies a prompt whose request a crash may have interrupted.
+type Prompt struct {
+	SessionID string
+	Key       string   // in the session's outbox
+	Texts     []string // by which the history may show it
+}
+
+// Sent settles a prompt that a crash interrupted: if the outbox or the history has its message,
+// it was sent. found makes the answer of that message.
+func Sent[T proto.Message](
+	open Opener, p Prompt, found func(messageID string, at journal.Position) T,
+) *operation.Settlement[T] {
+	return &operation.Settlement[T]{
+		Before: func(ctx context.Context) []byte {
+			var at journal.Position
+			if s, err := open(ctx, p.SessionID); err == nil {
+				at = s.Journal().Last()
+			}
+			return binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
+		},
+		Find: func(ctx context.Context, before []byte) (answer T, err error) {
+			message, at, err := find(ctx, open, p, before)
+			if err != nil {
+				return answer, err
+			}
+			position.Record(ctx, position.Position(at))
+			return found(message, at), nil
+		},
+		Unconfirmed: func(err error) bool {
+			reason := fault.ReasonOf(err)
+			return errors.Is(err, session.ErrUnsettled) || reason == fault.Cancelled || reason == fault.Timeout
+		},
+	}
+}
+
+// find returns the message of a prompt that a crash interrupted. before is the journal's
+// position before the prompt was sent; without one the whole journal counts.
+func find(ctx context.Context, open Opener, p Prompt, before []byte) (message string, at journal.Position, err error) {
+	s, err := open(ctx, p.SessionID)
+	if err != nil {
+		return "", at, err
+	}
+	if _, err := s.Loaded(ctx); err != nil {
+		return "", at, err
+	}
+	epoch, n := binary.Uvarint(before)
+	seq, _ := binary.Uvarint(before[max(n, 0):])
+	message, at, ok := s.AnswerTo(p.Key)
+	if !ok {
+		message, at, ok = s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
+	}
+	if !ok {
+		return "", at, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")
+	}
+	return message, at, nil
+}
+
