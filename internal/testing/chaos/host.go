@@ -114,9 +114,10 @@ type memory struct {
 	end     context.CancelFunc
 	stopped chan error
 
-	mu   sync.Mutex
-	rng  *rand.Rand
-	clis []*fakecli.CLI
+	mu      sync.Mutex
+	rng     *rand.Rand
+	clis    []*fakecli.CLI
+	crashed bool // a server that has crashed starts no more CLIs
 }
 
 func newMemory(w *world) (*memory, error) {
@@ -148,13 +149,21 @@ func (m *memory) stop() error {
 }
 
 func (m *memory) crash(power bool) error {
+	m.setCrashed(true)
 	m.disk.CrashAfter(0)
 	m.app.Abort()
 	m.end()
 	m.app = nil
 	<-m.stopped // it has much to complain of
 	m.disk = m.disk.Restart(power)
+	m.setCrashed(false)
 	return nil
+}
+
+func (m *memory) setCrashed(crashed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crashed = crashed
 }
 
 func (m *memory) close() error {
@@ -169,6 +178,9 @@ func (m *memory) close() error {
 func (m *memory) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.crashed {
+		return nil, errors.New("the server has crashed")
+	}
 	life := len(m.clis)
 	cli := fakecli.New(fakecli.Options{Script: script(rand.New(rand.NewPCG(m.w.plan.Seed, 100+uint64(life))), life), Home: m.home()})
 	m.clis = append(m.clis, cli)
