@@ -30,6 +30,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -126,9 +127,8 @@ type Bridge struct {
 	shutdown     *shutdown.Coordinator
 	streams      *stream.Service
 	participants *attach.Service
+	shells       *shell.Runner
 
-	// shellStarts are channels by session, held while a command begins.
-	shellStarts sync.Map
 	// unloading has the tenants that have a session being unloaded.
 	unloading sync.Map
 
@@ -189,6 +189,7 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Directory != nil {
 		b.epochs.Reserve = cfg.Directory.NextEpoch
 	}
+	b.shells = shell.New(b.shutdown, b.log)
 	b.streams = stream.New(finder{b}, c, b.shutdown)
 	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
 	b.participants = attach.New(attach.Config{

@@ -42,3 +42,14 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 	}
 	return &bridgev1.InvokeResponse{ResultJson: string(result)}, nil
 }
+
+// RunShell runs a command and emits its output.
+func (b *Bridge) RunShell(
+	ctx context.Context, r *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error,
+) error {
+	if !b.cfg.Raw {
+		return rawOff()
+	}
+	find := func(ctx context.Context) (*session.Session, error) { return b.open(ctx, r.GetSessionId()) }
+	return b.shells.Run(ctx, r, find, emit)
+}

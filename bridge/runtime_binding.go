@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -59,7 +60,7 @@ type binding struct {
 	// told is closed when the sessions have been told of the end.
 	told chan struct{}
 
-	shells shells
+	shells shell.Table
 	guests guestCalls
 
 	// leaving says that the runtime is being replaced (mu), retiring that it has been asked to
@@ -160,6 +161,9 @@ func (bind *binding) Unroute(s *session.Session) {
 // Version is the CLI's version.
 func (bind *binding) Version() string { return bind.runtime().Info().CLIVersion }
 
+// Shells implements shell.Host.
+func (bind *binding) Shells() *shell.Table { return &bind.shells }
+
 func (bind *binding) session(id []byte) *session.Session {
 	bind.mu.RLock()
 	defer bind.mu.RUnlock()
@@ -245,8 +249,8 @@ var lifecycleChanges = map[string]bridgev1.SessionChange{
 func (bind *binding) notification(method string, params []byte) {
 	switch method {
 	case "session.lifecycle":
-	case shellOutput, shellExit:
-		bind.shells.take(method, params)
+	case shell.Output, shell.Exit:
+		bind.shells.Take(method, params)
 		return
 	case telemetryEvent:
 		bind.takeTelemetry(params)
@@ -300,7 +304,7 @@ func (bind *binding) ended(cause error) {
 		bind.b.table.Remove(session.Key(bind.profile.Tenant, id), bind.profile)
 	}
 	bind.mu.Unlock()
-	bind.shells.end(cause)
+	bind.shells.End(cause)
 	var wanted []*session.Session
 	for _, s := range sessions {
 		if s.RuntimeLost(bind, cause) {

@@ -54,7 +54,7 @@ func (b *Bridge) forget(s *session.Session) {
 
 // removed ends the removal of a session.
 func (b *Bridge) removed(s *session.Session, finish func(remove bool)) {
-	b.shellStarts.Delete(s.Key())
+	b.shells.Forget(s.Key())
 	finish(true)
 }
 

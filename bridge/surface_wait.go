@@ -38,7 +38,7 @@ func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, e
 	timer := time.NewTimer(min(time.Duration(waitMs)*time.Millisecond, maxLogWait))
 	defer timer.Stop()
 	woken := make(chan struct{}, 1)
-	reader, err := s.Journal().NewReader(s.Journal().Last(), true, waking(woken))
+	reader, err := s.Journal().NewReader(s.Journal().Last(), true, journal.Waking(woken))
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "reading the journal")
 	}

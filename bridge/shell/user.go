@@ -1,4 +1,4 @@
-package bridge
+package shell
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // userShell is a command that runs in the name of the user.
 type userShell struct {
-	b       *Bridge
+	runner  *Runner
 	s       *session.Session
 	request string // the id by which it is cancelled
 	command string
@@ -39,15 +39,22 @@ type shellResult struct {
 	err        error
 }
 
-// maxShellRead is how much of the journal is read at a time.
-const maxShellRead = 256 << 10
+// maxRead is how much of the journal is read at a time.
+const maxRead = 256 << 10
 
-// runUserShell runs a command and emits its output, for a CLI that is not silent.
-func (b *Bridge) runUserShell(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration, emit func(*bridgev1.RunShellResponse) error) error {
-	sh := &userShell{b: b, s: s, request: registry.NewID(), command: inDirectory(r), woken: make(chan struct{}, 1), emit: emit}
+// runAsUser runs a command and emits its output, for a CLI that is silent about
+// other commands.
+func (rn *Runner) runAsUser(
+	ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration,
+	emit func(*bridgev1.RunShellResponse) error,
+) error {
+	sh := &userShell{
+		runner: rn, s: s, request: registry.NewID(), command: inDirectory(r),
+		woken: make(chan struct{}, 1), emit: emit,
+	}
 	// Two commands of the same words cannot be told apart before they have begun, so that
 	// one begins after the other.
-	starting := b.starting(s.Key())
+	starting := rn.starting(s.Key())
 	select {
 	case starting <- struct{}{}:
 	case <-ctx.Done():
@@ -62,13 +69,14 @@ func (b *Bridge) runUserShell(ctx context.Context, s *session.Session, r *bridge
 	}
 	defer sh.begun()
 	var err error
-	if sh.reader, err = s.Journal().NewReader(s.Journal().Last(), true, waking(sh.woken)); err != nil {
+	if sh.reader, err = s.Journal().NewReader(s.Journal().Last(), true, journal.Waking(sh.woken)); err != nil {
 		return fault.Wrap(err, fault.Internal, "reading the journal")
 	}
 	defer sh.reader.Close()
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fault.New(fault.Timeout, "the command ran for more than %v", timeout))
+		cause := fault.New(fault.Timeout, "the command ran for more than %v", timeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, cause)
 		defer cancel()
 	}
 	return sh.run(ctx)
@@ -127,7 +135,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 			return result, sh.pass() // all events come before the reply
 		case <-ctx.Done():
 			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
-		case <-sh.b.shutdown.Stopping():
+		case <-sh.runner.shutdown.Stopping():
 			return shellResult{}, fault.New(fault.Draining, "the server stops")
 		}
 	}
@@ -137,9 +145,10 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 func (sh *userShell) pass() error {
 	for {
 		var gap *journal.Gap
-		sh.records, gap = sh.reader.Next(sh.records[:0], maxShellRead)
+		sh.records, gap = sh.reader.Next(sh.records[:0], maxRead)
 		if gap != nil && sh.call != "" {
-			if err := sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_LostBytes{LostBytes: -1}}); err != nil {
+			lost := &bridgev1.RunShellResponse_LostBytes{LostBytes: -1}
+			if err := sh.emit(&bridgev1.RunShellResponse{Frame: lost}); err != nil {
 				return err
 			}
 		}
@@ -200,22 +209,12 @@ func (sh *userShell) cancel(ctx context.Context) {
 	var params session.Object
 	params.SetString("requestId", sh.request)
 	if _, _, err := sh.s.Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
-		sh.b.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
+		sh.runner.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
 	}
 }
 
 // starting is held while a command of the session begins.
-func (b *Bridge) starting(key string) chan struct{} {
-	gate, _ := b.shellStarts.LoadOrStore(key, make(chan struct{}, 1))
+func (rn *Runner) starting(key string) chan struct{} {
+	gate, _ := rn.starts.LoadOrStore(key, make(chan struct{}, 1))
 	return gate.(chan struct{})
-}
-
-// waking is what a journal's reader calls: it never waits.
-func waking(woken chan struct{}) func() {
-	return func() {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package shell
 
 import (
 	"errors"
@@ -34,14 +34,14 @@ func shellFrames(pieces []*bridgev1.RunShellResponse) string {
 // Output finds its command by the process id, also when it comes before the id is known.
 func TestShellOutput(t *testing.T) {
 	t.Parallel()
-	var s shells
-	s.take(shellOutput, output("early", "stdout", "a"))
-	s.take(shellOutput, output("other", "stdout", "x"))
+	var s Table
+	s.Take(Output, output("early", "stdout", "a"))
+	s.Take(Output, output("other", "stdout", "x"))
 	sh := s.get("early", true)
-	s.take(shellOutput, output("early", "stderr", "b"))
-	s.take(shellExit, []byte(`{"processId":"early","exitCode":3}`))
-	s.take(shellOutput, output("early", "stdout", "after the end"))
-	s.take(shellOutput, []byte(`{"data":"nobody's"}`))
+	s.Take(Output, output("early", "stderr", "b"))
+	s.Take(Exit, []byte(`{"processId":"early","exitCode":3}`))
+	s.Take(Output, output("early", "stdout", "after the end"))
+	s.Take(Output, []byte(`{"data":"nobody's"}`))
 	pieces, over, err := sh.drain()
 	if got := shellFrames(pieces); got != "out a, err b, exit 3" || !over || err != nil {
 		t.Errorf("%s, over %v, %v", got, over, err)
@@ -54,18 +54,18 @@ func TestShellOutput(t *testing.T) {
 // What a slow caller does not take is lost beyond a bound, and it is told.
 func TestShellOutputIsBounded(t *testing.T) {
 	t.Parallel()
-	var s shells
+	var s Table
 	sh := s.get("1", true)
-	piece := strings.Repeat("x", maxShellBytes/4-shellPiece)
+	piece := strings.Repeat("x", maxOutputBytes/4-pieceOverhead)
 	for range 6 {
-		s.take(shellOutput, output("1", "stdout", piece))
+		s.Take(Output, output("1", "stdout", piece))
 	}
 	pieces, _, _ := sh.drain()
 	if len(pieces) != 4 {
 		t.Fatalf("%d pieces are kept, want 4", len(pieces))
 	}
-	s.take(shellOutput, output("1", "stdout", "again"))
-	s.take(shellExit, []byte(`{"processId":"1","exitCode":0}`))
+	s.Take(Output, output("1", "stdout", "again"))
+	s.Take(Exit, []byte(`{"processId":"1","exitCode":0}`))
 	pieces, _, _ = sh.drain()
 	if got, want := shellFrames(pieces), fmt.Sprintf("lost %d, out again, exit 0", 2*len(piece)); got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -75,22 +75,22 @@ func TestShellOutputIsBounded(t *testing.T) {
 // Commands that nobody asks for are forgotten, the oldest first.
 func TestUnclaimedShellsAreBounded(t *testing.T) {
 	t.Parallel()
-	var s shells
+	var s Table
 	kept := s.get("kept", true)
-	for i := range maxUnclaimedShells + 3 {
-		s.take(shellOutput, output(fmt.Sprint(i), "stdout", "x"))
+	for i := range maxUnclaimed + 3 {
+		s.Take(Output, output(fmt.Sprint(i), "stdout", "x"))
 	}
-	if len(s.byID) != maxUnclaimedShells+1 || s.byID["2"] != nil || s.byID["3"] == nil || s.byID["kept"] != kept {
+	if len(s.byID) != maxUnclaimed+1 || s.byID["2"] != nil || s.byID["3"] == nil || s.byID["kept"] != kept {
 		t.Errorf("%d commands are kept", len(s.byID))
 	}
 }
 
 func TestShellsEndWithTheirRuntime(t *testing.T) {
 	t.Parallel()
-	var s shells
+	var s Table
 	sh, done := s.get("1", true), s.get("2", true)
-	s.take(shellExit, []byte(`{"processId":"2","exitCode":0}`))
-	s.end(errors.New("killed"))
+	s.Take(Exit, []byte(`{"processId":"2","exitCode":0}`))
+	s.End(errors.New("killed"))
 	if _, over, err := sh.drain(); !over || fault.ReasonOf(err) != fault.RuntimeLost {
 		t.Errorf("over %v, %v", over, err)
 	}
