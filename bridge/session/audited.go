@@ -26,9 +26,9 @@ func bulk(method string) bool {
 	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
 }
 
-// decided keeps who answered a callback, how and when: before the CLI heard of it, and so
+// Decided keeps who answered a callback, how and when: before the CLI heard of it, and so
 // before anything that it did in consequence.
-func (t auditTrail) decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
+func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
 	if !bulk(p.Kind.Method) {
 		e := t.entry(p, "callback.answer", decision(reply), participant)
 		e.At = at
@@ -36,8 +36,8 @@ func (t auditTrail) decided(ctx context.Context, p *callback.Pending, at time.Ti
 	}
 }
 
-// defaulted keeps that the bridge answered in everybody's place.
-func (t auditTrail) defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
+// Defaulted keeps that the bridge answered in everybody's place.
+func (t auditTrail) Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
 	if bulk(p.Kind.Method) {
 		return
 	}

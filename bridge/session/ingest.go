@@ -58,9 +58,9 @@ func (s *Session) apply(rec *journal.Record) bool {
 		return true
 	}
 	if k := callback.ForEvent(rec.Type); k != nil {
-		s.asked(k, rec)
+		s.callbacks.Requested(locked{s}, k, rec)
 	} else if callback.Ends(rec.Type) {
-		s.settled(rec)
+		s.callbacks.Completed(rec)
 		s.approved(config.ApprovalsIn(rec))
 	}
 	return true

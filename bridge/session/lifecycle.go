@@ -276,15 +276,6 @@ func quoteList(items ...string) json.RawMessage {
 	return b
 }
 
-// withdraw ends pending callbacks.
-func (s *Session) withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
-	for _, p := range s.pending.List() {
-		if which(p) {
-			s.over(p, outcome, "")
-		}
-	}
-}
-
 // Loaded returns the runtime that has the session, loading it if need be.
 func (s *Session) Loaded(ctx context.Context) (Runtime, error) {
 	s.mu.Lock()
@@ -324,7 +315,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	var params jsonobj.Object
 	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
 	// in a resume that leaves none.
-	params.SetBool("disableResume", s.pending.Len() == 0)
+	params.SetBool("disableResume", s.Pending().Len() == 0)
 	params.SetBool("continuePendingWork", true)
 	err = s.reload(ctx, rt, params, true)
 	return rt, err
@@ -350,9 +341,9 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = Unloaded, nil, false, false
 	s.turn.Heard(time.Now()) // from now on somebody has to load it
 	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
-	s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.pending.Len() > 0 || s.journal.Watched()
+	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.Pending().Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -478,6 +469,6 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.host.Keep(s)
 	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	s.prompts.Clear()
-	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+	s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})
 }

@@ -18,7 +18,9 @@ type ModelPart = modelproxy.Part
 // newModels returns the proxy of the session's requests to models.
 func (s *Session) newModels() *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
-		Ask: s.ask,
+		Ask: func(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
+			return s.callbacks.Ask(ctx, p)
+		},
 		Take: func(ctx context.Context, id, participant string) {
 			// Where another participant has answered it, the proxy knows the owner.
 			_, _ = s.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
@@ -100,10 +101,10 @@ func (s *Session) Join(ctx context.Context, j Joining) (*Participant, bool, erro
 
 // offerTo offers what is pending to a participant that handles it. The caller holds mu.
 func (s *Session) offerTo(p *Participant) {
-	for _, pending := range s.pending.List() {
-		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.pending.Offered(pending), p.ID) {
-			s.pending.Offer(pending.ID, p.ID)
-			s.journal.Note(Requested{pending})
+	for _, pending := range s.Pending().List() {
+		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.Pending().Offered(pending), p.ID) {
+			s.Pending().Offer(pending.ID, p.ID)
+			s.journal.Note(Requested{Pending: pending})
 		}
 	}
 }
@@ -124,7 +125,7 @@ func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, han
 	s.host.Keep(s)
 	s.offerTo(p)
 	s.mu.Unlock()
-	s.orphans(ctx)
+	s.callbacks.Orphans(ctx)
 	return s.Sync(ctx)
 }
 
@@ -172,9 +173,9 @@ func (s *Session) leave(p *Participant, right func() bool) {
 	last := s.roster.Len() == 0 && s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 	s.mu.Unlock()
 	s.host.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		ctx, cancel := context.WithTimeout(ctx, callbacks.AnswerTimeout)
 		defer cancel()
-		s.orphans(ctx)
+		s.callbacks.Orphans(ctx)
 		s.models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")
 		if sat != nil {
 			sat.Close()

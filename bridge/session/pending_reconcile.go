@@ -35,7 +35,7 @@ func (l pendingList) ids() (ids []string) {
 func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	for method, list := range pendingLists {
 		// What is asked while the CLI is asked is not in its list, and no business of it.
-		before := s.pending.List()
+		before := s.Pending().List()
 		var waiting pendingList
 		result, _, err := s.call(ctx, rt, list, nil)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
@@ -53,8 +53,8 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 			if p.Kind.Method != method || slices.Contains(waiting.ids(), p.ID) {
 				continue
 			}
-			if _, err := s.pending.Claim(p.ID); err == nil { // else somebody's answer tells
-				s.over(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+			if _, err := s.Pending().Claim(p.ID); err == nil { // else somebody's answer tells
+				s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
 		}
@@ -69,7 +69,7 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 // to a runtime that ended before it had taken it in, or given up in vain. It reports whether
 // there was need to.
 func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
-	if _, err := s.pending.Get(id); err == nil {
+	if _, err := s.Pending().Get(id); err == nil {
 		return false
 	}
 	var found *journal.Record
@@ -85,6 +85,6 @@ func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (
 	if found == nil || s.runtime != rt || s.state != Loaded {
 		return false
 	}
-	s.asked(callback.ForEvent(method), found)
+	s.callbacks.Requested(locked{s}, callback.ForEvent(method), found)
 	return true
 }

@@ -28,7 +28,7 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, 
 	if !unwritten || fault.ReasonOf(err) != fault.SessionNotFound {
 		return err
 	}
-	s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	found := s.prompts.LookUp(ctx, nil, nil)
 	s.begunAnew(ctx)
 	return s.recreate(ctx, rt, found)
@@ -77,7 +77,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		return err
 	}
 	s.recordSynced(tools, switches, result, s.Past()) // what has come since then comes after the answer
-	before := s.pending.List()                        // once it is loaded, others may begin turns, which ask anew
+	before := s.Pending().List()                      // once it is loaded, others may begin turns, which ask anew
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -94,13 +94,13 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		if leftLying {
 			outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST
 		}
-		s.withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
+		s.callbacks.Withdraw(func(p *callback.Pending) bool { return slices.Contains(before, p) }, outcome)
 	} else if _, err := s.reconcilePending(ctx, rt); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.Continue(s.pending.Len() > 0)
+	s.turn.Continue(s.Pending().Len() > 0)
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		open.follow(rec)
 		switch {
 		case callback.Ends(rec.Type):
-			s.settled(rec)
+			s.callbacks.Completed(rec)
 		case rec.Type == "tool.execution_complete":
 			s.toolEnded(rec)
 		}
@@ -166,7 +166,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if continuePending {
 		for _, rec := range open {
 			if k := callback.ForEvent(rec.Type); k.Survives {
-				s.asked(k, s.kept(rec))
+				s.callbacks.Requested(locked{s}, k, s.kept(rec))
 			}
 		}
 	}
@@ -240,7 +240,7 @@ func callID(data json.RawMessage) string {
 // up, and does not always say so of what it had asked. The caller holds mu.
 func (s *Session) toolEnded(rec *journal.Record) {
 	id := callID(event.Raw(rec))
-	s.withdraw(func(p *callback.Pending) bool {
+	s.callbacks.Withdraw(func(p *callback.Pending) bool {
 		return id != "" && p.Kind.Survives && callID(p.Params) == id
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }

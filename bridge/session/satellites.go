@@ -101,7 +101,7 @@ func (s *Session) askBy(ctx context.Context, p *Participant, id, method string, 
 	if !kind.Bound {
 		return s.Ask(ctx, id, method, params)
 	}
-	return s.ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
+	return s.callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
 }
 
 // dropSatellites closes all satellites, in the background. The caller holds mu.

@@ -62,7 +62,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
 	}
 	out.Ended, out.Cut, out.Tied = s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo
-	for _, p := range s.pending.List() {
+	for _, p := range s.Pending().List() {
 		if p.Kind.Survives {
 			out.Pending = append(out.Pending, p.ID)
 		}

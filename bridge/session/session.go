@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -121,14 +122,14 @@ type Config struct {
 
 // Session is one conversation. Its methods may be called from any goroutine.
 type Session struct {
-	id      string
-	tenant  string
-	host    Host
-	journal *journal.Journal
-	pending *callback.Registry
-	models  *modelproxy.Proxy
-	prompts *prompts.Queue
-	gate    chan struct{} // capacity 1: holds what changes the session in the runtime
+	id        string
+	tenant    string
+	host      Host
+	journal   *journal.Journal
+	callbacks *callbacks.Desk
+	models    *modelproxy.Proxy
+	prompts   *prompts.Queue
+	gate      chan struct{} // capacity 1: holds what changes the session in the runtime
 	// passage keeps callers' calls and warm resumes apart.
 	passage passage
 	// switchNames is constant.
@@ -211,18 +212,18 @@ func New(cfg Config) *Session {
 	s := &Session{
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
-		pending: callback.NewRegistry(cfg.Room),
 		gate:    make(chan struct{}, 1),
 		synced:  synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		meta: meta{start: now, modified: now}, shared: cfg.Shared, usedAt: now,
 		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant}, turn: turn.New(cfg.Bounds, turnReason),
 	}
 	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
-	s.models = s.newModels()
-	s.prompts = s.newPrompts(cfg.Outbox)
 	if s.observer == nil {
 		s.observer = observe.Silent()
 	}
+	s.models = s.newModels()
+	s.callbacks = s.newCallbacks(cfg.Room)
+	s.prompts = s.newPrompts(cfg.Outbox)
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

@@ -37,7 +37,7 @@ func (s *Session) Shutdown(ctx context.Context, params jsonobj.Object) (json.Raw
 	if here {
 		s.state, s.internal = Unloaded, true // whoever needs it waits for the gate
 		s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
-		s.withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+		s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	}
 	s.mu.Unlock()
 	if !here {

@@ -110,4 +110,4 @@ func Proto(p journal.Position) *bridgev1.Position {
 }
 
 // Offered returns the participants a callback was offered to.
-func (s *Session) Offered(p *callback.Pending) []string { return s.pending.Offered(p) }
+func (s *Session) Offered(p *callback.Pending) []string { return s.Pending().Offered(p) }

@@ -58,7 +58,7 @@ func (s *Session) carryOut(effects []turn.Effect) {
 			e.Waiter.Release()
 		case turn.Rested:
 			if e.Outcome.Status == bridgev1.TurnStatus_TURN_STATUS_ABORTED {
-				s.withdrawAborted()
+				s.callbacks.WithdrawAborted()
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func (w *Waiter) timedOut() Outcome {
 
 // silent returns for how long nothing has happened although nothing is outstanding.
 func (s *Session) silent() time.Duration {
-	pending := s.pending.Len() > 0
+	pending := s.Pending().Len() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn.Silent(time.Now(), pending)

@@ -32,7 +32,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turn.LastEvent().After(last) {
 		last = s.turn.LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.pending.Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.Pending().Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -92,7 +92,7 @@ func (s *Session) drop(ctx context.Context, rt Runtime) error {
 	here := s.state == Loaded && s.runtime == rt
 	if here {
 		s.state, s.internal = Unloaded, true
-		s.withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+		s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	}
 	s.mu.Unlock()
 	if !here {

@@ -1,4 +1,4 @@
-package session
+package callbacks
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
 // answerTries bounds the runtimes that an answer is given to.
@@ -17,10 +16,10 @@ const answerTries = 3
 // answer hands an answer to the CLI, and reports whether it was still wanted. A runtime that
 // ends at that moment takes the answer along; whoever gave it is done with it. Where the
 // callback outlives the runtime, the successor is given the answer.
-func (s *Session) answer(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
+func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
 	if p.Reply != nil {
 		p.Reply(r)
-		return true, s.journal.Last(), nil
+		return true, d.cfg.Journal.Last(), nil
 	}
 	params, err := jsonobj.Parse(r.Members)
 	if err != nil {
@@ -29,45 +28,41 @@ func (s *Session) answer(ctx context.Context, p *callback.Pending, r callback.Re
 	params.SetString("requestId", p.ID)
 	try := 1
 	for ; ; try++ {
-		var rt Runtime
-		accepted, at, rt, err = s.answerIn(ctx, p, params)
-		if !p.Kind.Survives || fault.ReasonOf(err) != fault.RuntimeLost || try == answerTries || !awaitEnd(ctx, rt) {
+		var ended <-chan struct{}
+		accepted, at, ended, err = d.answerOnce(ctx, p, params)
+		if !p.Kind.Survives || fault.ReasonOf(err) != fault.RuntimeLost || try == answerTries || !awaitEnd(ctx, ended) {
 			break
 		}
 	}
 	if try > 1 && err == nil && !accepted {
 		// The runtime that ended may have taken it in before: then the history has it.
-		if end, ok := s.AnswerOf(ctx, p.ID); ok {
+		if end, ok := d.cfg.AnswerOf(ctx, p.ID); ok {
 			return true, end, nil
 		}
 	}
 	return accepted, at, err
 }
 
-// answerIn is answer in the runtime that has the session, which it returns.
-func (s *Session) answerIn(ctx context.Context, p *callback.Pending, params jsonobj.Object) (accepted bool, at journal.Position, in Runtime, err error) {
-	var result json.RawMessage
-	err = s.retried(ctx, func(rt Runtime) (err error) {
-		in = rt
-		result, at, err = s.call(ctx, rt, p.Kind.AnswerMethod, params, rpcconn.Priority())
-		return err
-	})
+// answerOnce is answer in the runtime that has the session. ended is closed when that has ended.
+func (d *Desk) answerOnce(ctx context.Context, p *callback.Pending, params jsonobj.Object) (
+	accepted bool, at journal.Position, ended <-chan struct{}, err error) {
+	result, at, ended, err := d.cfg.Answer(ctx, p.Kind.AnswerMethod, params)
 	if err != nil {
-		return false, at, in, err
+		return false, at, ended, err
 	}
 	var ok struct{ Success *bool }
 	refused := json.Unmarshal(result, &ok) == nil && ok.Success != nil && !*ok.Success
-	return !refused, at, in, nil
+	return !refused, at, ended, nil
 }
 
 // awaitEnd waits until the sessions of a runtime that ends know it, and reports whether they do.
-// Nil is one that ended before it had a session.
-func awaitEnd(ctx context.Context, rt Runtime) bool {
-	if rt == nil {
+// A runtime that ended before it had a session has a nil channel.
+func awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
+	if ended == nil {
 		return ctx.Err() == nil
 	}
 	select {
-	case <-rt.Ended():
+	case <-ended:
 		return true
 	case <-ctx.Done():
 		return false

@@ -1,4 +1,4 @@
-package session
+package callbacks
 
 import (
 	"context"
@@ -11,15 +11,19 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
+// codeInternal is JSON-RPC's code of an internal error.
+const codeInternal = -32603
+
 // askHooks asks all who handle a hook, one after the other in the order they came, each
 // with what those before it changed. A refusal ends it.
-func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
+func (d *Desk) askHooks(ctx context.Context, id string, params json.RawMessage) (json.RawMessage, error) {
 	call, err := jsonobj.Parse(params)
 	if err != nil {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "hooks.invoke: parameters are not an object"}
 	}
 	hook := call.String("hookType")
-	who, elsewhere := s.hookHandlers(hook)
+	who, elsewhere := d.cfg.Lock().HookOrder(hook)
+	d.cfg.Unlock()
 	if len(who) == 0 && elsewhere {
 		return json.RawMessage(`{}`), nil // only hooks of other types are of interest
 	}
@@ -28,7 +32,7 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 		if len(who) == 1 {
 			only = who[0]
 		}
-		return s.ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
+		return d.Ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(callback.HooksInvoke), Params: params, Hook: hook, For: only})
 	}
 	var out jsonobj.Object
 	for i, participant := range who {
@@ -36,7 +40,7 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 			ID: fmt.Sprintf("%s.%d", id, i), Kind: callback.ForRequest(callback.HooksInvoke),
 			Params: call.JSON(), Hook: hook, For: participant,
 		}
-		answer, err := s.ask(ctx, p)
+		answer, err := d.Ask(ctx, p)
 		if ctx.Err() != nil {
 			return nil, err
 		}
@@ -56,14 +60,6 @@ func (s *Session) askHooks(ctx context.Context, id string, params json.RawMessag
 		return json.RawMessage(`{}`), nil
 	}
 	return jsonobj.Object{{Key: "output", Value: out.JSON()}}.JSON(), nil
-}
-
-// hookHandlers returns who handles a hook: the session's own handlers first. elsewhere
-// reports whether anybody handles hooks at all.
-func (s *Session) hookHandlers(hook string) (who []string, elsewhere bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.roster.HookOrder(hook, s.config.Handling), s.wantsMethod(callback.HooksInvoke)
 }
 
 // hookOutput is the output in an answer to hooks.invoke; nil is no opinion.

@@ -1,0 +1,371 @@
+// Package callbacks owns the pending callbacks of a session: it registers what the CLI asks,
+// offers it to its handlers, runs the chain of hooks, hands answers to the CLI, and answers in
+// place of handlers that do not.
+//
+// The registry has a lock of its own, which may be taken while the session's is held. A method
+// that needs the session's lock takes a Tx, which the session makes while it holds the lock. A
+// callback that the bridge answers itself has a goroutine, started by Config.Go, which ends when
+// the CLI has the answer, or after AnswerTimeout.
+package callbacks
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// AnswerTimeout bounds how long the CLI may take to accept an answer. It does not end
+// with the caller: an answer half given would be in doubt.
+const AnswerTimeout = 30 * time.Second
+
+// Tx is the session while its lock is held.
+type Tx interface {
+	// Handlers returns the participants that handle a callback, and whether it has any handler.
+	Handlers(p *callback.Pending) (to []string, handled bool)
+	// Covers reports whether a callback can still be answered when no participant does.
+	Covers(p *callback.Pending) bool
+	// HookOrder returns the participants that handle a hook, in the order in which they are
+	// asked, and whether hooks have any handler.
+	HookOrder(hook string) (who []string, wanted bool)
+	// TellAsked notes which participants were asked a request.
+	TellAsked(to []string)
+	// Reading reports whether the CLI's history is being read.
+	Reading() bool
+	// Timeout is how long callbacks wait for an answer.
+	Timeout() time.Duration
+	// Span is the span of the turn; nil if there is none.
+	Span() *observe.Span
+	// Keep has the session saved.
+	Keep()
+}
+
+// Audit records decisions.
+type Audit interface {
+	Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply)
+	Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome)
+}
+
+// Config is what a Desk needs of its session.
+type Config struct {
+	// Session and Tenant name the session, for the log and the spans.
+	Session, Tenant string
+	// Room is where callbacks wait; nil has room for all.
+	Room     callback.Room
+	Journal  *journal.Journal
+	Observer *observe.Observer
+	Audit    Audit
+	// Lock takes the session's lock; Unlock releases it.
+	Lock   func() Tx
+	Unlock func()
+	// Answer makes the call that answers a callback in the runtime that has the session, which it
+	// loads if need be. ended is closed when that runtime has ended and its sessions know it; nil
+	// if none has had the session.
+	Answer func(ctx context.Context, method string, params jsonobj.Object) (
+		result json.RawMessage, at journal.Position, ended <-chan struct{}, err error)
+	// AnswerOf finds the event that says that a callback is over.
+	AnswerOf func(ctx context.Context, id string) (at journal.Position, ok bool)
+	// Approved keeps the URLs that an answer has approved.
+	Approved func(urls []config.Setting)
+	// ModelTaken notes that a participant answers a request to a model.
+	ModelTaken func(id, participant string)
+	// Go runs f on a goroutine that ends with the bridge.
+	Go     func(f func(ctx context.Context))
+	Logger func() *slog.Logger
+}
+
+// Desk is the callbacks of a session. New makes one. Its methods may be called from any
+// goroutine; those that take a Tx are called with the session's lock held.
+type Desk struct {
+	cfg      Config
+	registry *callback.Registry
+}
+
+// New returns a desk without callbacks.
+func New(cfg Config) *Desk { return &Desk{cfg, callback.NewRegistry(cfg.Room)} }
+
+// Registry returns the pending callbacks.
+func (d *Desk) Registry() *callback.Registry { return d.registry }
+
+// Requested is the note that a callback waits for an answer.
+type Requested struct{ Pending *callback.Pending }
+
+// Size is about how much memory the note keeps.
+func (r Requested) Size() int { return len(r.Pending.Params) }
+
+// Resolved is the note that a callback is over.
+type Resolved struct {
+	ID   string
+	Kind *callback.Kind
+	// Offered are the participants it was offered to.
+	Offered     []string
+	Outcome     bridgev1.CallbackOutcome
+	Participant string
+}
+
+// Requested registers the callback that an event asks.
+func (d *Desk) Requested(tx Tx, k *callback.Kind, rec *journal.Record) {
+	data := event.Raw(rec)
+	var ask struct {
+		RequestID, ToolName, CommandName, Command string
+		Traceparent, Tracestate                   string
+	}
+	if json.Unmarshal(data, &ask) != nil || ask.RequestID == "" {
+		return
+	}
+	if ask.CommandName == "" { // a queued one is there as it was typed
+		ask.CommandName, _, _ = strings.Cut(strings.TrimPrefix(ask.Command, "/"), " ")
+	}
+	p := &callback.Pending{
+		ID: ask.RequestID, Kind: k, Params: data, Tool: ask.ToolName, Command: ask.CommandName, Agent: rec.Agent, Pos: rec.Pos,
+		Trace: observe.Remote{Traceparent: ask.Traceparent, Tracestate: ask.Tracestate},
+	}
+	d.register(tx, p, tx.Reading())
+}
+
+// register adds a callback and offers it to those who handle it. What nobody handles is
+// answered at once, unless it was asked in the past.
+func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
+	p.Created = time.Now()
+	timeout := tx.Timeout()
+	p.Deadline = p.Created.Add(timeout)
+	if limit := p.Kind.Limit; limit > 0 && limit < timeout {
+		p.Deadline = p.Created.Add(limit)
+	}
+	to, handled := tx.Handlers(p)
+	kind := p.Kind.Type.String()
+	p.Span = d.cfg.Observer.Callback(tx.Span(), p.Trace, d.cfg.Session, d.cfg.Tenant, p.ID, kind)
+	if !d.registry.Add(p, d.expire) {
+		p.Span.EndCallback("overflow")
+		if _, err := d.registry.Get(p.ID); err != nil {
+			d.cfg.Observer.CallbackOver(kind, "overflow", 0)
+			d.cfg.Go(func(ctx context.Context) { d.fallback(ctx, p, callback.Overflow) })
+		}
+		return
+	}
+	d.registry.Offer(p.ID, to...)
+	tx.Keep()
+	d.cfg.Journal.Note(Requested{p})
+	if p.Reply != nil {
+		tx.TellAsked(to)
+	}
+	if !handled && !past {
+		d.cfg.Go(func(ctx context.Context) { d.giveUp(ctx, p.ID, callback.Unhandled) })
+	}
+}
+
+// Completed ends the callback that an event says is over, unless an answer of the bridge's own
+// ended it.
+func (d *Desk) Completed(rec *journal.Record) {
+	var end struct{ RequestID string }
+	if !event.Data(rec, &end) {
+		return
+	}
+	if p, err := d.registry.Claim(end.RequestID); err == nil {
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+	}
+}
+
+// Withdraw ends pending callbacks.
+func (d *Desk) Withdraw(which func(*callback.Pending) bool, outcome bridgev1.CallbackOutcome) {
+	for _, p := range d.registry.List() {
+		if which(p) {
+			d.Finish(p, outcome, "")
+		}
+	}
+}
+
+// WithdrawAborted ends what the session's own agent waits for when its turn has been
+// aborted: CLI 1.0.81 does not tell the end of tool calls then.
+func (d *Desk) WithdrawAborted() {
+	d.Withdraw(func(p *callback.Pending) bool {
+		return p.Kind.Survives && p.Agent == ""
+	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+}
+
+// Finish removes a callback and tells its watchers. A request that has not been answered is
+// answered now, since it occupies a worker of the connection.
+func (d *Desk) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+	if _, ok := d.registry.Done(p.ID); !ok {
+		return
+	}
+	d.notifyFinished(p, outcome, participant)
+}
+
+// notifyFinished tells everybody that a callback is over which has just been removed.
+func (d *Desk) notifyFinished(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+	p.Span.EndCallback(outcome.String())
+	d.cfg.Observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
+	d.cfg.Journal.Note(Resolved{
+		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant,
+	})
+	if p.Reply != nil {
+		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": nobody answers any more"}})
+	}
+}
+
+// expire answers a callback whose time is up.
+func (d *Desk) expire(id string) {
+	d.cfg.Go(func(ctx context.Context) { d.giveUp(ctx, id, callback.TimedOut) })
+}
+
+// giveUp gives a callback the bridge's own answer.
+func (d *Desk) giveUp(ctx context.Context, id string, why callback.Why) {
+	p, err := d.registry.Claim(id)
+	if err != nil {
+		return // somebody was faster
+	}
+	outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED
+	if why == callback.TimedOut {
+		outcome = bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT
+	}
+	d.fallback(ctx, p, why)
+	d.cfg.Audit.Defaulted(p, outcome)
+	d.Finish(p, outcome, "")
+}
+
+// fallback sends the bridge's own answer.
+func (d *Desk) fallback(ctx context.Context, p *callback.Pending, why callback.Why) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	if _, _, err := d.answer(ctx, p, p.Kind.Fallback(p, why)); err != nil {
+		d.cfg.Logger().Warn("callback not answered", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
+	}
+}
+
+// AskMethod registers a request of the CLI and waits for its answer. It runs on one of the
+// connection's workers; the context ends with the connection.
+func (d *Desk) AskMethod(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+	if method == callback.HooksInvoke {
+		return d.askHooks(ctx, id, params)
+	}
+	return d.Ask(ctx, &callback.Pending{ID: id, Kind: callback.ForRequest(method), Params: params})
+}
+
+// Ask registers a callback and waits for its answer.
+func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
+	answer := make(chan callback.Reply, 1)
+	p.Reply = func(r callback.Reply) {
+		select {
+		case answer <- r:
+		default: // the first answer counts
+		}
+	}
+	d.register(d.cfg.Lock(), p, false)
+	d.cfg.Unlock()
+	select {
+	case r := <-answer:
+		if r.Error != nil {
+			return nil, &rpcconn.Error{Code: int64(r.Error.Code), Message: r.Error.Message}
+		}
+		return r.Members, nil
+	case <-ctx.Done():
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST, "")
+		return nil, ctx.Err()
+	}
+}
+
+// Resolve answers a callback. reply must fit the callback's kind.
+func (d *Desk) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
+	p, err := d.registry.ClaimBy(id, by)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if p.Kind.Method == callback.ModelRequestStart && reply.Error == nil {
+		d.cfg.ModelTaken(id, by.Participant)
+	}
+	from, claimed := ctx, time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
+	defer cancel()
+	accepted, at, err := d.answer(ctx, p, reply)
+	switch {
+	case err != nil:
+		d.registry.Release(p)
+		return at, err
+	case !accepted:
+		d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+		return at, fault.New(fault.CallbackResolved, "callback %q has been withdrawn by the CLI", id).WithField("callback_id").With("callback_id", id)
+	}
+	if urls := config.ApprovedURLs(p, reply); urls != nil {
+		d.cfg.Approved(urls)
+	}
+	if _, ok := d.registry.Answered(p.ID, at); ok {
+		d.cfg.Audit.Decided(from, p, claimed, by.Participant, reply)
+		d.notifyFinished(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
+	}
+	return at, nil
+}
+
+// Abstain notes that a participant leaves a callback to others. When all it was offered to
+// have, the bridge answers: a hook that was put to one participant has no opinion.
+func (d *Desk) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
+	p, err := d.registry.Get(id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	all, err := d.registry.Abstain(id, participant)
+	if err != nil || !all {
+		return d.cfg.Journal.Last(), err
+	}
+	if p.For == participant && p.Hook != "" {
+		return d.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
+	}
+	covered := d.cfg.Lock().Covers(p)
+	d.cfg.Unlock()
+	if !covered {
+		d.giveUp(context.WithoutCancel(ctx), id, callback.Abstained)
+	}
+	return d.cfg.Journal.Last(), nil
+}
+
+// Orphans gives up what nobody handles any longer and what does not outlive its
+// handlers: a tool call or a permission may still be answered by somebody else. It is
+// done before the CLI learns that nobody handles the kind, after which it might not take
+// the answer.
+func (d *Desk) Orphans(ctx context.Context) {
+	for _, p := range d.registry.List() {
+		_, handled := d.cfg.Lock().Handlers(p)
+		d.cfg.Unlock()
+		if !handled && !p.Kind.Survives {
+			d.giveUp(ctx, p.ID, callback.Unhandled)
+		}
+	}
+}
+
+// AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
+// the request id: the CLI does not take its request back.
+func (d *Desk) AnsweredElsewhere(requestID, method string) {
+	rec, ok := d.cfg.Journal.Find(func(r *journal.Record) bool {
+		var ask struct{ RequestID string }
+		return callback.Asks(r.Type) == method && event.Data(r, &ask) && ask.RequestID == requestID
+	})
+	if !ok {
+		return
+	}
+	asked := event.Raw(rec)
+	for _, p := range d.registry.List() {
+		if p.Kind.Method == method && sameQuestion(p.Params, asked) {
+			if _, err := d.registry.Claim(p.ID); err == nil {
+				d.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
+				return
+			}
+		}
+	}
+}
+
+// sameQuestion reports whether a request and an event ask the same: what both say is equal.
+func sameQuestion(request, event json.RawMessage) bool {
+	var r, e struct{ Question, Summary, ErrorCode string }
+	return json.Unmarshal(request, &r) == nil && json.Unmarshal(event, &e) == nil && r == e
+}
