@@ -2,8 +2,7 @@ package session
 
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -27,11 +26,16 @@ func (s *Session) turnOver(out Outcome) {
 // left in the journal. Nobody was there to be told of the turn's end: those who come back
 // are, once, by what it returns; nil if none ran. The caller holds mu.
 func (s *Session) cutOff() (tell func()) {
-	epoch := s.journal.Last().Epoch
-	if s.state != Unloaded || !s.leftRunning(epoch) {
+	if s.state != Unloaded {
 		return nil
 	}
-	begun := s.begunLast()
+	epoch := s.journal.Last().Epoch
+	begun, running := history.LeftRunning(s.journal.Recovered, func(seq uint64) (*journal.Record, bool) {
+		return s.journal.Get(journal.Position{Epoch: epoch, Seq: seq})
+	})
+	if !running {
+		return nil
+	}
 	ended := s.marks.turnEnd.Epoch == epoch && s.marks.turnEnd.Seq >= begun
 	again := s.marks.interruptedAt.Epoch == epoch && (s.marks.interruptedAt.Seq > begun || ended)
 	if !again && ended {
@@ -46,24 +50,4 @@ func (s *Session) cutOff() (tell func()) {
 		s.marks.turnEnd = s.marks.interruptedAt
 		s.host.Keep(s)
 	}
-}
-
-// begunLast is where the last turn in a recovered journal showed that it ran.
-func (s *Session) begunLast() uint64 {
-	return max(s.journal.Recovered("user.message"), s.journal.Recovered("assistant.turn_start"))
-}
-
-// leftRunning reports whether the last turn in a recovered journal has no end there.
-func (s *Session) leftRunning(epoch uint64) bool {
-	begun := s.begunLast()
-	if begun == 0 || s.journal.Recovered("session.idle") > begun {
-		return false
-	}
-	failed := s.journal.Recovered("session.error")
-	if failed < begun {
-		return true
-	}
-	rec, ok := s.journal.Get(journal.Position{Epoch: epoch, Seq: failed})
-	var d struct{ ErrorType string }
-	return ok && event.Data(rec, &d) && d.ErrorType == turn.LoggedError
 }

@@ -3,12 +3,12 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -47,19 +47,15 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 		if err := json.Unmarshal(result, &waiting); err != nil {
 			return changed, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", list)
 		}
-		known := map[string]bool{}
-		for _, p := range before {
-			known[p.ID] = true
-			if p.Kind.Method != method || slices.Contains(waiting.ids(), p.ID) {
-				continue
-			}
+		withdraw, again := history.Waiting(method, before, waiting.ids())
+		for _, p := range withdraw {
 			if _, err := s.Pending().Claim(p.ID); err == nil { // else somebody's answer tells
 				s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
 		}
-		for _, id := range waiting.ids() {
-			changed = !known[id] && s.askAgain(ctx, rt, method, id) || changed
+		for _, id := range again {
+			changed = s.askAgain(ctx, rt, method, id) || changed
 		}
 	}
 	return changed, nil

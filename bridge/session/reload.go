@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -119,27 +119,27 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	if err != nil {
 		return err
 	}
-	var history struct{ Events []json.RawMessage }
-	if err := json.Unmarshal(result, &history); err != nil {
+	var told struct{ Events []json.RawMessage }
+	if err := json.Unmarshal(result, &told); err != nil {
 		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", s.id)
 	}
-	records := s.records(history.Events)
+	records := s.records(told.Events)
 	found := s.prompts.LookUp(ctx, records, nil)
 	s.reconcile(ctx, records)
 	defer s.prompts.Flush()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var open unanswered
+	var open history.Unanswered
+	live := history.IDs(s.history.held)
 	past := 0 // what happens on the bridge's own account, its callers have not seen
 	if !s.internal {
-		past = s.pastOf(records)
+		past = history.Past(records, live)
 	}
-	live := s.heldIDs()
 	for i, rec := range records {
 		if live[rec.ID] {
 			// It happened since the resume, and comes in its place among what else did.
 			if callback.ForEvent(rec.Type) == nil {
-				open.follow(rec)
+				open.Follow(rec)
 			}
 			continue
 		}
@@ -147,7 +147,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		if i < past {
 			s.marks.historyEnd = s.journal.Last()
 		}
-		open.follow(rec)
+		open.Follow(rec)
 		switch {
 		case callback.Ends(rec.Type):
 			s.callbacks.Completed(rec)
@@ -173,41 +173,18 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	return nil
 }
 
-// heldIDs are those of the events that are held back. The caller holds mu.
-func (s *Session) heldIDs() map[journal.ID]bool {
-	ids := make(map[journal.ID]bool, len(s.history.held))
-	for _, rec := range s.history.held {
-		if rec.ID != (journal.ID{}) {
-			ids[rec.ID] = true
-		}
-	}
-	return ids
-}
-
 // records are a history's events.
-func (s *Session) records(history []json.RawMessage) (out []*journal.Record) {
+func (s *Session) records(events []json.RawMessage) (out []*journal.Record) {
 	s.mu.Lock()
 	internal := s.internal
 	s.mu.Unlock()
-	for _, text := range history {
+	for _, text := range events {
 		if rec, err := event.Parse(text); err == nil {
 			rec.Bridge = internal && rec.Type == "session.resume"
 			out = append(out, rec)
 		}
 	}
 	return out
-}
-
-// pastOf returns how many events of a history that was read after a resume are older than
-// that: those before the first that came as an event since, or before the resume's own.
-// The caller holds mu.
-func (s *Session) pastOf(records []*journal.Record) int {
-	since := s.heldIDs()
-	past := len(records)
-	if i := slices.IndexFunc(records, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
-		past = i
-	}
-	return past
 }
 
 // Past is the last position of what was history already when the session's caller resumed
@@ -226,51 +203,11 @@ func (s *Session) kept(rec *journal.Record) *journal.Record {
 	return rec
 }
 
-// callID is of the tool call that an event or what a callback asks is about.
-func callID(data json.RawMessage) string {
-	var d struct {
-		ToolCallID        string
-		PermissionRequest struct{ ToolCallID string }
-	}
-	_ = json.Unmarshal(data, &d) // what does not fit is about none
-	return cmp.Or(d.ToolCallID, d.PermissionRequest.ToolCallID)
-}
-
 // toolEnded ends what a tool waited for that has ended in the history: the CLI has given it
 // up, and does not always say so of what it had asked. The caller holds mu.
 func (s *Session) toolEnded(rec *journal.Record) {
-	id := callID(event.Raw(rec))
+	id := history.CallID(event.Raw(rec))
 	s.callbacks.Withdraw(func(p *callback.Pending) bool {
-		return id != "" && p.Kind.Survives && callID(p.Params) == id
+		return id != "" && p.Kind.Survives && history.CallID(p.Params) == id
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
-}
-
-// unanswered are the events of a history that ask something and have no answer in it,
-// oldest first.
-type unanswered []*journal.Record
-
-// follow takes the next event.
-func (u *unanswered) follow(rec *journal.Record) {
-	switch {
-	case callback.ForEvent(rec.Type) != nil:
-		*u = append(*u, rec)
-	case callback.Ends(rec.Type):
-		var done, asked struct{ RequestID string }
-		event.Data(rec, &done)
-		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {
-			return event.Data(r, &asked) && asked.RequestID == done.RequestID
-		})
-	case rec.Type == "tool.execution_complete":
-		if id := callID(event.Raw(rec)); id != "" {
-			*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return callID(event.Raw(r)) == id })
-		}
-	case rec.Type == "abort" && rec.Agent == "":
-		// CLI 1.0.81 does not tell of each call that an abort has ended it.
-		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
-	case rec.Type == "session.resume":
-		var resumed struct{ ContinuePendingWork, SessionWasActive bool }
-		if event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
-			*u = nil
-		}
-	}
 }

@@ -1,0 +1,153 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
+
+// rec is an event with an id that ends in n; 0 has no id.
+func rec(eventType string, n byte) *journal.Record {
+	r := &journal.Record{Type: eventType, JSON: []byte(`{"data":{}}`)}
+	if n > 0 {
+		r.ID = journal.ID{15: n}
+	}
+	return r
+}
+
+func ids(recs []*journal.Record) (out []byte) {
+	for _, r := range recs {
+		out = append(out, r.ID[15])
+	}
+	return out
+}
+
+// TestMerge: the merged events are those of both, once each, the history's in its order, and each
+// that only the journal has behind the last event before it that both have.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.Permutation([]byte{1, 2, 3, 4, 5, 6, 7, 8}).Draw(t, "ids")
+		split := rapid.SliceOfN(rapid.IntRange(0, 2), len(all), len(all)).Draw(t, "in")
+		var history, kept []*journal.Record
+		var inHistory []byte
+		behind := map[byte]byte{} // what only the journal has → the shared event before it
+		var shared byte
+		for i, id := range all {
+			if split[i] != 1 {
+				history, inHistory = append(history, rec("e", id)), append(inHistory, id)
+			}
+			if split[i] != 0 {
+				kept = append(kept, rec("e", id))
+			}
+			switch split[i] {
+			case 1:
+				behind[id] = shared
+			case 2:
+				shared = id
+			}
+		}
+		merged, fresh := Merge(history, kept)
+		got := ids(merged)
+		if sorted := slices.Sorted(slices.Values(got)); len(slices.Compact(sorted)) != len(got) || len(got) != len(all) {
+			t.Fatalf("merged %v of %v", got, all)
+		}
+		if of := slices.DeleteFunc(slices.Clone(got), func(id byte) bool { return !slices.Contains(inHistory, id) }); !slices.Equal(of, inHistory) {
+			t.Fatalf("the history's order is %v, want %v", of, inHistory)
+		}
+		before := byte(0)
+		for _, id := range got {
+			if want, only := behind[id]; !only {
+				before = id
+			} else if before != want {
+				t.Fatalf("%d is behind %d in %v, want %d", id, before, got, want)
+			}
+		}
+		for _, r := range fresh {
+			if slices.Contains(ids(kept), r.ID[15]) {
+				t.Fatalf("%d is fresh, and the journal has it", r.ID[15])
+			}
+		}
+	})
+}
+
+// TestOrderedExtension: a history that extends the journal is in order, wherever the journal ends.
+func TestOrderedExtension(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n, has := rapid.IntRange(1, 20).Draw(t, "n"), rapid.IntRange(0, 20).Draw(t, "has")
+		var events []*journal.Record
+		for i := range n {
+			events = append(events, rec("user.message", byte(i+1)))
+		}
+		lookup := func(id journal.ID) (journal.Position, bool) {
+			return journal.Position{Seq: uint64(id[15])}, int(id[15]) <= has
+		}
+		if !Ordered(events, lookup) {
+			t.Fatalf("%d events, of which the journal has %d, are out of order", n, has)
+		}
+		r := NewRewrite(events, lookup)
+		for i := range min(n, has) {
+			kept := *events[i]
+			kept.Pos.Seq = uint64(i + 1)
+			r.Kept(&kept)
+		}
+		if r.Found() {
+			t.Fatalf("%d events, of which the journal has %d, were cut", n, has)
+		}
+	})
+}
+
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	tool, permission := callback.ForEvent(callback.ToolRequested), callback.ForEvent(callback.PermissionRequested)
+	pending := []*callback.Pending{{ID: "a", Kind: tool}, {ID: "b", Kind: tool}, {ID: "c", Kind: permission}}
+	withdraw, again := Waiting(callback.ToolRequested, pending, []string{"b", "c", "d"})
+	if len(withdraw) != 1 || withdraw[0].ID != "a" || !slices.Equal(again, []string{"d"}) {
+		t.Errorf("withdraw %v, again %v", withdraw, again)
+	}
+}
+
+func TestPast(t *testing.T) {
+	t.Parallel()
+	events := []*journal.Record{rec("e", 1), rec("e", 2), rec("e", 0), rec("e", 3)}
+	for want, since := range map[int][]*journal.Record{4: nil, 1: {rec("e", 2), rec("e", 3)}, 3: {rec("e", 0), rec("e", 3)}} {
+		if got := Past(events, IDs(since)); got != want {
+			t.Errorf("Past(since %v) = %d, want %d", ids(since), got, want)
+		}
+	}
+}
+
+func TestLeftRunning(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		at        map[string]uint64
+		errorType string
+		begun     uint64
+		running   bool
+	}{
+		"nothing":            {},
+		"a message":          {at: map[string]uint64{"user.message": 3}, begun: 3, running: true},
+		"a turn's start":     {at: map[string]uint64{"user.message": 3, "assistant.turn_start": 4}, begun: 4, running: true},
+		"ended":              {at: map[string]uint64{"user.message": 3, "session.idle": 5}, begun: 3},
+		"failed":             {at: map[string]uint64{"user.message": 3, "session.error": 5}, errorType: "query", begun: 3},
+		"an error in a log":  {at: map[string]uint64{"user.message": 3, "session.error": 5}, errorType: turn.LoggedError, begun: 3, running: true},
+		"failed in the past": {at: map[string]uint64{"user.message": 3, "session.error": 2}, errorType: "query", begun: 3, running: true},
+	} {
+		begun, running := LeftRunning(func(of string) uint64 { return test.at[of] }, func(uint64) (*journal.Record, bool) {
+			return &journal.Record{JSON: fmt.Appendf(nil, `{"data":{"errorType":%q}}`, test.errorType)}, true
+		})
+		if begun != test.begun || running != test.running {
+			t.Errorf("%s: begun %d, running %v", name, begun, running)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+)
+
+// IDs returns the ids of events; those without one are left out.
+func IDs(events []*journal.Record) map[journal.ID]bool {
+	ids := make(map[journal.ID]bool, len(events))
+	for _, rec := range events {
+		if rec.ID != (journal.ID{}) {
+			ids[rec.ID] = true
+		}
+	}
+	return ids
+}
+
+// Past returns how many events of a history that was read after a resume are older than the
+// resume: those before the first that came as an event since.
+func Past(history []*journal.Record, since map[journal.ID]bool) int {
+	if i := slices.IndexFunc(history, func(r *journal.Record) bool { return since[r.ID] }); i >= 0 {
+		return i
+	}
+	return len(history)
+}
+
+// CallID is of the tool call that an event or what a callback asks is about.
+func CallID(data json.RawMessage) string {
+	var d struct {
+		ToolCallID        string
+		PermissionRequest struct{ ToolCallID string }
+	}
+	_ = json.Unmarshal(data, &d) // what does not fit is about none
+	return cmp.Or(d.ToolCallID, d.PermissionRequest.ToolCallID)
+}
+
+// Unanswered are the events of a history that ask something and have no answer in it,
+// oldest first.
+type Unanswered []*journal.Record
+
+// Follow takes the next event.
+func (u *Unanswered) Follow(rec *journal.Record) {
+	switch {
+	case callback.ForEvent(rec.Type) != nil:
+		*u = append(*u, rec)
+	case callback.Ends(rec.Type):
+		var done, asked struct{ RequestID string }
+		event.Data(rec, &done)
+		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool {
+			return event.Data(r, &asked) && asked.RequestID == done.RequestID
+		})
+	case rec.Type == "tool.execution_complete":
+		if id := CallID(event.Raw(rec)); id != "" {
+			*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return CallID(event.Raw(r)) == id })
+		}
+	case rec.Type == "abort" && rec.Agent == "":
+		// CLI 1.0.81 does not tell of each call that an abort has ended it.
+		*u = slices.DeleteFunc(*u, func(r *journal.Record) bool { return r.Agent == "" })
+	case rec.Type == "session.resume":
+		var resumed struct{ ContinuePendingWork, SessionWasActive bool }
+		if event.Data(rec, &resumed) && !resumed.ContinuePendingWork && !resumed.SessionWasActive {
+			*u = nil
+		}
+	}
+}
+
+// Waiting compares the callbacks of a method that are pending with those that the CLI waits for.
+// withdraw are pending although the CLI waits for them no longer, again the CLI waits for
+// although they are not pending.
+func Waiting(method string, pending []*callback.Pending, ids []string) (withdraw []*callback.Pending, again []string) {
+	known := map[string]bool{}
+	for _, p := range pending {
+		known[p.ID] = true
+		if p.Kind.Method == method && !slices.Contains(ids, p.ID) {
+			withdraw = append(withdraw, p)
+		}
+	}
+	for _, id := range ids {
+		if !known[id] {
+			again = append(again, id)
+		}
+	}
+	return withdraw, again
+}

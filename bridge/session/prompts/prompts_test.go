@@ -1,0 +1,57 @@
+package prompts
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+func TestIDs(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string][]string{
+		`{"messageId":"a"}`:        {"a"},
+		`{"messageIds":["a","b"]}`: {"a", "b"},
+		`{}`:                       nil,
+		`[]`:                       nil,
+	} {
+		if got := IDs(json.RawMessage(result)); !slices.Equal(got, want) {
+			t.Errorf("IDs(%s) = %v, want %v", result, got, want)
+		}
+	}
+}
+
+// What the user wrote stays on disk, whatever its members are called; secrets beside it do not.
+func TestWithoutSecrets(t *testing.T) {
+	t.Parallel()
+	const params = `{"prompt":"my apiKey","attachments":[{"apiKey":"kept"}],"requestHeaders":{"Authorization":"hidden"}}`
+	got, lacks := withoutSecrets(json.RawMessage(params))
+	if text := string(got); !strings.Contains(text, `"apiKey":"kept"`) || strings.Contains(text, "hidden") || len(lacks) == 0 {
+		t.Errorf("on disk is %s, which lacks %v", text, lacks)
+	}
+}
+
+func TestLostBecause(t *testing.T) {
+	t.Parallel()
+	unread := errors.New("no history")
+	for name, test := range map[string]struct {
+		verdict  outbox.Verdict
+		unread   error
+		obstacle string
+		want     string
+	}{
+		"sent again":     {verdict: outbox.Untaken},
+		"the rest of it": {verdict: outbox.Partly},
+		"forgotten":      {verdict: outbox.Forgotten, obstacle: "x", want: "before it wrote that down"},
+		"overtaken":      {verdict: outbox.Overtaken, want: "accepted a later one"},
+		"not read":       {verdict: outbox.Untaken, unread: unread, obstacle: "x", want: "no history"},
+		"an obstacle":    {verdict: outbox.Partly, obstacle: "its secrets are gone", want: "its secrets are gone"},
+	} {
+		if got := lostBecause(test.verdict, test.unread, test.obstacle); got == "" != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
