@@ -26,24 +26,24 @@ type own struct {
 
 // Words that several rows say.
 const (
-	whyTurn     = "its turn is followed, its session loaded, and it is refused while the server drains"
-	whyAnswer   = "an answer is given once, by whoever is first, and everybody is told of it"
-	whyProcess  = "it would change every session of the CLI process, whoever's they are"
-	whyHost     = "the bridge is the CLI's host, and what the host is told holds credentials"
-	whyBehind   = "the session would be opened or closed behind the bridge's back, with none of its guarantees"
-	whyStops    = "it stops what everybody has going on in the session"
-	whyConn     = "it is bound to the connection, which all callers share"
-	whyKept     = "the CLI forgets it when the session is unloaded, so the bridge keeps it and sets it again"
-	whyWait     = "a call that waits is not parked in the CLI, which has room for few"
-	whyLifetime = "the bridge keeps the session's configuration, journal and participants"
+	whyTurn     = "the bridge follows the turn, loads the session, and refuses new prompts while the server drains"
+	whyAnswer   = "the bridge accepts the first answer only and reports it to all participants"
+	whyProcess  = "the method would change all sessions of the CLI process, also those of other callers"
+	whyHost     = "the bridge is the CLI's host, and messages to the host contain credentials"
+	whyBehind   = "the bridge would not know that the session is opened or closed, and could not keep its guarantees"
+	whyStops    = "the method stops the work of all participants in the session"
+	whyConn     = "the method affects the connection, which all callers share"
+	whyKept     = "the CLI loses the setting when the session is unloaded, so the bridge stores it and sets it again"
+	whyWait     = "the CLI has a small limit for waiting calls, so the bridge waits instead"
+	whyLifetime = "the bridge manages the session's configuration, journal and participants"
 )
 
 // ownMethods is the one table of methods that the bridge handles itself or refuses, for
 // copilot.cli.v1 and for RawService. All others are passed on as they are. docs/methods.md
 // shows it; a test compares the two.
 var ownMethods = []own{
-	{method: "connect", why: "the bridge has connected, and a second handshake would change what it agreed on"},
-	{method: "runtime.", why: "the bridge owns its CLI processes", instead: "nothing: runtimes end with the server"},
+	{method: "connect", why: "the bridge has already connected, and a second handshake would change the agreed protocol"},
+	{method: "runtime.", why: "the bridge owns its CLI processes", instead: "none: the server ends its runtimes when it stops"},
 	{method: "host.", why: whyHost},
 	{method: "sessionFs.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
 	{method: "llmInference.", why: whyProcess, instead: "SessionService.CreateSession with a runtime_profile"},
@@ -53,7 +53,7 @@ var ownMethods = []own{
 	{method: "sessions.open", why: whyBehind, instead: "SessionService.CreateSession or ResumeSession", exact: (*Bridge).passedOn, sole: true},
 	{method: "sessions.close", why: whyBehind, instead: "SessionService.DisconnectSession", exact: (*Bridge).cliClose, sole: true},
 	{method: "sessions.connect", why: whyBehind, instead: "SessionService.ResumeSession", exact: (*Bridge).passedOn, sole: true},
-	{method: "sessions.releaseLock", why: "the lock is what keeps other processes from forking the session's history", exact: (*Bridge).passedOn, sole: true},
+	{method: "sessions.releaseLock", why: "the lock prevents other processes from forking the session's history", exact: (*Bridge).passedOn, sole: true},
 	{method: "sessions.delete", why: whyBehind, instead: "SessionService.DeleteSession", exact: (*Bridge).cliClose, sole: true},
 	{method: "sessions.startRemoteControl", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
 	{method: "sessions.stopRemoteControl", why: whyProcess, exact: (*Bridge).passedOn, sole: true},
@@ -71,18 +71,18 @@ var ownMethods = []own{
 	{method: "session.resume", why: whyLifetime, run: (*Bridge).cliResume},
 	{method: "session.destroy", why: "other participants may still use the session", run: (*Bridge).cliDestroy},
 	{method: "session.detach", why: "other participants may still use the session", run: (*Bridge).cliDestroy},
-	{method: "session.delete", why: "streams and callbacks of the session end with it", run: (*Bridge).cliDelete},
-	{method: "session.getMetadata", why: "a session of the history need not be open", run: (*Bridge).forwardServer},
-	{method: "sessions.bulkDelete", why: "streams and callbacks of the sessions end with them", run: (*Bridge).cliBulkDelete},
-	{method: "sessions.pruneOld", why: "sessions that are open here are spared", run: (*Bridge).cliPrune},
+	{method: "session.delete", why: "the bridge also ends the session's streams and callbacks", run: (*Bridge).cliDelete},
+	{method: "session.getMetadata", why: "the session may be in the history without being open", run: (*Bridge).forwardServer},
+	{method: "sessions.bulkDelete", why: "the bridge also ends the sessions' streams and callbacks", run: (*Bridge).cliBulkDelete},
+	{method: "sessions.pruneOld", why: "the bridge excludes sessions that it has open", run: (*Bridge).cliPrune},
 	{method: "session.send", why: whyTurn, run: (*Bridge).cliSend},
 	{method: "session.sendMessages", why: whyTurn, run: (*Bridge).cliSend},
 	{method: "session.fleet.start", why: whyTurn, run: (*Bridge).cliSend},
 	{method: "session.abort", why: "a session that is not loaded has nothing to abort", run: (*Bridge).cliAbort},
-	{method: "session.tools.set", why: "the CLI has one set of tools; they are the session's own, beside those of participants", run: (*Bridge).cliSetTools},
+	{method: "session.tools.set", why: "the CLI has one set of tools; the bridge combines the session's tools with those of participants", run: (*Bridge).cliSetTools},
 	{method: "session.model.switchTo", why: whyKept, run: (*Bridge).cliSwitchModel},
-	{method: "session.eventLog.registerInterest", why: "the CLI sees the union of all interests, and again after each load", run: (*Bridge).cliRegister},
-	{method: "session.eventLog.releaseInterest", why: "a caller ends its own interest, nobody else's", run: (*Bridge).cliRelease},
+	{method: "session.eventLog.registerInterest", why: "the bridge sends the CLI the union of all interests, and repeats it after each load", run: (*Bridge).cliRegister},
+	{method: "session.eventLog.releaseInterest", why: "a caller may only release an interest that it registered", run: (*Bridge).cliRelease},
 	{method: "session.eventLog.read", why: whyWait, run: (*Bridge).cliReadLog},
 	{method: "session.tasks.waitForPending", why: whyWait, run: (*Bridge).cliPark},
 	{method: "session.tasks.readOutput", why: whyWait, run: (*Bridge).cliPark},
