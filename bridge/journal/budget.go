@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// DefaultMaxMemoryBytes is a good limit for a Budget.
+// DefaultMaxMemoryBytes is the recommended limit for a Budget.
 const DefaultMaxMemoryBytes = 512 << 20
 
-// Budget bounds what all journals of a process have in memory together: past the limit
-// those that were used least recently give up what they can do without. Durable events
-// that no log has are counted too, and stay. A nil Budget bounds nothing.
+// Budget bounds the memory of all journals of a process. Above the limit the journals used least recently drop
+// records that they can read from disk or that are ephemeral. Durable events without a log count too, but are never
+// dropped. A nil Budget sets no limit.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
@@ -25,7 +25,7 @@ type Budget struct {
 	journals map[*Journal]struct{}
 }
 
-// NewBudget returns a budget of so many bytes. It bounds nothing before it runs.
+// NewBudget returns a budget with a limit in bytes. The limit has no effect until Run is called.
 func NewBudget(limit int) *Budget {
 	return &Budget{limit: int64(limit), kick: make(chan struct{}, 1), journals: map[*Journal]struct{}{}}
 }
@@ -33,7 +33,7 @@ func NewBudget(limit int) *Budget {
 // Used returns how many bytes the journals have in memory.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Run keeps to the budget until ctx ends.
+// Run enforces the limit until ctx ends.
 func (b *Budget) Run(ctx context.Context) {
 	for {
 		select {
@@ -53,7 +53,7 @@ func (b *Budget) Run(ctx context.Context) {
 	}
 }
 
-// enforce frees memory until a quarter of it is free, or none can be freed.
+// enforce frees memory until a quarter of the limit is free or no journal can free more.
 func (b *Budget) enforce() {
 	type aged struct {
 		j    *Journal
@@ -77,19 +77,19 @@ func (b *Budget) enforce() {
 	}
 }
 
-// take counts memory that is used, and reports whether that is too much.
+// take adds to the used memory and reports whether it exceeds the limit.
 func (b *Budget) take(bytes int) bool {
 	return b != nil && b.used.Add(int64(bytes)) > b.limit
 }
 
-// give counts memory that is not used any more.
+// give subtracts from the used memory.
 func (b *Budget) give(bytes int) {
 	if b != nil {
 		b.used.Add(-int64(bytes))
 	}
 }
 
-// relieve asks for memory to be freed.
+// relieve requests a run of enforce.
 func (b *Budget) relieve() {
 	if b == nil {
 		return

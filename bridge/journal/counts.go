@@ -2,21 +2,21 @@ package journal
 
 import "sync/atomic"
 
-// Counts are what all journals of a budget have seen.
+// Counts are totals over all journals of a budget.
 type Counts struct {
-	// Events were added; Duplicates were not, since they had been.
+	// Events counts events that were added, Duplicates those that were rejected because their id was known.
 	Events, Duplicates int64
-	// Trimmed were ephemeral events and notes that had to go; GivenUp were durable events
-	// that waited for the disk too long.
+	// Trimmed counts ephemeral events and notes dropped for space, GivenUp durable events that waited too long for
+	// the disk.
 	Trimmed, GivenUp int64
-	// Gaps were told to readers.
+	// Gaps counts the gaps reported to readers.
 	Gaps int64
 }
 
-// counters are Counts while they grow.
+// counters holds the running values of Counts.
 type counters struct{ events, duplicates, trimmed, givenUp, gaps atomic.Int64 }
 
-// Counts returns the counts as they are now.
+// Counts returns the current totals.
 func (b *Budget) Counts() Counts {
 	c := &b.counters
 	return Counts{
@@ -25,7 +25,7 @@ func (b *Budget) Counts() Counts {
 	}
 }
 
-// uncounted takes the counts of journals that have no budget. Nobody reads it.
+// uncounted takes the counts of journals without a budget. Its values are never read.
 var uncounted counters
 
 // counts are the counters of the journal's budget.

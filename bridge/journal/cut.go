@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEventBytes is the size over which an event's long strings are cut for callers.
+// MaxEventBytes is the limit above which an event's long strings are shortened for callers.
 const MaxEventBytes = 768 << 10
 
-// cutMark ends a string that was cut.
+// cutMark marks the end of a shortened string.
 const cutMark = "…"
 
 // Cut returns the JSON value with its long strings shortened so that it fits into
@@ -74,9 +74,8 @@ func isKey(value []byte, i int) bool {
 	return false
 }
 
-// cutPoint returns the last index up to limit at which the string's content, which
-// begins at start, can be cut without breaking an escape, a surrogate pair or a
-// character.
+// cutPoint returns the last index up to limit at which the string content that begins at start can be cut without
+// splitting an escape, a surrogate pair or a character.
 func cutPoint(value []byte, start, limit int) int {
 	last := start
 	for i := start; i <= limit; {
@@ -98,8 +97,8 @@ func cutPoint(value []byte, start, limit int) int {
 	return last
 }
 
-// isSurrogate reports whether text begins with the escape of a surrogate: a high one for
-// last 'b', a low one for last 'f'. A lone one may stand before any other escape.
+// isSurrogate reports whether text begins with the escape of a surrogate: a high one for last 'b', a low one for last
+// 'f'. An unpaired surrogate can precede any other escape.
 func isSurrogate(text []byte, last byte) bool {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
 		return false
@@ -111,12 +110,11 @@ func isSurrogate(text []byte, last byte) bool {
 	return c >= 'c' && c <= last
 }
 
-// maxEnvelopeMember bounds a member beside the data in an event of which nothing else is
-// kept: ids, the type and the time are far smaller.
+// maxEnvelopeMember bounds a member beside the data in an event whose data is dropped. Ids, the type and the time are
+// far smaller.
 const maxEnvelopeMember = 4 << 10
 
-// CutEvent is Cut for an event: its envelope stays whole even when nothing of its
-// data fits.
+// CutEvent is like Cut, but preserves the event's envelope even if none of its data fits.
 func CutEvent(event []byte, limit int) ([]byte, bool) {
 	out, cut := Cut(event, limit)
 	if !cut || string(out) != "null" {

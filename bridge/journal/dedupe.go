@@ -2,16 +2,16 @@ package journal
 
 import "crypto/sha256"
 
-// maxTurnIDs bounds the ids remembered for one turn. A turn with more events than that
-// forgets its oldest half: duplicates have been seen up to 86,000 events late.
+// maxTurnIDs bounds the ids remembered for one turn. Beyond it the oldest half is dropped. Duplicates have been
+// observed up to 86,000 events late.
 const maxTurnIDs = 1 << 20
 
-// ID is an event's id: a UUID in 16 bytes, or what stands for the text of another form.
-// The zero ID is that of an event without one.
+// ID is an event's id: the 16 bytes of a UUID, or a hash of any other text. The zero ID means that the event has no
+// id.
 type ID [16]byte
 
-// dedupe remembers which events have been seen: durable ones for good, ephemeral ones
-// of the current turn and the one before.
+// dedupe remembers the ids of received events: durable ones permanently, ephemeral ones for the current and the
+// previous turn.
 type dedupe struct {
 	durable           idTable[uint64] // with their seq
 	current, previous idTable[struct{}]
@@ -20,8 +20,8 @@ type dedupe struct {
 
 func newDedupe() dedupe { return dedupe{limit: maxTurnIDs} }
 
-// add reports whether the id is new, and remembers it, for a durable event with its seq.
-// An event without an id is always new.
+// add reports whether the id is new, and remembers it. A durable event is stored with its seq. An event without an id
+// is always new.
 func (d *dedupe) add(k ID, ephemeral bool, seq uint64) bool {
 	if k == (ID{}) {
 		return true
@@ -44,14 +44,14 @@ func (d *dedupe) add(k ID, ephemeral bool, seq uint64) bool {
 	return d.current.set(k, struct{}{})
 }
 
-// rotate begins a new turn.
+// rotate starts a new turn.
 func (d *dedupe) rotate() {
 	if d.current.n > 0 {
 		d.previous, d.current = d.current, idTable[struct{}]{}
 	}
 }
 
-// ParseID packs the text of an id. What is not a UUID is told apart by its hash.
+// ParseID parses the text of an id. Text that is not a UUID is represented by its hash.
 func ParseID(text []byte) ID {
 	var k ID
 	if len(text) == 0 {
@@ -72,10 +72,10 @@ func ParseID(text []byte) ID {
 	return ID(sum[:16])
 }
 
-// uuidDigits is where the bytes of a UUID are in its text.
+// uuidDigits are the offsets of a UUID's bytes in its text.
 var uuidDigits = [16]byte{0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34}
 
-// digits are the values of hexadecimal digits; those of all else are over 15.
+// digits are the values of hexadecimal digits. Other characters have values above 15.
 var digits = func() (table [256]byte) {
 	for i := range table {
 		table[i] = 0xff

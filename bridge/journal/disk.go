@@ -14,45 +14,43 @@ import (
 )
 
 const (
-	// reserveBlock is how many numbers are reserved on disk at a time. Numbers cost
-	// nothing; that those of a crashed life are passed over is told in a Gap.
+	// reserveBlock is the count of numbers reserved on disk at a time. After a crash the unused numbers of a block
+	// are skipped, and readers receive a Gap for them.
 	reserveBlock = 1 << 20
-	// damagedBlocks is how many blocks at most can have been reserved by marks that damage has
-	// hit: every one stands for half a million events.
+	// damagedBlocks is the largest count of blocks whose reservations can be lost to damaged marks. Each block stands
+	// for half a million events.
 	damagedBlocks = 64
-	// unbackedNumbers is how many numbers are given at most of an epoch of which nothing is on
-	// disk.
+	// unbackedNumbers bounds the numbers issued in an epoch that has nothing on disk.
 	unbackedNumbers = damagedBlocks * reserveBlock
-	// maxBatchBytes is how much of one journal is written at a time: so much that few writes
-	// are needed, and so little that it is in the processor's cache still.
+	// maxBatchBytes is the size of one write for a journal: large enough to need few writes, small enough to stay in
+	// the processor's cache.
 	maxBatchBytes = 256 << 10
-	// maxUnwrittenBytes bounds the durable events that wait for a disk that fails or does not
-	// move. A journal with more does without the oldest on disk.
+	// maxUnwrittenBytes bounds the durable events waiting for a disk that fails or makes no progress. Beyond it the
+	// oldest are not written.
 	maxUnwrittenBytes = 32 << 20
-	// maxLosses bounds the ranges in which durable events are missing; past it the
-	// oldest grow together.
+	// maxLosses bounds the ranges of missing durable events. Beyond it the oldest ranges are merged.
 	maxLosses = 64
-	// minRetry and maxRetry bound the time until a disk that failed is tried again.
+	// minRetry and maxRetry bound the pause before a retry after a disk failure.
 	minRetry = 250 * time.Millisecond
 	maxRetry = 30 * time.Second
 )
 
-// ErrBacklog reports events that had to be given up, since the disk did not take them.
-var ErrBacklog = errors.New("the disk does not take the events")
+// ErrBacklog reports events that were not written because the disk accepted them too slowly.
+var ErrBacklog = errors.New("the disk does not accept the events")
 
-// Disk is a journal's log. One is made by OpenDisk and given to New.
+// Disk is a journal's log. OpenDisk creates it; pass it to New.
 type Disk struct {
 	dir    string
 	log    *segment.Log
 	writer *Writer
 	ids    idTable[uint64]   // of the events recovered, until attach
 	last   map[string]uint64 // the last event recovered of each type, of the main agent
-	// inherited: there are events of an earlier life, or there were.
+	// inherited reports that an earlier process wrote events to the log.
 	inherited bool
-	// provisional is a file to be made before the first write; the writer's own.
+	// provisional is a file to create before the first write. Only the writer's goroutine uses it.
 	provisional string
 
-	// The journal's mu guards what follows.
+	// The journal's mu guards the following fields.
 	j         *Journal
 	start     uint64 // the last number that an earlier life may have given
 	passed    bool   // it has not: numbers before it were passed over
@@ -84,25 +82,24 @@ type Disk struct {
 	dirty  bool // same: it has what is not synced
 }
 
-// Recovery tells what was found on disk.
+// Recovery is the result of reading a log from disk.
 type Recovery struct {
-	// New: there was nothing.
+	// New reports that there was no log.
 	New bool
-	// Events is how many there are.
+	// Events is the count of events found.
 	Events int
-	// Clean: the journal had been closed.
+	// Clean reports that the journal had been closed properly.
 	Clean bool
-	// Lost: durable events that were shown may be missing; readers are told.
+	// Lost reports that durable events that readers have seen may be missing. Readers receive a Gap.
 	Lost bool
-	// Skipped bytes are damaged and were left where they are, Cut bytes were cut off at the end,
-	// and the files SetAside were renamed.
+	// Skipped counts damaged bytes that were left in place, Cut the bytes removed at the end, and SetAside the
+	// renamed files.
 	Skipped, Cut int64
 	SetAside     []string
 }
 
-// OpenDisk opens the log of a directory, and begins one with the epoch if there is none
-// or if nothing of it can be read. Events keep their positions whatever is damaged: the
-// ranges in which some are missing are told to readers.
+// OpenDisk opens the log in a directory. It starts a log with the given epoch if there is none or if it is
+// unreadable. Events keep their positions even after damage: readers receive a Gap for ranges with missing events.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	d := &Disk{dir: dir, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
@@ -134,13 +131,13 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 	return d, rec, nil
 }
 
-// Found reports whether an event of a type, of the session's own agent, was found on disk.
+// Found reports whether the log contains an event of this type from the main agent.
 func (d *Disk) Found(eventType string) bool { return d.last[eventType] > 0 }
 
-// Provisional has an empty file made before the log's first write.
+// Provisional names an empty file to create before the log's first write.
 func (d *Disk) Provisional(name string) { d.provisional = name }
 
-// number finds out behind which number the log goes on, and what of it is missing.
+// number determines the last used number of the log and the ranges of missing events.
 func (d *Disk) number(found *segment.Recovered, rec *Recovery) {
 	log, w := d.log, d.writer
 	m, known := parseMark(found.Mark)
@@ -180,7 +177,7 @@ var boot = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// attach makes the journal go on where the log ends.
+// attach connects the log with the journal, which continues at the log's end.
 func (d *Disk) attach(j *Journal) {
 	d.j, j.cfg.Epoch = j, d.log.Epoch()
 	j.nextSeq, j.shownSeq, j.horizon = d.start+1, d.start, d.start
@@ -190,8 +187,8 @@ func (d *Disk) attach(j *Journal) {
 	d.writer.wake(d) // numbers are reserved before the first is wanted
 }
 
-// lose notes that durable events may be missing in a range, and reports whether that was
-// not known. The ranges are in order, and do not touch.
+// lose records a range in which durable events may be missing, and reports whether it is new. The ranges are sorted
+// and do not touch.
 func (d *Disk) lose(from, to uint64) bool {
 	if from >= to || d.isLost(from, to) {
 		return false
@@ -210,12 +207,12 @@ func (d *Disk) lose(from, to uint64) bool {
 	return true
 }
 
-// isLost reports whether a range is within one in which events are known to be missing.
+// isLost reports whether a range lies within a known range of missing events.
 func (d *Disk) isLost(from, to uint64) bool {
 	return slices.ContainsFunc(d.losses, func(l loss) bool { return l.from <= from && to <= l.to })
 }
 
-// pushed takes a record that was added to the journal. The journal's mu is held.
+// pushed queues a record that was added to the journal. The journal's mu is held.
 func (d *Disk) pushed(r *Record) {
 	if r.durable() {
 		d.unwritten = append(d.unwritten, r)
@@ -230,7 +227,7 @@ func (d *Disk) pushed(r *Record) {
 	}
 }
 
-// wake has the journal written, after the burst if there is one. The journal's mu is held.
+// wake schedules a write of the journal, after the current batch if there is one. The journal's mu is held.
 func (d *Disk) wake() {
 	if d.j.gathering.Load() {
 		d.owed = true
@@ -239,7 +236,7 @@ func (d *Disk) wake() {
 	d.writer.wake(d)
 }
 
-// scatter ends a burst. One that is closing is written anyway. The journal's mu is held.
+// scatter ends a batch. A closing journal is scheduled in any case. The journal's mu is held.
 func (d *Disk) scatter() {
 	if d.owed && !d.closing {
 		d.writer.wake(d)
@@ -247,8 +244,8 @@ func (d *Disk) scatter() {
 	d.owed = false
 }
 
-// overflow gives up the oldest events on disk, and with that in memory, while too many
-// wait. The order of those that stay is what it was.
+// overflow drops the oldest unwritten events from disk and memory while too many wait. The order of the others does
+// not change.
 func (d *Disk) overflow() {
 	from := d.log.Last()
 	if len(d.flight) > 0 { // they may be stuck for good
@@ -270,7 +267,7 @@ func (d *Disk) overflow() {
 	d.j.evict(maxCachedBytes)
 }
 
-// limit is how far readers may see, of a journal that has come to off and seq.
+// limit returns how far readers of a journal at off and seq may read.
 func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
 	if d.degraded == nil {
 		if len(d.flight) > 0 {
@@ -289,8 +286,8 @@ func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
 	return off, seq
 }
 
-// ceiling is the last number that may be shown. Of a log that has nothing on disk, on a disk
-// that takes nothing, the next life of the process cannot take up the epoch.
+// ceiling is the last number that may be delivered. Without anything on disk the next process could not continue the
+// epoch.
 func (d *Disk) ceiling() uint64 {
 	if d.degraded != nil && d.unbacked {
 		return unbackedNumbers
@@ -298,18 +295,18 @@ func (d *Disk) ceiling() uint64 {
 	return d.reserved
 }
 
-// degrade notes that the disk is behind, or broken: what is appended is shown at once,
-// and may not outlive the process. The journal's mu is held.
+// degrade records that the disk is behind or failing: from now on events are delivered before they are written, and
+// may be lost at a crash. The journal's mu is held.
 func (d *Disk) degrade(err error) {
 	if d.degraded == nil {
-		d.writer.cfg.Logger.Error("journal is behind its disk", "directory", d.dir, "error", err)
+		d.writer.cfg.Logger.Error("journal writes to disk fail or are late", "directory", d.dir, "error", err)
 	}
 	d.degraded = err
 	d.j.show()
 	d.wakeWaiting()
 }
 
-// batch is what is written at a time.
+// batch is the content of one write.
 type batch struct {
 	records   []*Record
 	size      int  // of the records
@@ -322,7 +319,7 @@ type batch struct {
 
 func (b *batch) empty() bool { return len(b.records) == 0 && b.mark == nil && !b.replacing }
 
-// batch takes what is to be written next.
+// batch takes the next records to write.
 func (d *Disk) batch() *batch {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
@@ -377,7 +374,7 @@ func (d *Disk) write(b *batch) error {
 	replacing := b.replacing && d.log.Epoch() < b.epoch // an earlier try may have come so far
 	heads := make([]byte, 0, 64*len(b.records))         // grown, it leaves the earlier ones where they are
 	for _, r := range b.records {
-		// What an earlier try has written is not written twice.
+		// Records that an earlier try has written are skipped.
 		if replacing || r.Pos.Seq > d.log.Last() {
 			begin := len(heads)
 			heads = appendHead(heads, r)
@@ -400,7 +397,7 @@ func (d *Disk) write(b *batch) error {
 	return err
 }
 
-// makeProvisional makes the file that Provisional named.
+// makeProvisional creates the file that Provisional named.
 func (d *Disk) makeProvisional() error {
 	fsys := d.writer.cfg.FS
 	if err := fsys.MkdirAll(d.dir); err != nil {
@@ -432,7 +429,7 @@ func (d *Disk) setRenewal(on bool) {
 	d.renew = on
 }
 
-// written takes note of a batch that is on disk, and reports whether there is more.
+// written marks a batch as written, and reports whether there is more to write.
 func (d *Disk) written(b *batch) (more bool) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
@@ -440,7 +437,7 @@ func (d *Disk) written(b *batch) (more bool) {
 		return true // it is of an epoch that is over
 	}
 	if d.degraded != nil && len(d.unwritten) == 0 {
-		d.writer.cfg.Logger.Info("journal is in step with its disk again", "directory", d.dir)
+		d.writer.cfg.Logger.Info("journal is completely on disk again", "directory", d.dir)
 		d.degraded = nil
 	}
 	d.retry = 0
@@ -457,14 +454,14 @@ func (d *Disk) written(b *batch) (more bool) {
 	return len(d.unwritten) > 0 || d.marks
 }
 
-// failed takes a batch back that is not on disk.
+// failed puts back a batch whose write failed.
 func (d *Disk) failed(err error, b *batch) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
 	if b.life == d.life {
 		d.takeBack()
 		if d.unbacked && b.mark != nil && d.log.Size() > 0 {
-			// The mark may be on disk all the same: numbers up to what it says may be shown.
+			// The mark may have reached the disk: numbers up to its reservation may be delivered.
 			d.reserved, d.unbacked = max(d.reserved, b.mark.reserved), false
 		}
 	}
@@ -474,7 +471,7 @@ func (d *Disk) failed(err error, b *batch) {
 	d.degrade(err)
 }
 
-// takeBack puts a batch back before what waits.
+// takeBack puts a batch back in front of the unwritten records.
 func (d *Disk) takeBack() {
 	lost := uint64(0) // an overflow meanwhile has given up the batch too
 	if n := len(d.losses); n > 0 {
@@ -493,7 +490,7 @@ func (d *Disk) takeBack() {
 	d.unwritten, d.flight = append(d.flight, d.unwritten...), nil
 }
 
-// synced takes note that everything up to a number is on disk for good.
+// synced records that everything up to a number is synced.
 func (d *Disk) synced(through uint64, life int) {
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
@@ -505,7 +502,7 @@ func (d *Disk) synced(through uint64, life int) {
 	d.wakeWaiting()
 }
 
-// next returns the first event on disk after a number. Damage is passed over.
+// next returns the first event on disk after a number. It skips damage.
 func (d *Disk) next(after uint64) (r *Record, ok bool) {
 	if d == nil {
 		return nil, false
@@ -520,7 +517,7 @@ func (d *Disk) next(after uint64) (r *Record, ok bool) {
 	return r, ok && err == nil
 }
 
-// trim drops the oldest events by the writer's retention.
+// trim drops the oldest events according to the writer's retention.
 func (d *Disk) trim() {
 	var before time.Time
 	if age := d.writer.cfg.MaxAge; age > 0 {
@@ -528,7 +525,7 @@ func (d *Disk) trim() {
 	}
 	trimmed, err := d.log.Trim(d.writer.cfg.MaxBytes, before)
 	if err != nil {
-		d.writer.cfg.Logger.Warn("old events not dropped from disk", "directory", d.dir, "error", err)
+		d.writer.cfg.Logger.Warn("deleting old events from disk failed", "directory", d.dir, "error", err)
 	}
 	d.j.mu.Lock()
 	defer d.j.mu.Unlock()
@@ -536,7 +533,7 @@ func (d *Disk) trim() {
 	d.losses = slices.DeleteFunc(d.losses, func(l loss) bool { return l.to <= trimmed })
 }
 
-// restart has the log replaced by what comes now. The journal's mu is held.
+// restart replaces the log by the records that follow. The journal's mu is held.
 func (d *Disk) restart() {
 	d.unwritten, d.flight, d.bytes, d.losses = nil, nil, 0, nil
 	d.hold(-d.held)

@@ -1,31 +1,29 @@
 package journal
 
-// Form is a way to encode an event for callers.
+// Form is an encoding of an event for callers.
 type Form uint8
 
-// The forms.
 const (
 	// Tidy is the typed event without explicit nulls and empties that mean nothing.
 	Tidy Form = iota
 	// Exact is the typed event from which the JSON can be rebuilt.
 	Exact
-	// TidyOriginal is Tidy with the JSON itself.
+	// TidyOriginal is Tidy with the original JSON.
 	TidyOriginal
-	// ExactOriginal is Exact with the JSON itself.
+	// ExactOriginal is Exact with the original JSON.
 	ExactOriginal
 	numForms
 )
 
-// Encoder gives the wire form of an event. It must not fail on any event the CLI can
-// send: what it cannot type, it passes on as text.
+// Encoder returns the wire form of an event. It must succeed for every event that the CLI can send: it passes on as
+// text what it cannot type.
 type Encoder func(r *Record, f Form) []byte
 
-// maxWireBytes bounds the encoded events of a journal that are kept for other readers.
-// Who is further behind has them encoded again: readers that follow are close together,
-// and kept for good they would double what a session takes.
+// maxWireBytes bounds the cached encoded events of a journal. Readers that are further behind encode their events
+// again. Readers are usually close together, and an unbounded cache would double the memory of a session.
 const maxWireBytes = 2 << 20
 
-// wires are the encoded events that are kept, oldest first.
+// wires are the cached encoded events, oldest first.
 type wires struct {
 	queue []wired
 	first int // queue[:first] is free
@@ -37,7 +35,7 @@ type wired struct {
 	form   Form
 }
 
-// wire is where the record's wire form is kept. The journal's encodeLock must be held.
+// wire returns the place of the record's cached wire form. The caller holds the journal's encodeLock.
 func (r *Record) wire(f Form) *[]byte {
 	if f == Tidy {
 		return &r.tidy
@@ -48,7 +46,7 @@ func (r *Record) wire(f Form) *[]byte {
 	return &r.others[f]
 }
 
-// keep keeps an encoded event, and lets go of the oldest for it.
+// keep caches an encoded event, and drops the oldest ones above the limit.
 func (w *wires) keep(r *Record, f Form) {
 	w.queue = append(w.queue, wired{r, f})
 	w.bytes += len(*r.wire(f))
@@ -67,16 +65,15 @@ func (w *wires) keep(r *Record, f Form) {
 	}
 }
 
-// Alone reports whether there is one reader at most, for which nothing need be kept encoded.
+// Alone reports whether there is at most one reader, so that caching encoded events has no use.
 func (j *Journal) Alone() bool {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
 	return len(j.readers) <= 1
 }
 
-// Wire returns the records' wire form, encoding each once however many readers ask, so
-// long as they are not far apart. Notes give nil. The bytes are shared: they must not be
-// written to.
+// Wire appends the wire form of the records to dst. Each record is encoded once for all readers, unless they are far
+// apart. Notes give nil. The bytes are shared and must not be modified.
 func (j *Journal) Wire(dst [][]byte, records []*Record, f Form) [][]byte {
 	j.encodeLock.Lock()
 	defer j.encodeLock.Unlock()

@@ -6,42 +6,41 @@ import (
 	"time"
 )
 
-// A disk that is slower than a CLI slows the reading of that CLI: whoever reads its events
-// waits in AwaitDisk while too many of them wait for the disk. That bounds memory, and gives
-// nothing up for as long as the disk moves, however slowly. Durable events are given up only
-// where the disk fails, or has not moved for WriterConfig.Patience.
+// Backpressure: a disk that is slower than a CLI slows down the reading from that CLI. The goroutine that reads its
+// events waits in AwaitDisk while too many of them wait for the disk. This bounds memory without losing events while
+// the disk makes progress, however slowly. Durable events are dropped only if the disk fails or makes no progress for
+// WriterConfig.Patience.
 
 const (
 	// DefaultPatience is the default of WriterConfig.Patience.
 	DefaultPatience = 30 * time.Second
-	// maxHeldBytes is how much of one journal waits for the disk before its reader does.
+	// maxHeldBytes is the limit for one journal above which its reader waits for the disk.
 	maxHeldBytes = 8 << 20
-	// maxAllHeldBytes is how much of all journals together does; then the readers wait of those
-	// that have at least shareBytes of it.
+	// maxAllHeldBytes is the limit for all journals together. Above it the readers of journals with at least
+	// shareBytes wait.
 	maxAllHeldBytes = 64 << 20
 	shareBytes      = 512 << 10
-	// maxUnsyncedBytes is how much of one journal is in memory until it is synced.
+	// maxUnsyncedBytes bounds the memory of one journal's events that are not synced yet.
 	maxUnsyncedBytes = 64 << 20
-	// maxHeldAtAll bounds what waits for a disk that moves, where no reader can be made to wait.
+	// maxHeldAtAll bounds the bytes waiting for a disk that makes progress if no reader can be slowed down.
 	maxHeldAtAll = 256 << 20
-	// flowTick is how often one that waits looks whether the disk still moves.
+	// flowTick is the interval at which a waiting reader checks the progress of the disk.
 	flowTick = 50 * time.Millisecond
 )
 
-// activity is how a goroutine gets on with its calls of the file system. Its methods may be
-// called from any goroutine.
+// activity tracks the progress of a goroutine's file system calls. It is safe for concurrent use.
 type activity struct {
 	mu    sync.Mutex
 	since time.Time // when the call under way began, or last got on; zero without one
 }
 
-// begin notes that a call begins.
+// begin records the start of a call.
 func (a *activity) begin(now time.Time) { a.set(now, true) }
 
-// move notes that the call under way gets on.
+// move records progress of the current call.
 func (a *activity) move(now time.Time) { a.set(now, false) }
 
-// end notes that the call is over.
+// end records the end of the call.
 func (a *activity) end() { a.set(time.Time{}, true) }
 
 func (a *activity) set(t time.Time, always bool) {
@@ -52,7 +51,7 @@ func (a *activity) set(t time.Time, always bool) {
 	}
 }
 
-// still is for how long the call under way has not got on; zero without one.
+// still returns for how long the current call has made no progress; zero if there is no call.
 func (a *activity) still(now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,15 +61,15 @@ func (a *activity) still(now time.Time) time.Duration {
 	return now.Sub(a.since)
 }
 
-// stuck reports whether the disk has not moved for longer than it is waited for.
+// stuck reports whether the disk has made no progress for longer than Patience.
 func (w *Writer) stuck() bool {
 	now := w.cfg.Now()
 	return w.writing.still(now) > w.cfg.Patience || w.syncing.still(now) > w.cfg.Patience
 }
 
-// AwaitDisk waits while too many of the journal's events wait for the disk, and reports
-// whether it did. It returns when the disk has caught up, fails, or does not move, or when one
-// of the channels is closed. It is for the goroutine from which the events come.
+// AwaitDisk waits while too many of the journal's events wait for the disk, and reports whether it waited. It returns
+// when the disk has caught up, fails or makes no progress, or when one of the channels is closed. The goroutine that
+// appends the events calls it.
 func (j *Journal) AwaitDisk(done, exited <-chan struct{}) (waited bool) {
 	d := j.disk
 	if d == nil {
@@ -95,8 +94,8 @@ func (j *Journal) AwaitDisk(done, exited <-chan struct{}) (waited bool) {
 	return true
 }
 
-// behind returns nil unless too much waits for a disk that moves. Then it sees to it that the
-// journal is written, and returns a channel that is closed when it is worth asking again.
+// behind returns nil unless too many bytes wait for a working disk. Otherwise it schedules a write and returns a
+// channel that is closed when the caller should check again.
 func (d *Disk) behind() (moved <-chan struct{}) {
 	d.j.mu.Lock()
 	full, unsynced := d.full(), d.j.cached > maxUnsyncedBytes/2
@@ -115,8 +114,7 @@ func (d *Disk) behind() (moved <-chan struct{}) {
 	return moved
 }
 
-// full reports whether more events should wait until the disk has taken some. The journal's
-// mu is held.
+// full reports whether the reader must wait before it appends more events. The journal's mu is held.
 func (d *Disk) full() bool {
 	switch {
 	case d.closing || d.failing():
@@ -127,17 +125,17 @@ func (d *Disk) full() bool {
 	return d.held > shareBytes && (d.writer.held.Load() > maxAllHeldBytes || d.j.cfg.Budget.over())
 }
 
-// failing reports whether the disk gives errors. The journal's mu is held.
+// failing reports whether the disk returns errors. The journal's mu is held.
 func (d *Disk) failing() bool {
 	return d.degraded != nil && !errors.Is(d.degraded, ErrStalled) && !errors.Is(d.degraded, ErrBacklog)
 }
 
-// hopeless reports whether the disk will not take what waits for it. The journal's mu is held.
+// hopeless reports whether the disk will not accept the waiting bytes. The journal's mu is held.
 func (d *Disk) hopeless() bool {
 	return d.failing() || d.held > maxHeldAtAll || d.writer.stuck()
 }
 
-// hold counts bytes that wait for the disk, or no longer do. The journal's mu is held.
+// hold changes the count of bytes waiting for the disk. The journal's mu is held.
 func (d *Disk) hold(bytes int) {
 	bytes = max(bytes, -d.held)
 	d.held += bytes
@@ -147,7 +145,7 @@ func (d *Disk) hold(bytes int) {
 	}
 }
 
-// wakeWaiting wakes who waits in AwaitDisk. The journal's mu is held.
+// wakeWaiting wakes the goroutines in AwaitDisk. The journal's mu is held.
 func (d *Disk) wakeWaiting() {
 	if d.moved != nil {
 		close(d.moved)
@@ -155,5 +153,5 @@ func (d *Disk) wakeWaiting() {
 	}
 }
 
-// over reports whether the journals have more in memory than they should.
+// over reports whether the journals use more memory than the limit.
 func (b *Budget) over() bool { return b != nil && b.used.Load() > b.limit }

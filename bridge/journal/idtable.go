@@ -6,10 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// idTable maps ids to values. Every event is looked up in three of these and put into one,
-// by the goroutine that reads from the CLI: a map takes several times as long, most of it
-// for hashing what is random already. Ids are not removed one by one. The zero ID cannot be
-// in it.
+// idTable maps ids to values. The goroutine that reads from the CLI looks up every event in three tables and inserts
+// it into one. A map takes several times as long, mostly to hash ids that are random already. Single ids cannot be
+// removed. The zero ID is not a valid key.
 type idTable[V any] struct {
 	slots []idSlot[V] // a power of two of them, of which a quarter at least are free
 	n     int
@@ -20,13 +19,13 @@ type idSlot[V any] struct {
 	id    ID
 }
 
-// idSeed keeps whoever chooses ids from choosing where they go.
+// idSeed is random, so that a peer that chooses ids cannot choose their slots.
 var idSeed = rand.Uint64()
 
-// minSlots is how many slots the first ones are.
+// minSlots is the initial number of slots.
 const minSlots = 8
 
-// slot returns where an id is, or is to go. There must be a free slot.
+// slot returns the slot of an id, or the free slot for it. There must be a free slot.
 func (t *idTable[V]) slot(id ID) *idSlot[V] {
 	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(id[:8])^idSeed, binary.LittleEndian.Uint64(id[8:])^bits.RotateLeft64(idSeed, 31))
 	mask := uint64(len(t.slots) - 1)
@@ -37,7 +36,7 @@ func (t *idTable[V]) slot(id ID) *idSlot[V] {
 	}
 }
 
-// get returns the value of an id.
+// get returns the value of an id, and whether there is one.
 func (t *idTable[V]) get(id ID) (v V, ok bool) {
 	if t.n == 0 {
 		return v, false
@@ -46,7 +45,7 @@ func (t *idTable[V]) get(id ID) (v V, ok bool) {
 	return s.value, s.id == id
 }
 
-// set gives an id a value. It reports whether the id is new.
+// set stores the value of an id, and reports whether the id is new.
 func (t *idTable[V]) set(id ID, v V) bool {
 	if t.n >= len(t.slots)/4*3 {
 		t.grow()

@@ -1,19 +1,19 @@
-// Package journal keeps what happened in one session, in order, for any number of
-// readers. A reader is a cursor: it is never waited for, nothing is queued for it,
-// and it is told, typed, when what it wanted is no longer kept.
+// Package journal stores the events of one session in order, for any number of readers. A reader is a cursor: the
+// journal never waits for it and queues nothing for it. If records that a reader needs were dropped, it receives a
+// Gap with the reason.
 //
-// Two kinds of records share one order. Events come from the CLI and have a position
-// (epoch, seq): seq is gapless within the epoch. Notes come from the bridge (a
-// callback was resolved, the runtime restarted), have no position, and are for those
-// who watch at the time. Durable events, which are those that the CLI itself keeps and
-// a few that state and billing need (KeptTypes), are kept for good; other ephemeral ones
-// and notes only up to a number of bytes.
+// Events and notes share one order. Events come from the CLI and have a position (epoch, seq); seq has no gaps within
+// an epoch. Notes come from the bridge (a callback was resolved, the runtime restarted), have no position, and are
+// delivered to current readers only. Durable events are stored permanently: those that the CLI itself stores, and a
+// few that state and billing need (KeptTypes). Ephemeral events and notes are stored up to a limit in bytes.
 //
-// With a log (Config.Log) durable events are on disk, and in memory only while they are
-// recent. A Writer puts them there: whoever appends never waits for a disk. Instead a
-// durable event, and all that comes after it, is shown to nobody before it was written:
-// what a reader has seen outlives the process. Numbers are reserved on disk in blocks
-// before any of them is shown, so that none is given twice in whatever life.
+// With a log (Config.Log) durable events are on disk, and only recent ones also in memory. A Writer writes them, so
+// that appending never waits for a disk. A durable event and all records after it are delivered only after the event
+// was written: an event that a reader has seen survives the process. Numbers are reserved on disk in blocks before
+// they are used, so that no process issues a number twice.
+//
+// Each journal has a lock, mu, which also guards its Disk. The Writer has its own lock and goroutines, which
+// Writer.Close ends.
 package journal
 
 import (
@@ -23,44 +23,42 @@ import (
 	"sync/atomic"
 )
 
-// Position is a place in a journal. The zero position is before everything.
+// Position is a place in a journal. The zero position precedes all events.
 type Position struct {
 	Epoch, Seq uint64
 }
 
-// Record is an event or a note. It is immutable once appended, except for the cache
-// of its encoded form.
+// Record is an event or a note. It is immutable after it was appended, except for its cached encodings.
 type Record struct {
-	// Pos is where the event is; for a note, where the event before it is.
+	// Pos is the position of the event. A note has the position of the event before it.
 	Pos Position
 	// Type is the event's type; empty for a note.
 	Type string
-	// Agent is the id of the sub-agent it belongs to; empty for the main agent.
+	// Agent is the id of the sub-agent that caused the event; empty for the main agent.
 	Agent string
-	// ID is the event's id.
-	ID ID
-	// JSON is the event, to the byte.
+	ID    ID
+	// JSON is the event's JSON, unmodified.
 	JSON []byte
-	// Ephemeral says that the CLI keeps no record of it.
+	// Ephemeral reports that the CLI does not store the event.
 	Ephemeral bool
-	// Bridge says that the bridge caused it by its own book-keeping.
+	// Bridge reports that the bridge's own bookkeeping caused the event.
 	Bridge bool
-	// Plain says that it is of no type that means anything to the journal or to the session:
-	// none of KeptTypes. Whoever makes a record need not know that.
+	// Plain reports that the type has no meaning for the journal or the session: it is none of KeptTypes. Setting it
+	// is optional.
 	Plain bool
 	// Note is the note; nil for an event.
 	Note any
-	// Posted says that the note is for everybody whose position is before it.
+	// Posted reports that the note is delivered to every reader whose position is before it.
 	Posted bool
 
 	kept bool // ephemeral, but kept for good
 	off  uint64
-	// The encoded forms: nearly always only the tidy one is wanted.
+	// Cached encodings: nearly always only the tidy one is used.
 	tidy   []byte
 	others *[numForms][]byte
 }
 
-// size is what the record counts for against the limits of memory.
+// size is the memory of the record that counts against the limits.
 func (r *Record) size() int {
 	n := len(r.JSON) + 128
 	if note, ok := r.Note.(interface{ Size() int }); ok {
@@ -69,12 +67,11 @@ func (r *Record) size() int {
 	return n
 }
 
-// durable says whether the record is kept for good.
+// durable reports whether the record is stored permanently.
 func (r *Record) durable() bool { return r.Note == nil && (!r.Ephemeral || r.kept) }
 
-// KeptTypes are the ephemeral events that are kept for good: those that tell the end of
-// turns, what they cost, what failed, and what callbacks came to. The CLI keeps no record
-// of them.
+// KeptTypes are the ephemeral events that are stored permanently: ends of turns, costs, failures, and results of
+// callbacks. The CLI does not store them.
 var KeptTypes = map[string]bool{
 	"session.idle": true, "assistant.idle": true, "agent.interrupted": true,
 	"assistant.usage": true, "session.usage_info": true, "session.quota_observation": true,
@@ -82,32 +79,30 @@ var KeptTypes = map[string]bool{
 	"external_tool.completed": true, "session.title_changed": true, "session.snapshot_rewind": true,
 }
 
-// Config is what a journal is made with.
+// Config configures a journal.
 type Config struct {
-	// Epoch is the journal's epoch; it must differ from every earlier one of the session.
-	// What Log holds has its own.
+	// Epoch is the journal's epoch. It must differ from all earlier epochs of the session. A non-empty Log has its
+	// own epoch.
 	Epoch uint64
-	// MaxEphemeralBytes bounds the ephemeral events and notes in memory; default 8 MiB.
+	// MaxEphemeralBytes bounds the ephemeral events and notes in memory. The default is 8 MiB.
 	MaxEphemeralBytes int
-	// Encode gives the wire form of an event.
+	// Encode returns the wire form of an event.
 	Encode Encoder
-	// Log is where durable events are kept; without one they are kept in memory, for as
-	// long as the journal is.
+	// Log stores durable events. Without one they stay in memory until the journal is closed.
 	Log *Disk
-	// Budget bounds the memory of all journals together; may be nil.
+	// Budget bounds the memory of all journals. It may be nil.
 	Budget *Budget
 }
 
-// Default limits of memory.
+// Default memory limits.
 const (
 	// DefaultMaxEphemeralBytes is the default of Config.MaxEphemeralBytes.
 	DefaultMaxEphemeralBytes = 8 << 20
-	// maxCachedBytes bounds the durable events that are in memory although they are on
-	// disk.
+	// maxCachedBytes bounds the durable events that are in memory in addition to disk.
 	maxCachedBytes = 4 << 20
 )
 
-// Journal keeps the records of one session. Its methods may be called from any goroutine.
+// Journal stores the records of one session. It is safe for concurrent use.
 type Journal struct {
 	cfg  Config
 	disk *Disk // nil without a log
@@ -134,7 +129,7 @@ type Journal struct {
 	encoded    wires
 }
 
-// New returns a journal with what its log holds. The caller must Close it if it has one.
+// New returns a journal with the content of its log. The caller must Close the journal if it has a log.
 func New(cfg Config) *Journal {
 	if cfg.MaxEphemeralBytes <= 0 {
 		cfg.MaxEphemeralBytes = DefaultMaxEphemeralBytes
@@ -148,9 +143,9 @@ func New(cfg Config) *Journal {
 	return j
 }
 
-// Append adds an event and gives it its position. It returns false, and adds nothing,
-// when an event of the same id was added before: the CLI sends bursts of ephemeral
-// events twice, the second time out of order. Append takes the record over.
+// Append adds an event and sets its position. It returns false, and adds nothing, if an event with the same id was
+// added before: the CLI sends bursts of ephemeral events twice, the second time out of order. Append takes ownership
+// of the record.
 func (j *Journal) Append(r *Record) bool {
 	r.kept = r.Ephemeral && !r.Plain && KeptTypes[r.Type]
 	j.mu.Lock()
@@ -175,10 +170,9 @@ func (j *Journal) Note(v any) {
 	j.push(&Record{Pos: Position{j.cfg.Epoch, j.nextSeq - 1}, Note: v})
 }
 
-// Post adds a note that is for everybody whose position is before it, also for readers to
-// come: it takes a number of its own, as an event of which nothing is kept. Those that
-// were posted in an earlier life of the journal go where they were, at, before anything else
-// and in order; else at is zero. There are few of these: they stay in memory.
+// Post adds a note for every reader whose position is before it, including future readers. The note takes a number
+// like an event. at restores a note of an earlier process at its old position; such notes must be posted first and in
+// order. Otherwise at is zero. Posted notes are few and stay in memory.
 func (j *Journal) Post(v any, at Position) Position {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -187,7 +181,7 @@ func (j *Journal) Post(v any, at Position) Position {
 	switch {
 	case again && at.Epoch == j.cfg.Epoch && at.Seq < j.nextSeq:
 	case fresh && j.disk != nil && j.disk.passed && j.nextSeq == j.disk.start+1:
-		// A life that crashed had reserved this number, and given none that high.
+		// A process that crashed had reserved this number, but issued none as high.
 		at = Position{j.cfg.Epoch, j.disk.start}
 	default:
 		at = Position{j.cfg.Epoch, j.nextSeq}
@@ -200,8 +194,8 @@ func (j *Journal) Post(v any, at Position) Position {
 	return at
 }
 
-// Recovered returns the number of the last event of a type, of the session's own agent,
-// that the journal found on disk when it was opened; zero if there is none.
+// Recovered returns the number of the last event of a type from the main agent that was on disk when the journal was
+// opened; zero if there was none.
 func (j *Journal) Recovered(eventType string) uint64 {
 	if j.disk == nil {
 		return 0
@@ -209,19 +203,19 @@ func (j *Journal) Recovered(eventType string) uint64 {
 	return j.disk.last[eventType]
 }
 
-// Inherited reports whether the journal found anything of an earlier life on disk.
+// Inherited reports whether the journal found events of an earlier process on disk.
 func (j *Journal) Inherited() bool { return j.disk != nil && j.disk.inherited }
 
-// TurnEnded tells the journal that a turn is over: ids of ephemeral events are
-// remembered for the current turn and the one before.
+// TurnEnded tells the journal that a turn has ended. Ids of ephemeral events are remembered for the current and the
+// previous turn.
 func (j *Journal) TurnEnded() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seen.rotate()
 }
 
-// push appends r, trims, and shows what may be shown. It returns the budget of
-// all journals if they have too much in memory. The caller holds mu.
+// push appends r, trims, and delivers what may be delivered. It returns the budget if all journals together exceed
+// it. The caller holds mu.
 func (j *Journal) push(r *Record) (full *Budget) {
 	r.off = j.nextOff
 	j.nextOff++
@@ -247,8 +241,7 @@ func (j *Journal) push(r *Record) (full *Budget) {
 	return j.cfg.Budget
 }
 
-// show lets the readers see what they may, and wakes them if that is more than before.
-// The caller holds mu.
+// show advances the limit for readers, and wakes them if it has changed. The caller holds mu.
 func (j *Journal) show() {
 	off, seq := j.nextOff-1, j.nextSeq-1
 	if j.disk != nil {
@@ -269,22 +262,21 @@ func (j *Journal) show() {
 	j.waiting = nil
 }
 
-// notify wakes the readers that sleep. The caller holds mu.
+// notify wakes sleeping readers. The caller holds mu.
 func (j *Journal) notify() {
 	for reader := range j.readers {
 		reader.notify()
 	}
 }
 
-// Gather puts off waking the readers, and the writer, until Scatter, which must follow
-// soon: what comes in one piece then costs one wake-up, and leaves in one piece. It reports
-// whether that was not put off before; who was told so calls Scatter. Nothing else waits:
-// who is awake sees what is appended at once.
+// Gather postpones waking readers and the writer until Scatter, which must follow soon. A batch of events then costs
+// one wake-up. It returns false if a batch has already begun; only the caller that receives true calls Scatter.
+// Readers that are awake see appended records at once.
 func (j *Journal) Gather() bool {
 	return !j.gathering.Load() && j.gathering.CompareAndSwap(false, true)
 }
 
-// Scatter wakes whom Gather has let sleep.
+// Scatter ends a batch: it wakes the readers and the writer that Gather held back.
 func (j *Journal) Scatter() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -298,8 +290,8 @@ func (j *Journal) Scatter() {
 	}
 }
 
-// Await waits until readers are shown the event at a position, or one after it: with a
-// log, until it is written. A position of another epoch is not waited for.
+// Await waits until readers can see the event at p or a later one; with a log, until it is written. It returns at
+// once for a position of another epoch.
 func (j *Journal) Await(ctx context.Context, p Position) error {
 	for {
 		j.mu.Lock()
@@ -318,7 +310,7 @@ func (j *Journal) Await(ctx context.Context, p Position) error {
 	}
 }
 
-// Settle waits until readers are shown everything that has been appended so far.
+// Settle waits until readers can see everything appended so far.
 func (j *Journal) Settle(ctx context.Context) error {
 	j.mu.RLock()
 	last := Position{j.cfg.Epoch, j.nextSeq - 1}
@@ -326,8 +318,8 @@ func (j *Journal) Settle(ctx context.Context) error {
 	return j.Await(ctx, last)
 }
 
-// Last returns the position of the last event, with seq 0 when there is none. With a log
-// it never goes beyond the numbers that are reserved.
+// Last returns the position of the last event; seq is 0 if there is none. With a log it never exceeds the reserved
+// numbers.
 func (j *Journal) Last() Position {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -345,7 +337,7 @@ func (j *Journal) epochNow() uint64 {
 	return j.cfg.Epoch
 }
 
-// Lookup returns the position of the durable event of an id.
+// Lookup returns the position of the durable event with an id.
 func (j *Journal) Lookup(id ID) (Position, bool) {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -353,8 +345,7 @@ func (j *Journal) Lookup(id ID) (Position, bool) {
 	return Position{j.cfg.Epoch, seq}, ok
 }
 
-// First returns the position of the first event that is still kept, with seq 0 when
-// there is none.
+// First returns the position of the first stored event; seq is 0 if there is none.
 func (j *Journal) First() Position {
 	j.mu.RLock()
 	if j.evicted > j.trimmed {
@@ -387,7 +378,7 @@ func (j *Journal) Get(p Position) (*Record, bool) {
 		return r, ok && r.Pos == p
 	}
 	defer j.mu.RUnlock()
-	// The first record at or after p.Seq is a note of the event before, or the event.
+	// The first record at or after p.Seq is a note of the previous event, or the event itself.
 	i := sort.Search(len(j.records), func(i int) bool { return j.records[i].Pos.Seq >= p.Seq })
 	if i < len(j.records) && j.records[i].Pos.Seq == p.Seq && j.records[i].Note == nil {
 		return j.records[i], true

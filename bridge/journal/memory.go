@@ -2,12 +2,11 @@ package journal
 
 import "context"
 
-// What is in memory is a window over the journal's end: the durable events from the one
-// after evicted on, and what is left of the others among them.
+// The records in memory are a window over the journal's end: all durable events after evicted, and the remaining
+// ephemeral events and notes among them.
 
-// trim drops the oldest records that are not durable until they have at most target
-// bytes: less than the limit, so that its cost is shared by the appends to come. The
-// caller holds mu.
+// trim drops the oldest non-durable records until at most target bytes remain. The target is below the limit, so that
+// one trim serves many appends. The caller holds mu.
 func (j *Journal) trim(target int) {
 	kept := make([]*Record, 0, len(j.records))
 	for _, r := range j.records {
@@ -20,7 +19,7 @@ func (j *Journal) trim(target int) {
 	j.records = kept
 }
 
-// drop takes a record that is not durable out of the books. The caller holds mu.
+// drop updates the counts for a dropped non-durable record. The caller holds mu.
 func (j *Journal) drop(r *Record) {
 	j.ephemeral -= r.size()
 	j.cfg.Budget.give(r.size())
@@ -32,9 +31,9 @@ func (j *Journal) drop(r *Record) {
 	}
 }
 
-// evict drops durable events that are on disk from memory, the oldest first, when there
-// are more than limit bytes of them; what is not durable and before them goes too. What is
-// left is less than the limit, as in trim, so that its cost is shared. The caller holds mu.
+// evict drops the oldest durable events that are on disk from memory if they exceed limit bytes, and all non-durable
+// records before them. Like trim, it frees more than necessary, so that one call serves many appends. The caller
+// holds mu.
 func (j *Journal) evict(limit int) {
 	if j.disk == nil || j.cached <= limit {
 		return
@@ -70,7 +69,7 @@ func (j *Journal) evict(limit int) {
 	j.records = append(posted, j.records[cut:]...)
 }
 
-// shrink frees memory, all of it that can be done without.
+// shrink frees as much memory as possible.
 func (j *Journal) shrink() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,7 +77,7 @@ func (j *Journal) shrink() {
 	j.evict(0)
 }
 
-// release gives back the memory that the journal counts for. It is not to be used after.
+// release returns the journal's memory to the budget. The journal must not be used afterwards.
 func (j *Journal) release() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,8 +89,8 @@ func (j *Journal) release() {
 	}
 }
 
-// Restart begins a new epoch with the events, in their order: how what was before goes
-// with them is not known. Readers are told, and read the new epoch from its beginning.
+// Restart begins a new epoch with the given events. Use it if the relation of these events to the old ones is
+// unknown. Readers receive a Gap and read the new epoch from its start.
 func (j *Journal) Restart(epoch uint64, events []*Record) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -113,11 +112,11 @@ func (j *Journal) Restart(epoch uint64, events []*Record) {
 	j.notify()
 }
 
-// Close writes what is not written yet, and gives back what the journal holds. Nothing
-// may be appended after. It gives up with ctx.
+// Close writes the remaining events and releases resources. Nothing may be appended afterwards. Close stops waiting
+// when ctx ends.
 func (j *Journal) Close(ctx context.Context) error { return j.end(ctx, false) }
 
-// Remove is Close for a journal that nobody will want again: it goes from disk.
+// Remove closes the journal and deletes it from disk.
 func (j *Journal) Remove(ctx context.Context) error { return j.end(ctx, true) }
 
 func (j *Journal) end(ctx context.Context, remove bool) error {
@@ -141,7 +140,7 @@ func (j *Journal) end(ctx context.Context, remove bool) error {
 	return d.degraded
 }
 
-// Degraded returns why the journal's disk is behind; nil while it is not.
+// Degraded returns why the journal's disk is behind; nil if it is not.
 func (j *Journal) Degraded() error {
 	if j.disk == nil {
 		return nil

@@ -4,37 +4,35 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// A journal of an earlier life that finds no room for its first reservation must not give
-// numbers that the next life, which knows nothing of them, would give again. One cell of
-// the data directory counts how often that was about to happen: it can be written when the
-// disk is full. Every mark tells what the count was when it was made. A journal whose mark
-// tells less than the cell begins as many blocks further on: whatever was given without a
-// reservation since is before that.
+// A journal of an earlier process may find no disk space for its first reservation. It must not issue numbers that
+// the next process, which knows nothing of them, would issue again. One cell of the data directory counts such cases;
+// it can be written even if the disk is full. Each mark records the count at its time. A journal whose mark has a
+// lower count than the cell skips as many blocks: all numbers issued without a reservation lie within them.
 
 const (
-	// overrunBlock is how far a journal goes on for each time by which its mark is behind.
-	// It is more than what a life can give without a mark, and what recovery passes over.
+	// overrunBlock is the count of numbers that a journal skips for each difference between cell and mark. It exceeds
+	// the numbers that a process can issue without a mark and those that recovery skips.
 	overrunBlock = 1 << 28
-	// maxOverrun is how many numbers a life gives at most without a mark that says so.
+	// maxOverrun bounds the numbers that a process issues without a mark.
 	maxOverrun = overrunBlock / 2
 )
 
-// openOverruns opens the cell; nil without one.
+// openOverruns opens the cell; it returns nil if there is none.
 func openOverruns(cfg *WriterConfig) *segment.Cell {
 	if cfg.OverrunFile == "" {
 		return nil
 	}
-	// Of a cell that says nothing: the count moves rarely, and the clock is past it.
+	// For a cell without a readable value: the count changes rarely, and the clock exceeds it.
 	now := func([]byte) uint64 { return uint64(max(cfg.Now().Unix(), 0)) }
 	cell, err := segment.OpenCell(cfg.FS, cfg.OverrunFile, cfg.Fsync != FsyncNever, now)
 	if err != nil {
-		cfg.Logger.Warn("no room kept for going on with a full disk", "file", cfg.OverrunFile, "error", err)
+		cfg.Logger.Warn("reserving disk space for a full disk failed", "file", cfg.OverrunFile, "error", err)
 	}
 	return cell
 }
 
-// overrun lets the journal give numbers although none could be reserved, if it wants some
-// and the count says so to the next life.
+// overrun permits the journal to issue numbers without a reservation, after the count on disk was raised for the next
+// process.
 func (d *Disk) overrun() {
 	d.j.mu.Lock()
 	given := d.j.nextSeq - 1
@@ -45,7 +43,7 @@ func (d *Disk) overrun() {
 		return
 	}
 	if err := d.writer.overruns.Raise(marked + 1); err != nil {
-		d.writer.cfg.Logger.Error("nothing new is shown of a journal until its disk takes something", "directory", d.dir, "error", err)
+		d.writer.cfg.Logger.Error("journal delivers no new events until its disk accepts a write", "directory", d.dir, "error", err)
 		return
 	}
 	d.j.mu.Lock()
@@ -55,7 +53,7 @@ func (d *Disk) overrun() {
 	}
 }
 
-// overrunsNow is the count.
+// overrunsNow returns the current count.
 func (w *Writer) overrunsNow() uint64 {
 	if w.overruns == nil {
 		return 0

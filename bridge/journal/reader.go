@@ -8,18 +8,16 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// GapReason says why events are missing.
+// GapReason is the reason why events are missing.
 type GapReason uint8
 
-// The reasons.
 const (
-	// EphemeralLost: ephemeral events of the range are no longer in memory; the
-	// durable ones of the range follow.
+	// EphemeralLost: ephemeral events of the range are no longer in memory. The durable events of the range follow.
 	EphemeralLost GapReason = iota + 1
-	// EpochEnded: the position is of an epoch that cannot be tied to this one; the
-	// whole of this one follows.
+	// EpochEnded: the position belongs to an epoch that cannot be related to the current one. The whole current epoch
+	// follows.
 	EpochEnded
-	// Trimmed: durable events of the range are no longer kept, or may have been lost.
+	// Trimmed: durable events of the range are no longer stored, or may have been lost.
 	Trimmed
 )
 
@@ -27,14 +25,14 @@ const (
 type Gap struct {
 	From, To Position
 	Reason   GapReason
-	// NotesLost says that notes are missing too: what they told must be learnt anew.
+	// NotesLost reports that notes are missing too: the reader must query the state that they reported.
 	NotesLost bool
 }
 
-// ErrFuture reports a position that this journal has not given yet.
+// ErrFuture reports a position that this journal has not issued yet.
 var ErrFuture = errors.New("position is later than the journal's last")
 
-// Reader is a cursor over a journal. Its methods, but for notify, are for one goroutine.
+// Reader is a cursor over a journal. Its methods, except notify, are not safe for concurrent use.
 type Reader struct {
 	j         *Journal
 	off       uint64   // of the last record read
@@ -49,11 +47,10 @@ type Reader struct {
 	asleep atomic.Bool
 }
 
-// NewReader returns a reader that begins after the position, and calls wake, from any
-// goroutine and once for each time that Next has come up empty, when there is more.
-// The zero position begins at the first event. With ephemeral false the loss of
-// ephemeral events is not told. Notes are given from now on only. The caller must
-// Close it.
+// NewReader returns a reader that starts after the given position. The zero position starts at the first event. wake
+// is called from any goroutine, once after each Next that returned nothing, when there is more to read. If ephemeral
+// is false, the loss of ephemeral events is not reported. Only notes added from now on are delivered. The caller must
+// Close the reader.
 func (j *Journal) NewReader(after Position, ephemeral bool, wake func()) (*Reader, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -83,26 +80,25 @@ func (r *Reader) Close() {
 	delete(r.j.readers, r)
 }
 
-// Position returns how far the reader has come.
+// Position returns the reader's current position.
 func (r *Reader) Position() Position { return r.pos }
 
-// Next appends to dst the next records, until their JSON exceeds maxBytes or there is
-// no more, and a gap that comes before them. When it returns neither, the reader is
-// at the end and wake will be called.
+// Next appends the next records to dst, until their JSON exceeds maxBytes or there is no more, and returns a gap that
+// precedes them. If it returns neither, the reader is at the end and wake will be called.
 func (r *Reader) Next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	records, gap := r.look(dst, maxBytes)
 	if len(records) > 0 || gap != nil {
 		return records, gap
 	}
 	r.asleep.Store(true)
-	// What was appended between the look and the store has not woken anybody.
+	// Records appended between the read and the store have not woken the reader.
 	if records, gap = r.look(dst, maxBytes); len(records) > 0 || gap != nil {
 		r.asleep.Store(false)
 	}
 	return records, gap
 }
 
-// look is next, and counts gaps.
+// look is next with counting of gaps.
 func (r *Reader) look(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	records, gap := r.next(dst, maxBytes)
 	if gap != nil {
@@ -147,7 +143,7 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	return dst, nil
 }
 
-// nextOnDisk reads what is no longer in memory. What cannot be read is told as a gap.
+// nextOnDisk reads records that are no longer in memory. It reports unreadable records as a gap.
 func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Record, *Gap) {
 	epoch, bytes, last, before := r.pos.Epoch, 0, r.pos.Seq, len(dst)
 	done := true
@@ -174,7 +170,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	damage, damaged := errors.AsType[*segment.DamageError](err)
 	if damaged {
 		r.j.damaged(damage)
-		// The events before the damage come first, then the loss as a gap, then those behind.
+		// The events before the damage come first, then the gap, then the events after it.
 		if last = max(last, min(damage.After, through)); len(dst) == before && r.lossTold >= min(damage.Through, through) {
 			last = min(damage.Through, through)
 		}
@@ -182,7 +178,7 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	}
 	r.pos.Seq = last
 	if err != nil {
-		r.j.disk.writer.cfg.Logger.Error("events not read from disk", "directory", r.j.disk.dir, "error", err)
+		r.j.disk.writer.cfg.Logger.Error("reading events from disk failed", "directory", r.j.disk.dir, "error", err)
 		gap := &Gap{From: r.pos, To: Position{epoch, through}, Reason: Trimmed}
 		if len(dst) == 0 {
 			r.pos.Seq = through
@@ -212,7 +208,7 @@ func (j *Journal) trimmedPast(seq uint64) bool {
 	return min(j.trimmed, j.evicted) > seq
 }
 
-// damaged notes that events can no longer be read.
+// damaged records that events have become unreadable.
 func (j *Journal) damaged(damage *segment.DamageError) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -222,8 +218,7 @@ func (j *Journal) damaged(damage *segment.DamageError) {
 	}
 }
 
-// gap returns what has been lost ahead of the reader and not been told. The caller
-// holds the journal's lock.
+// gap returns a loss ahead of the reader that was not reported yet. The caller holds the journal's lock.
 func (r *Reader) gap() *Gap {
 	j := r.j
 	if r.pos.Epoch != j.cfg.Epoch {
@@ -254,8 +249,8 @@ func (r *Reader) gap() *Gap {
 	return gap
 }
 
-// missing returns the durable events that are no longer kept, or may have been lost, once
-// the reader has come to where they were.
+// missing returns a gap for durable events that are no longer stored or may have been lost, once the reader reaches
+// their place.
 func (r *Reader) missing() *Gap {
 	j := r.j
 	if through := min(j.trimmed, j.evicted); r.pos.Seq < through {
@@ -271,15 +266,15 @@ func (r *Reader) missing() *Gap {
 	return &Gap{From: r.pos, To: Position{j.cfg.Epoch, l.to}, Reason: Trimmed}
 }
 
-// nextLoss is the next loss ahead of the reader that it has not been told, zero if there is
-// none. The caller holds the journal's lock.
+// nextLoss returns the next unreported loss ahead of the reader; zero if there is none. The caller holds the
+// journal's lock.
 func (r *Reader) nextLoss() loss {
 	j := r.j
 	if j.disk == nil {
 		return loss{}
 	}
 	for _, l := range j.disk.losses {
-		// Those in memory are not lost to this reader.
+		// Events in memory are not lost for this reader.
 		if to := min(l.to, max(j.evicted, j.disk.start)); to > r.lossTold && to > r.pos.Seq {
 			return loss{l.from, to}
 		}

@@ -1,7 +1,6 @@
 package journal
 
-// Stored returns how many bytes of the journal are kept: on disk, or in memory where it has
-// no log.
+// Stored returns the bytes of the journal's stored events: on disk, or in memory if it has no log.
 func (j *Journal) Stored() int64 {
 	if j.disk != nil {
 		return j.disk.log.Size()

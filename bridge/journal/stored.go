@@ -5,18 +5,17 @@ import (
 	"errors"
 )
 
-// errForm reports bytes that are no stored event. Their checksum was right, so that they
-// are of another version.
+// errForm reports bytes with a valid checksum that are not a stored event of this version.
 var errForm = errors.New("not a stored event of this version")
 
-// The flags of a stored event.
+// Flags of a stored event.
 const (
 	storedEphemeral = 1 << iota
 	storedBridge
 )
 
-// appendHead appends what comes before the JSON in an event's stored form: flags, id, type,
-// agent. Its seq is the entry's number.
+// appendHead appends the part of an event's stored form that precedes the JSON: flags, id, type, agent. The entry's
+// number is its seq.
 func appendHead(dst []byte, r *Record) []byte {
 	flags := byte(0)
 	if r.Ephemeral {
@@ -34,7 +33,7 @@ func appendText(dst []byte, text string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
 }
 
-// parseRecord reads a stored event. The record has copies of the bytes.
+// parseRecord parses a stored event. The record has copies of the bytes.
 func parseRecord(at Position, body []byte) (*Record, error) {
 	r := &Record{Pos: at}
 	if len(body) < 1+len(r.ID) {
@@ -63,13 +62,13 @@ func cutText(data []byte) (text string, rest []byte, ok bool) {
 	return string(data[size:end]), data[end:], true
 }
 
-// loss is a range in which durable events may be missing: those after from, up to to.
+// loss is a range in which durable events may be missing: those after from, up to and including to.
 type loss struct{ from, to uint64 }
 
-// mark is what a journal keeps of itself in its log.
+// mark is the journal's state in its log.
 type mark struct {
-	// clean: the journal was closed; reserved is the last number that was given. Else no
-	// number above reserved was.
+	// clean reports that the journal was closed; then reserved is the last used number. Otherwise reserved is an
+	// upper bound of the used numbers.
 	clean    bool
 	reserved uint64
 	boot     string // the machine's life in which it was written

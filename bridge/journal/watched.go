@@ -1,6 +1,6 @@
 package journal
 
-// Watched reports whether anybody has a reader.
+// Watched reports whether the journal has a reader.
 func (j *Journal) Watched() bool {
 	j.mu.RLock()
 	defer j.mu.RUnlock()

@@ -12,22 +12,21 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Fsync says when what was written is made to outlast a crash of the machine. A crash of
-// the process alone loses nothing that was shown, whatever the policy.
+// Fsync is the policy for syncing written events, so that they survive a crash of the machine. Events that were
+// delivered always survive a crash of the process.
 type Fsync string
 
-// The policies.
 const (
-	// FsyncAlways: before it is shown.
+	// FsyncAlways syncs events before they are delivered.
 	FsyncAlways Fsync = "always"
-	// FsyncInterval: within a fraction of a second. Events of that time may be missing
-	// after a crash of the machine, which readers are told; numbers are not given twice.
+	// FsyncInterval syncs within a fraction of a second. A crash of the machine can lose the events of that time.
+	// Readers then receive a Gap; numbers are not used twice.
 	FsyncInterval Fsync = "interval"
-	// FsyncNever: when the operating system sees fit.
+	// FsyncNever leaves syncing to the operating system.
 	FsyncNever Fsync = "never"
 )
 
-// ParseFsync reads a policy.
+// ParseFsync parses a policy.
 func ParseFsync(text string) (Fsync, error) {
 	switch f := Fsync(text); f {
 	case FsyncAlways, FsyncInterval, FsyncNever:
@@ -39,39 +38,35 @@ func ParseFsync(text string) (Fsync, error) {
 const (
 	// DefaultFsyncInterval is the default of WriterConfig.Interval.
 	DefaultFsyncInterval = 200 * time.Millisecond
-	// stallTimeout is how long a write may take before those who wait for it are served
-	// from memory.
+	// stallTimeout is the duration of a write after which readers are served from memory.
 	stallTimeout = 2 * time.Second
-	// minSegmentBytes bounds the number of files of a journal of which little is kept.
+	// minSegmentBytes bounds the number of files of a journal with a small MaxBytes.
 	minSegmentBytes = 64 << 10
-	// defaultTidyEvery is how often files are closed that are not written any more, and old
-	// ones dropped.
+	// defaultTidyEvery is the interval at which idle files are closed and old ones dropped.
 	defaultTidyEvery = time.Minute
 )
 
-// ErrStalled reports a disk that does not come back from a write.
-var ErrStalled = errors.New("the disk hangs")
+// ErrStalled reports a disk that does not complete a write.
+var ErrStalled = errors.New("the disk does not respond")
 
-// WriterConfig says how journals are kept on disk.
+// WriterConfig configures a Writer.
 type WriterConfig struct {
 	FS       segment.FS
 	Fsync    Fsync         // default FsyncInterval
 	Interval time.Duration // of FsyncInterval
-	// SegmentBytes is the size of a journal's files; by default a quarter of MaxBytes, and
-	// segment.DefaultSegmentBytes at most.
+	// SegmentBytes is the size of a journal's files. The default is a quarter of MaxBytes, at most
+	// segment.DefaultSegmentBytes.
 	SegmentBytes int64
-	// OverrunFile is one file for all journals, by which those of an earlier life can go on
-	// when their disk is full; without it they show nothing new then.
+	// OverrunFile is one file for all journals. It permits journals of an earlier process to continue on a full disk;
+	// without it they deliver nothing new then.
 	OverrunFile string
-	// MaxBytes and MaxAge are what is kept of each journal; zero keeps everything. What is
-	// older goes in whole files.
+	// MaxBytes and MaxAge are the retention of each journal; zero stores everything. Only whole files are dropped.
 	MaxBytes int64
 	MaxAge   time.Duration
-	// TidyEvery is how often that is looked at, and files are closed that rest; default a
-	// minute.
+	// TidyEvery is the interval at which retention is applied and idle files are closed. The default is a minute.
 	TidyEvery time.Duration
-	// Patience is how long a disk may go without moving before events that wait for it are
-	// given up; default DefaultPatience.
+	// Patience is how long a disk may make no progress before waiting events are dropped. The default is
+	// DefaultPatience.
 	Patience time.Duration
 	Now      func() time.Time
 	Logger   *slog.Logger
@@ -79,7 +74,7 @@ type WriterConfig struct {
 	boot string // the machine's life
 }
 
-// Writer writes the journals of a process to disk, on goroutines of its own.
+// Writer writes the journals of a process to disk. It has its own goroutines, which Close ends.
 type Writer struct {
 	cfg  WriterConfig
 	wg   sync.WaitGroup
@@ -100,7 +95,7 @@ type Writer struct {
 	passing bool // bypass runs
 }
 
-// NewWriter returns a writer. The caller must Close it, after the journals.
+// NewWriter returns a running writer. The caller must Close it after the journals.
 func NewWriter(cfg WriterConfig) *Writer {
 	if cfg.FS == nil {
 		cfg.FS = segment.OS{}
@@ -139,13 +134,13 @@ func NewWriter(cfg WriterConfig) *Writer {
 	return w
 }
 
-// Close ends the writer. Journals that are not closed stop being written.
+// Close ends the writer. Journals that are still open are no longer written.
 func (w *Writer) Close() {
 	close(w.stop)
 	w.wg.Wait()
 }
 
-// wake has a journal written. A journal's mu may be held.
+// wake schedules a write of a journal. A journal's mu may be held.
 func (w *Writer) wake(d *Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +158,7 @@ func (w *Writer) wake(d *Disk) {
 	}
 }
 
-// finishSoon has a journal written and closed, whether or not its disk works.
+// finishSoon schedules the last write and the close of a journal, whether or not its disk works.
 func (w *Writer) finishSoon(d *Disk) {
 	w.mu.Lock()
 	delete(w.failing, d)
@@ -171,7 +166,7 @@ func (w *Writer) finishSoon(d *Disk) {
 	w.wake(d)
 }
 
-// run writes.
+// run is the goroutine that writes.
 func (w *Writer) run() {
 	tidy := time.NewTicker(w.cfg.TidyEvery)
 	defer tidy.Stop()
@@ -193,7 +188,7 @@ func (w *Writer) run() {
 	}
 }
 
-// register notes a journal.
+// register adds a journal.
 func (w *Writer) register(d *Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -213,10 +208,10 @@ func (w *Writer) take() *Disk {
 	return d
 }
 
-// moved notes that a piece was written.
+// moved records that a piece was written.
 func (w *Writer) moved() { w.writing.move(w.cfg.Now()) }
 
-// syncSoon has what was written synced before its time.
+// syncSoon requests a sync before the next interval.
 func (w *Writer) syncSoon() {
 	select {
 	case w.sync <- struct{}{}:
@@ -259,7 +254,7 @@ func (w *Writer) flush(d *Disk) {
 	w.finish(d, false)
 }
 
-// ended drops the log of a journal that is to go, and reports whether it is gone.
+// ended closes the log of a journal that is to be removed, and reports whether it is gone.
 func (w *Writer) ended(d *Disk) bool {
 	select {
 	case <-d.closed:
@@ -274,20 +269,20 @@ func (w *Writer) ended(d *Disk) bool {
 	}
 	_ = d.log.Rest() // the files go
 	if err := w.cfg.FS.RemoveAll(d.dir); err != nil {
-		w.cfg.Logger.Error("journal not removed", "directory", d.dir, "error", err)
+		w.cfg.Logger.Error("removing a journal failed", "directory", d.dir, "error", err)
 	}
 	w.forget(d)
 	return true
 }
 
-// finish ends a journal that is to close, once it is written, or cannot be.
+// finish closes a journal after its last write, or after that write has failed.
 func (w *Writer) finish(d *Disk, failed bool) {
 	if !d.isClosing() {
 		return
 	}
 	if !failed && w.cfg.Fsync != FsyncNever {
 		if _, err := d.log.Sync(); err != nil {
-			w.cfg.Logger.Error("journal not synced", "directory", d.dir, "error", err)
+			w.cfg.Logger.Error("syncing a journal failed", "directory", d.dir, "error", err)
 		}
 	}
 	_ = d.log.Rest() // synced, or told
@@ -307,7 +302,7 @@ func (w *Writer) forget(d *Disk) {
 	}
 }
 
-// tryAgain wakes journals whose disk failed.
+// tryAgain schedules journals whose disk failed.
 func (w *Writer) tryAgain() {
 	w.mu.Lock()
 	failing := make([]*Disk, 0, len(w.failing))
@@ -330,7 +325,7 @@ func (w *Writer) tryAgain() {
 	}
 }
 
-// tidy closes files that rest and drops old ones.
+// tidy closes idle files and drops old ones.
 func (w *Writer) tidy() {
 	w.mu.Lock()
 	disks := make([]*Disk, 0, len(w.disks))
@@ -349,7 +344,7 @@ func (w *Writer) tidy() {
 	}
 }
 
-// syncs makes what was written outlast a crash of the machine, now and then.
+// syncs is the goroutine that syncs at each interval.
 func (w *Writer) syncs() {
 	tick := time.NewTicker(w.cfg.Interval)
 	defer tick.Stop()
@@ -365,7 +360,7 @@ func (w *Writer) syncs() {
 	}
 }
 
-// stalls looks for writes that hang.
+// stalls is the goroutine that detects stalled writes.
 func (w *Writer) stalls() {
 	tick := time.NewTicker(stallTimeout / 4)
 	defer tick.Stop()
@@ -379,7 +374,7 @@ func (w *Writer) stalls() {
 	}
 }
 
-// syncAll syncs what was written since the last time.
+// syncAll syncs everything written since the last sync.
 func (w *Writer) syncAll() {
 	w.mu.Lock()
 	dirty := w.dirty
@@ -415,8 +410,7 @@ func (w *Writer) syncAll() {
 	}
 }
 
-// unstall lets the readers of journals that wait for a disk that hangs see what is in
-// memory.
+// unstall lets readers of journals with a stalled disk read from memory.
 func (w *Writer) unstall() {
 	stalled := w.writing.still(w.cfg.Now()) > stallTimeout
 	w.mu.Lock()
@@ -442,8 +436,8 @@ func (w *Writer) unstall() {
 	w.bypass(short)
 }
 
-// bypass gives numbers to journals that wait in vain for their reservation. It may hang as
-// well, and nobody waits for it then but Close.
+// bypass raises the overrun count for journals whose reservation is stalled. It can stall too; only Close waits for
+// it.
 func (w *Writer) bypass(short []*Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -464,7 +458,7 @@ func (w *Writer) bypass(short []*Disk) {
 	})
 }
 
-// Degraded returns the journals whose disk is behind, by directory, each with why.
+// Degraded returns the journals whose disk is behind, by directory, with the reason.
 func (w *Writer) Degraded() map[string]error {
 	w.mu.Lock()
 	disks := make([]*Disk, 0, len(w.disks))

@@ -10,17 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// cellSlot is where the second of a cell's two places is: they are written in turn, so that
-// a crash leaves one of them.
+// cellSlot is the offset of the second of a cell's two slots. They are written in turn, so that one of them survives
+// a crash.
 const cellSlot = 4 << 10
 
 // errNoCell reports a cell whose file could not be made.
-var errNoCell = errors.New("the file that is written over is not there")
+var errNoCell = errors.New("the cell's file does not exist")
 
-// Cell is a number on disk that only grows. Its file is as large as it will ever be:
-// writing over a part of it needs no room, so that it works when the disk is full, too,
-// unless the file system copies what is written over. Its methods may be called from any
-// goroutine.
+// Cell is a number on disk that only grows. Its file has its final size from the start: overwriting needs no space,
+// so a cell can be written on a full disk, unless the file system copies overwritten data. It is safe for concurrent
+// use.
 type Cell struct {
 	fs   FS
 	name string
@@ -33,10 +32,9 @@ type Cell struct {
 	ready bool // the file is as large as it will be
 }
 
-// OpenCell reads a cell, and makes one that there is not with zero in it. One that says
-// nothing, which is an old or a damaged one, has what says of its text. With sync each
-// value outlasts a crash of the machine. An error is of making the file: the cell can be
-// read.
+// OpenCell opens a cell, or creates one with the value zero. For an old or damaged cell says determines the value
+// from the file's text. With sync each value survives a crash of the machine. If creating the file fails, OpenCell
+// returns the error and a cell that can be read.
 func OpenCell(fsys FS, name string, sync bool, says func(text []byte) uint64) (*Cell, error) {
 	c := &Cell{fs: fsys, name: name, sync: sync}
 	text, err := ReadFile(fsys, name)
@@ -79,11 +77,11 @@ func parseCell(text []byte, slot int) (value uint64, ok bool) {
 	return binary.LittleEndian.Uint64(text), crc32.Checksum(text[:8], castagnoli) == binary.LittleEndian.Uint32(text[8:])
 }
 
-// Get is the number. It does not wait for a Raise.
+// Get returns the number. It does not wait for a Raise.
 func (c *Cell) Get() uint64 { return c.value.Load() }
 
-// Raise makes the number at least n, for good. When it fails, and until it returns, the
-// number may be on disk all the same.
+// Raise makes the number at least n, permanently. Until it returns, and if it fails, the number may be on disk
+// already.
 func (c *Cell) Raise(n uint64) (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

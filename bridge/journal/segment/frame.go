@@ -6,31 +6,30 @@ import (
 	"slices"
 )
 
-// A segment is a row of frames: the length of the payload (4 bytes, little-endian), the
-// CRC-32C of length and payload (4 bytes), the payload. A payload is a kind (1 byte), a
-// number (varint) and a body.
+// A segment is a sequence of frames: the length of the payload (4 bytes, little-endian), the CRC-32C of length and
+// payload (4 bytes), the payload. A payload is a kind (1 byte), a number (varint) and a body.
 
 const frameHead = 8
 
-// maxPayload is above anything that is written: a CLI's frame is at most 64 MiB.
+// maxPayload exceeds every payload: a frame from the CLI has at most 64 MiB.
 const maxPayload = 1 << 30
 
-// kind says what a frame holds.
+// kind is the type of a frame.
 type kind byte
 
 const (
-	// kindHeader begins a segment: its number is that of the last entry before it, its
-	// body the format, the epoch and the mark at that time.
+	// kindHeader begins a segment. Its number is that of the last entry before it; its body is the format, the epoch
+	// and the current mark.
 	kindHeader kind = 1
-	// kindEntry is an entry under its number.
+	// kindEntry is an entry with its number.
 	kindEntry kind = 2
-	// kindMark replaces the log's mark.
+	// kindMark sets the log's mark.
 	kindMark kind = 3
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frame is a decoded frame; its body is part of the bytes it was read from.
+// frame is a decoded frame. Its body aliases the bytes that were read.
 type frame struct {
 	kind   kind
 	number uint64
@@ -38,7 +37,7 @@ type frame struct {
 	size   int // with its head
 }
 
-// appendFrame appends a frame to dst; head and body together are its body.
+// appendFrame appends a frame to dst. Its body is head followed by body.
 func appendFrame(dst []byte, k kind, number uint64, head, body []byte) []byte {
 	begin := len(dst)
 	dst = slices.Grow(dst, frameHead+1+binary.MaxVarintLen64+len(head)+len(body))
@@ -50,13 +49,13 @@ func appendFrame(dst []byte, k kind, number uint64, head, body []byte) []byte {
 	return dst
 }
 
-// sum is the checksum of a frame, from its length to its end.
+// sum returns the checksum of a frame, which covers everything from its length to its end.
 func sum(frame []byte) uint32 {
 	return crc32.Update(crc32.Checksum(frame[:4], castagnoli), castagnoli, frame[frameHead:])
 }
 
-// parseFrame reads the frame at the beginning of data. need is how many bytes it takes to
-// say more when data is too short; ok is false when there is no good frame.
+// parseFrame parses the frame at the start of data. If data is too short, need is the number of bytes required to
+// decide. ok is false if there is no valid frame.
 func parseFrame(data []byte) (f frame, need int, ok bool) {
 	if len(data) < frameHead {
 		return f, frameHead, false

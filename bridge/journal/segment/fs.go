@@ -16,28 +16,23 @@ type File interface {
 	Sync() error
 }
 
-// FS is what a log needs of a file system. Its calls may fail at any time; a log must
-// come through that.
+// FS is the file system of a log. Its calls may fail at any time without damage to the log.
 type FS interface {
-	// Open opens a file for reading and, with write, for writing; then it is made if it
-	// is missing.
+	// Open opens a file for reading and, if write is set, for writing; then a missing file is created.
 	Open(name string, write bool) (File, error)
-	// ReadDir lists a directory.
 	ReadDir(name string) ([]fs.DirEntry, error)
-	// Stat tells a file's size.
+	// Size returns a file's size.
 	Size(name string) (int64, error)
-	// MkdirAll makes a directory for the user alone, with its parents.
+	// MkdirAll creates a directory and its parents with access for the user only.
 	MkdirAll(name string) error
 	Rename(from, to string) error
-	// RemoveAll removes a file or a directory with all that is in it; one that is missing
-	// is no error.
+	// RemoveAll removes a file or a directory with its content. A missing file is not an error.
 	RemoveAll(name string) error
-	// SyncDir makes what was made, renamed or removed in a directory outlast a crash of
-	// the machine.
+	// SyncDir makes changes of a directory's entries survive a crash of the machine.
 	SyncDir(name string) error
 }
 
-// OS is the file system of the machine.
+// OS is the operating system's file system.
 type OS struct{}
 
 // Open implements FS.
@@ -79,7 +74,6 @@ func (OS) SyncDir(name string) error {
 	return dir.Sync()
 }
 
-// ReadFile reads a whole file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
@@ -98,8 +92,8 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return data[:n], nil
 }
 
-// WriteFile puts data in the place of a file: whoever reads it, after whatever crash,
-// finds the old content or the new. With sync that holds for crashes of the machine too.
+// WriteFile replaces a file atomically: after a crash of the process it has the old or the new content. With sync
+// this also holds for crashes of the machine.
 func WriteFile(fsys FS, name string, data []byte, sync bool) (err error) {
 	unfinished := name + temporary
 	f, err := fsys.Open(unfinished, true)

@@ -1,13 +1,14 @@
-// Package segment keeps a row of numbered entries in files to which is only appended. It
-// knows nothing of what the entries mean.
+// Package segment stores numbered entries in append-only files. It does not interpret entries.
 //
-// A log is a directory with files of some megabytes. Every file begins with a header, and
-// every frame has a checksum: what a crash left half written at the end is found and cut
-// off. Behind damaged bytes reading goes on with the next whole frame, and which numbers are
-// missing is reported: nothing is lost but the frames that were hit. The log's mark, a few bytes
-// of the caller's, is written in order with the entries and repeated in every header, so
-// that it outlives the files before. The oldest files can be dropped; all of them can be
-// replaced at once by those of a new epoch.
+// A log is a directory with files of some megabytes. Every file begins with a header, and every frame has a checksum.
+// Recovery removes a frame that a crash left incomplete at the end. After damaged bytes reading continues with the
+// next valid frame, and the missing numbers are reported: only the damaged frames are lost. The log's mark is a few
+// bytes of the caller, written in order with the entries and repeated in every header, so that it survives the
+// removal of older files. The oldest files can be dropped. Replace replaces all files at once by those of a new
+// epoch.
+//
+// A Log has two locks: mu guards its list of segments, fileMu keeps the open file open during a sync. The package
+// starts no goroutines.
 package segment
 
 import (
@@ -19,10 +20,10 @@ import (
 	"time"
 )
 
-// DefaultSegmentBytes is the size at which a new file is begun.
+// DefaultSegmentBytes is the size at which a new file is started.
 const DefaultSegmentBytes = 4 << 20
 
-// indexEvery is how many bytes at most are read in vain to find an entry.
+// indexEvery bounds the bytes read before an entry is found.
 const indexEvery = 64 << 10
 
 const (
@@ -31,44 +32,41 @@ const (
 	format   = 1
 )
 
-// Entry is what is appended: an entry under a number greater than all before it, or with
-// Mark set the log's new mark.
+// Entry is an entry with a number greater than all numbers before it, or, if Mark is set, the log's new mark.
 type Entry struct {
 	Number uint64
-	// Head and Body are what is kept, one after the other; a mark has a Body only. They are
-	// two so that what is
-	// large need not be copied to get a few bytes in front of it.
+	// Head and Body are stored one after the other; a mark has only a Body. They are separate so that a large body
+	// need not be copied to prepend a few bytes.
 	Head, Body []byte
 	Mark       bool
 }
 
-// keepBuffer is the largest buffer that is used again: a batch and a large event.
+// keepBuffer is the size of the largest buffer that is reused: a batch and a large event.
 const keepBuffer = 1 << 20
 
-// buffers are what entries are put together in to be written at once. All logs share
-// them, since few are written at a time.
+// buffers collect entries that are written together. All logs share them, because few are written at a time.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Options say how a log is kept.
+// Options configure a log.
 type Options struct {
 	FS FS
-	// SegmentBytes is the size at which a new file is begun; default DefaultSegmentBytes.
+	// SegmentBytes is the size at which a new file is started. The default is DefaultSegmentBytes.
 	SegmentBytes int64
-	// SyncFiles has a file synced before the next one is begun.
+	// SyncFiles syncs a file before the next one is started.
 	SyncFiles bool
-	// Now is the clock; default time.Now.
+	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-	// Progress, if set, is called when a piece of what is appended was written.
+	// Progress, if set, is called after each piece of an append.
 	Progress func()
 }
 
-// Log is a log on disk. Append, Trim, Replace and Rest are for one goroutine at a time;
-// Sync and Read may be called from any, at any time.
+// Log is a log on disk. Append, Trim, Replace and Rest must not run concurrently. Sync and Read are safe for
+// concurrent use.
 type Log struct {
 	dir string
 	o   Options
 
-	// fileMu keeps the open file open while it is synced.
+	// fileMu keeps the open file open during a sync.
 	fileMu sync.Mutex
 
 	mu       sync.RWMutex
@@ -89,15 +87,15 @@ type segment struct {
 	last  uint64 // of its last entry; base if it has none
 	size  int64
 	index []place
-	// newest is when its last entry was written, as far as is known.
+	// newest is the time at which its last entry was written, if known.
 	newest time.Time
-	// sealed files are not appended to: another one followed.
+	// sealed files are followed by another file and not appended to.
 	sealed bool
-	// damaged files were found with bytes that could not be read.
+	// damaged files contain unreadable bytes.
 	damaged bool
 }
 
-// place is where an entry is.
+// place is the location of an entry.
 type place struct {
 	number uint64
 	offset int64
@@ -112,7 +110,7 @@ func (l *Log) Epoch() uint64 {
 	return l.epoch
 }
 
-// Trimmed returns the number of the last entry that was dropped, 0 if none was.
+// Trimmed returns the number of the last dropped entry, 0 if there is none.
 func (l *Log) Trimmed() uint64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -129,7 +127,7 @@ func (l *Log) Last() uint64 {
 	return l.last
 }
 
-// Size returns how many bytes the files have.
+// Size returns the total size of the files in bytes.
 func (l *Log) Size() (n int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -139,8 +137,8 @@ func (l *Log) Size() (n int64) {
 	return n
 }
 
-// Append writes the entries. When it fails none of them counts as written, and the next
-// Append writes over what it may have left.
+// Append writes the entries. If it fails, none of them counts as written, and the next Append overwrites what was
+// written.
 func (l *Log) Append(entries []Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -169,7 +167,7 @@ func (l *Log) Append(entries []Entry) error {
 			continue
 		}
 		if e.Number <= last {
-			return fmt.Errorf("entry %d comes after entry %d", e.Number, last)
+			return fmt.Errorf("entry %d follows entry %d: numbers must increase", e.Number, last)
 		}
 		if at := current.size + int64(len(buffer)); at-indexed >= indexEvery {
 			index, indexed = append(index, place{e.Number, at}), at
@@ -191,15 +189,15 @@ func (l *Log) Append(entries []Entry) error {
 	return nil
 }
 
-// The pieces in which is written: large ones, which cost little, and smaller ones on a disk that
-// takes longer than slowPiece for one, so that it can be seen to move.
+// The sizes of single writes: large, because they cost less, and smaller on a disk that takes longer than slowPiece
+// for one write, to make its progress visible.
 const (
 	maxPiece  = 256 << 10
 	minPiece  = 16 << 10
 	slowPiece = 250 * time.Millisecond
 )
 
-// write puts bytes into the open file.
+// write writes bytes to the open file.
 func (l *Log) write(data []byte, at int64) error {
 	for len(data) > 0 {
 		n := min(len(data), max(l.piece, minPiece))
@@ -225,7 +223,7 @@ func (l *Log) write(data []byte, at int64) error {
 func (l *Log) current() (*segment, error) {
 	n := len(l.segments)
 	if n > 0 {
-		// A file without entries has the name that the next one would have.
+		// A file without entries has the name that the next file would have.
 		if s := l.segments[n-1]; !s.sealed && (s.size < l.o.SegmentBytes || s.last == s.base) {
 			return s, l.openLast()
 		}
@@ -251,7 +249,7 @@ func (l *Log) current() (*segment, error) {
 	return s, nil
 }
 
-// begin makes a segment's file with its header.
+// begin creates a segment's file with its header.
 func (l *Log) begin(s *segment, epoch uint64, mark []byte) (File, error) {
 	if err := l.o.FS.MkdirAll(l.dir); err != nil {
 		return nil, err
@@ -289,7 +287,7 @@ func parseHeader(f frame) (epoch uint64, mark []byte, ok bool) {
 	return binary.LittleEndian.Uint64(f.body[4:]), f.body[fixed:], true
 }
 
-// openLast opens the last segment's file if it is not.
+// openLast opens the last segment's file if it is closed.
 func (l *Log) openLast() error {
 	if l.file != nil {
 		return nil
@@ -304,8 +302,8 @@ func (l *Log) openLast() error {
 	return nil
 }
 
-// Sync makes what was appended outlast a crash of the machine, and returns the number of
-// the last entry for which that holds.
+// Sync makes appended entries survive a crash of the machine, and returns the number of the last entry for which this
+// holds.
 func (l *Log) Sync() (through uint64, err error) {
 	l.fileMu.Lock()
 	defer l.fileMu.Unlock()
@@ -349,9 +347,8 @@ func (l *Log) Rest() error {
 	return file.Close()
 }
 
-// Trim drops the oldest files while all of them together have more than maxBytes, or
-// while their entries are older than before; zero values set no limit. The file that is
-// written stays. It returns the number of the last entry dropped so far.
+// Trim drops the oldest files while the total size exceeds maxBytes or while their entries are older than before;
+// zero values set no limit. The current file stays. Trim returns the number of the last entry dropped so far.
 func (l *Log) Trim(maxBytes int64, before time.Time) (trimmed uint64, err error) {
 	size, dropped := l.Size(), false
 	for len(l.segments) > 1 {
@@ -359,8 +356,8 @@ func (l *Log) Trim(maxBytes int64, before time.Time) (trimmed uint64, err error)
 		if (maxBytes <= 0 || size <= maxBytes) && !oldest.newest.Before(before) {
 			break
 		}
-		// Gone from the list first: a reader that has just found it finds the file missing,
-		// and looks again.
+		// The list is changed first: a reader that has just found the file sees that it is missing, and searches
+		// again.
 		l.mu.Lock()
 		l.segments = append([]*segment(nil), l.segments[1:]...)
 		l.mu.Unlock()

@@ -2,8 +2,8 @@ package segment
 
 import "time"
 
-// Oldest returns the number of the last entry in the oldest file, and false when that is the
-// file that is written, or none.
+// Oldest returns the number of the last entry in the oldest file. It returns false if that is the current file or if
+// there is none.
 func (l *Log) Oldest() (last uint64, ok bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -13,7 +13,7 @@ func (l *Log) Oldest() (last uint64, ok bool) {
 	return l.segments[0].last, true
 }
 
-// DropOldest drops the oldest file, unless it is the file that is written.
+// DropOldest drops the oldest file, unless it is the current file.
 func (l *Log) DropOldest() error {
 	_, err := l.Trim(l.Size()-1, time.Time{})
 	return err

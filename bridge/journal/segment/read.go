@@ -7,24 +7,23 @@ import (
 	"sort"
 )
 
-// ErrDamaged reports that a file no longer holds what was written to it.
+// ErrDamaged reports that a file no longer has the content that was written.
 var ErrDamaged = errors.New("the log's file is damaged")
 
-// DamageError is an ErrDamaged that says which entries are missing.
+// DamageError is an ErrDamaged with the range of missing entries.
 type DamageError struct{ Hole }
 
 // Error implements error.
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%v: entries after %d through %d are not found", ErrDamaged, e.After, e.Through)
+	return fmt.Sprintf("%v: entries %d (exclusive) to %d are missing", ErrDamaged, e.After, e.Through)
 }
 
 // Unwrap makes the error an ErrDamaged.
 func (e *DamageError) Unwrap() error { return ErrDamaged }
 
-// Read calls f for the entries after a number, in order, until f returns false. The body
-// is valid during the call only. What Trim drops meanwhile is passed over. Where entries
-// cannot be found any more Read ends with a DamageError: those before were given to f, and
-// those behind can be read after the error's Through.
+// Read calls f for the entries after a number, in order, until f returns false. body is valid only during the call.
+// Entries that Trim drops meanwhile are skipped. If entries are missing, Read returns a DamageError: f has received
+// the entries before it, and the caller can continue after the error's Through.
 func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error {
 	for {
 		s, from, end, last := l.find(after)
@@ -52,7 +51,7 @@ func (l *Log) Read(after uint64, f func(number uint64, body []byte) bool) error 
 	}
 }
 
-// ReadPast is Read that goes on behind entries that cannot be found.
+// ReadPast is like Read, but continues after missing entries.
 func (l *Log) ReadPast(after uint64, f func(number uint64, body []byte) bool) error {
 	for {
 		err := l.Read(after, f)
@@ -64,8 +63,7 @@ func (l *Log) ReadPast(after uint64, f func(number uint64, body []byte) bool) er
 	}
 }
 
-// find returns the segment in which the first entry after a number is, and where to look
-// for it.
+// find returns the segment with the first entry after a number, and the range to search.
 func (l *Log) find(after uint64) (s *segment, from, end int64, last uint64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -80,7 +78,7 @@ func (l *Log) find(after uint64) (s *segment, from, end int64, last uint64) {
 	return s, from, s.size, s.last
 }
 
-// readFrom reads a part of a file, of which last is the last entry. It moves after along.
+// readFrom reads a part of a file whose last entry is last. It advances after.
 func (l *Log) readFrom(name string, from, end int64, last uint64, after *uint64, f func(uint64, []byte) bool) (more bool, err error) {
 	file, err := l.o.FS.Open(name, false)
 	if err != nil {

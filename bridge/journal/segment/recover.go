@@ -13,35 +13,34 @@ import (
 	"time"
 )
 
-// Recovered is what a log was found to hold.
+// Recovered is the result of opening a log.
 type Recovered struct {
 	// Mark is the last mark; nil if there is none.
 	Mark []byte
-	// Unsure reports damage behind the last mark: there may have been a later one.
+	// Unsure reports damage after the last mark: a later mark may have been lost.
 	Unsure bool
-	// Holes are the ranges in which entries are missing although there are later ones, oldest
-	// first. The files stay as they are, so that each Open finds the same holes.
+	// Holes are the ranges of missing entries that precede existing ones, oldest first. The files do not change, so
+	// each Open finds the same holes.
 	Holes []Hole
-	// Skipped is how many bytes before the last whole frame are no whole frames.
+	// Skipped counts the invalid bytes before the last valid frame.
 	Skipped int64
-	// Cut is how many bytes at the end were no whole frames and have been cut off.
+	// Cut counts the invalid bytes that were removed at the end.
 	Cut int64
-	// SetAside are files that hold nothing that could be read, or are another log's. They were
-	// renamed, so that an operator can look at them, and are not read again.
+	// SetAside are files that are unreadable or belong to another log. They were renamed for inspection and are not
+	// read again.
 	SetAside []string
 
 	hole  bool // bytes were skipped since the last whole frame
 	after uint64
 }
 
-// Hole is a range of numbers: entries after After, up to Through, are missing.
+// Hole is a range of missing entries: those after After, up to and including Through.
 type Hole struct{ After, Through uint64 }
 
-// Open opens the log of a directory, or begins one with the epoch when it is empty, and
-// calls visit for every entry in order. The body is valid during the call only. An entry for
-// which visit returns an error is skipped like a damaged one. Behind damage Open goes on with
-// the next whole frame: entries keep their numbers, and all that can be read is kept. Open
-// fails only when the file system does.
+// Open opens the log of a directory, or starts one with the given epoch if the directory is empty. It calls visit for
+// every entry in order; body is valid only during the call. An entry for which visit returns an error is skipped like
+// a damaged one. After damage Open continues with the next valid frame: entries keep their numbers, and all readable
+// entries are kept. Open fails only if the file system fails.
 func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []byte) error) (*Log, Recovered, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = DefaultSegmentBytes
@@ -55,7 +54,7 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 	if err != nil || len(files) == 0 {
 		return l, found, err
 	}
-	// Only a new epoch that was complete when it was renamed into place has this name.
+	// Only a new epoch that was complete before its rename has this name.
 	l.epoch = files[len(files)-1].epoch
 	first := slices.IndexFunc(files, func(f fileName) bool { return f.epoch == l.epoch })
 	older, files := files[:first], files[first:]
@@ -81,7 +80,7 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 		}
 	}
 	if len(l.segments) == 0 {
-		// Nothing is left of that epoch, and which of its numbers were given is not known.
+		// The epoch has no readable entries left, and the numbers used in it are unknown.
 		l.epoch, l.last = max(l.epoch, epoch), 0
 		if !sound {
 			l.epoch = max(epoch, files[0].epoch+1)
@@ -91,12 +90,12 @@ func Open(dir string, epoch uint64, o Options, visit func(number uint64, body []
 	return l, found, nil
 }
 
-// Damaged reports whether anything was found that is not as it was written.
+// Damaged reports whether any content differs from what was written.
 func (r *Recovered) Damaged() bool {
 	return r.Cut > 0 || r.Skipped > 0 || len(r.SetAside) > 0 || len(r.Holes) > 0
 }
 
-// skip notes bytes that are no whole frame, behind the entry of a number.
+// skip records invalid bytes after the entry with number last.
 func (r *Recovered) skip(bytes int64, last uint64) {
 	if !r.hole {
 		r.hole, r.after = true, last
@@ -105,8 +104,7 @@ func (r *Recovered) skip(bytes int64, last uint64) {
 	r.Unsure = true
 }
 
-// resume notes that the log goes on behind what was skipped: entries through a number were
-// written before.
+// resume records that valid frames follow skipped bytes: entries up to through were written before.
 func (r *Recovered) resume(through uint64) {
 	if r.hole && through > r.after {
 		r.Holes = append(r.Holes, Hole{r.after, through})
@@ -114,13 +112,13 @@ func (r *Recovered) resume(through uint64) {
 	r.hole = false
 }
 
-// fileName is what the name of a segment's file says.
+// fileName is the parsed name of a segment's file.
 type fileName struct {
 	name        string
 	epoch, base uint64
 }
 
-// list finds the segments, in order, and removes what a crash left unfinished.
+// list returns the segments in order, and removes incomplete files that a crash left.
 func (l *Log) list() ([]fileName, error) {
 	entries, err := l.o.FS.ReadDir(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,8 +150,8 @@ func (l *Log) list() ([]fileName, error) {
 	return files, nil
 }
 
-// readSegment takes a file into the log. No entry in it has a number above limit. Behind the
-// last one's last whole frame the log is to go on.
+// readSegment adds a file to the log. No entry in it has a number above limit. The log continues after the last valid
+// frame of the last file.
 func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recovered, visit func(uint64, []byte) error) (err error) {
 	if name.base > l.last { // a file is missing, or the end of the one before
 		found.skip(0, l.last)
@@ -212,8 +210,8 @@ func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recover
 	return file.Truncate(s.size)
 }
 
-// readEntries reads a segment's frames, those behind damage too. The segment's size is where
-// the last whole frame ends.
+// readEntries reads a segment's frames, including those after damage. The segment's size is set to the end of the
+// last valid frame.
 func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recovered, visit func(uint64, []byte) error) {
 	fits := func(f frame) bool {
 		return f.kind == kindEntry && f.number > s.last && f.number <= limit || f.kind == kindMark && f.number >= s.last && f.number <= limit
@@ -259,7 +257,7 @@ func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recove
 	}
 }
 
-// putAside renames a file of which nothing belongs to the log.
+// putAside renames a file that has no content of the log.
 func (l *Log) putAside(name string, found *Recovered) error {
 	size, err := l.o.FS.Size(name)
 	if err != nil {
@@ -272,14 +270,14 @@ func (l *Log) putAside(name string, found *Recovered) error {
 	return l.o.FS.Rename(name, name+setAside)
 }
 
-// temporary ends the name of a file that is not complete.
+// temporary is the suffix of an incomplete file.
 const temporary = ".tmp"
 
-// Replace puts entries of a new epoch in the place of all that the log holds. After a
-// crash there is the one or the other. The epoch must be greater than the log's.
+// Replace replaces the log's content by entries of a new epoch. After a crash the log has either the old or the new
+// content. The epoch must be greater than the log's.
 func (l *Log) Replace(epoch uint64, entries []Entry) error {
 	if epoch <= l.epoch {
-		return fmt.Errorf("epoch %d comes after epoch %d", epoch, l.epoch)
+		return fmt.Errorf("epoch %d follows epoch %d: epochs must increase", epoch, l.epoch)
 	}
 	fresh := &Log{dir: l.dir, o: l.o, epoch: epoch, piece: l.piece}
 	fresh.o.SegmentBytes = 1 << 62 // one file, so that one rename does it
@@ -315,7 +313,7 @@ func (l *Log) Replace(epoch uint64, entries []Entry) error {
 		}
 	}
 	for _, s := range old {
-		// What stays behind is removed when the log is opened next.
+		// Remaining files are removed at the next open.
 		if s.damaged { // the entries in it may be nowhere else
 			if gone := l.o.FS.Rename(s.name, s.name+setAside); !errors.Is(gone, fs.ErrNotExist) {
 				err = errors.Join(err, gone)
@@ -327,8 +325,8 @@ func (l *Log) Replace(epoch uint64, entries []Entry) error {
 	return err
 }
 
-// Renew writes the file that is written anew, from what can be read of it: after a sync
-// that failed nobody knows what of it is on the disk.
+// Renew rewrites the current file from its readable content: after a failed sync it is unknown which of its bytes are
+// on disk.
 func (l *Log) Renew() error {
 	if len(l.segments) == 0 {
 		return nil

@@ -4,11 +4,10 @@ import (
 	"io"
 )
 
-// scanBuffer is how much of a segment is read at a time.
+// scanBuffer is the size of a read from a segment.
 const scanBuffer = 256 << 10
 
-// scanner reads the frames of a file. At bytes that are no whole frame it stops, and resync
-// takes it to the next whole one.
+// scanner reads the frames of a file. It stops at invalid bytes; resync moves it to the next valid frame.
 type scanner struct {
 	file   io.ReaderAt
 	offset int64 // of buffer[0]
@@ -22,11 +21,11 @@ func newScanner(file io.ReaderAt, from, end int64) *scanner {
 	return &scanner{file: file, offset: from, end: end}
 }
 
-// position is the offset of the next frame.
+// position returns the offset of the next frame.
 func (s *scanner) position() int64 { return s.offset + int64(s.at) }
 
-// next returns the next frame; it is valid until the next call. It returns false at the
-// end, at bytes that are no whole frame, and when reading fails (err).
+// next returns the next frame, which is valid until the next call. It returns false at the end, at invalid bytes, and
+// after a read error (err).
 func (s *scanner) next() (frame, bool) {
 	for {
 		f, need, ok := parseFrame(s.buffer[s.at:])
@@ -40,10 +39,9 @@ func (s *scanner) next() (frame, bool) {
 	}
 }
 
-// resync moves the position to the first whole frame after it for which fits returns true,
-// and reports whether there is one. It tries every byte: a length that does not lead past
-// the end and a checksum over all that it spans are enough to tell a frame, since JSON has
-// no bytes that could be the head of one.
+// resync moves the position to the next valid frame for which fits returns true, and reports whether there is one. It
+// tries every byte. A length within the file and a matching checksum identify a frame, because JSON has no bytes that
+// could be a frame's head.
 func (s *scanner) resync(fits func(frame) bool) bool {
 	for s.err == nil && s.position()+frameHead < s.end {
 		if s.at++; s.at >= len(s.buffer) && !s.fill(frameHead) {
@@ -65,7 +63,7 @@ func (s *scanner) resync(fits func(frame) bool) bool {
 	return false
 }
 
-// fill makes at least need bytes available from the position on.
+// fill makes at least need bytes available at the position.
 func (s *scanner) fill(need int) bool {
 	rest := copy(s.buffer, s.buffer[s.at:])
 	s.offset += int64(s.at)
