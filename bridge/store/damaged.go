@@ -15,37 +15,36 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Nothing that may hold a user's data is removed because a part of it is missing or damaged.
-// The folder of such a session is moved to damaged/ as it is, with a file that says why, and
-// is told of until it is taken up or deleted.
+// Data of a user are never removed because a part of them is missing or damaged. The folder of such a session is
+// moved unchanged to damaged/, with a file that gives the reason. It is reported until the session is restored or
+// deleted.
 
-// The files of a session's folder beside its journal.
+// Files in a session's folder, apart from its journal.
 const (
-	// stateFile is what is known of the session.
+	// stateFile is the saved state of the session.
 	stateFile = "session"
-	// keyFile is the session's key as text, for when stateFile is gone.
+	// keyFile is the session's key as text, for the case that stateFile is unreadable.
 	keyFile = "id"
-	// openingFile is there until stateFile was written for the first time, and keyFile from then
-	// on. A folder with the one and without the other two is of a session whose creation or
-	// resumption was never answered.
+	// openingFile exists until stateFile is written for the first time; keyFile exists from then on. A folder with
+	// openingFile and neither of the others belongs to a session whose creation or resumption was never confirmed.
 	openingFile = "opening"
-	// damagedState is a stateFile that could not be read.
+	// damagedState is an unreadable stateFile.
 	damagedState = "session.damaged"
-	// reasonFile says why the folder was set aside.
+	// reasonFile is the reason why the folder was set aside.
 	reasonFile = "reason"
 )
 
 const damagedFolder = "damaged"
 
-// Damage tells of a session whose data were set aside.
+// Damage describes a session whose data were set aside.
 type Damage struct {
-	// Key is the session's, as far as it is known.
+	// Key is the session's key, as far as it is known.
 	Key string `json:"key"`
-	// Reason is what is wrong with the data.
+	// Reason describes the damage.
 	Reason string `json:"reason"`
-	// FoundAt is when that was found.
+	// FoundAt is when the damage was detected.
 	FoundAt time.Time `json:"foundAt"`
-	// Place is the folder with the data, within the data directory.
+	// Place is the folder with the data, relative to the data directory.
 	Place string `json:"-"`
 }
 
@@ -60,15 +59,15 @@ func (s *Store) Damaged() (out []Damage) {
 	return out
 }
 
-// DamageOf returns what is wrong with the data of a session that was set aside.
+// DamageOf returns the damage of a session that was set aside.
 func (s *Store) DamageOf(key string) (Damage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.damageOf(key)
 }
 
-// damageOf finds a session's damage by its folder: of an old one the key may not be known to
-// the letter. The caller holds mu.
+// damageOf finds a session's damage by its folder, because the key of an old folder may not be known exactly. The
+// caller holds mu.
 func (s *Store) damageOf(key string) (Damage, bool) {
 	base := filepath.Base(s.folder(key))
 	for _, d := range s.damaged {
@@ -79,7 +78,7 @@ func (s *Store) damageOf(key string) (Damage, bool) {
 	return Damage{}, false
 }
 
-// loadDamaged reads which sessions earlier lives have set aside.
+// loadDamaged reads the list of sessions that earlier processes set aside.
 func (s *Store) loadDamaged() error {
 	folders, err := s.fs.ReadDir(s.path(damagedFolder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +97,7 @@ func (s *Store) loadDamaged() error {
 			err = json.Unmarshal(text, &d)
 		}
 		if err != nil {
-			d.Reason = fmt.Sprintf("the reason is not known: %v", err)
+			d.Reason = fmt.Sprintf("the reason is unknown: %v", err)
 		}
 		if d.Key == "" {
 			d.Key = s.keyOf(d.Place)
@@ -108,13 +107,13 @@ func (s *Store) loadDamaged() error {
 	return nil
 }
 
-// SetAside moves the data of a session out of the way, as they are. Its journal must be closed.
-// Where they cannot be moved they stay, and are told of all the same.
+// SetAside moves the data of a session to damaged/ unchanged. The session's journal must be closed. If moving fails,
+// the data stay in place and are reported too.
 func (s *Store) SetAside(key, reason string) error {
 	return s.setAside(s.damageIn(filepath.Base(s.folder(key)), key, reason))
 }
 
-// damageIn describes what is wrong in a folder of sessions/, whose key may be empty for unknown.
+// damageIn describes the damage in a folder of sessions/. An empty key means that it is unknown.
 func (s *Store) damageIn(folder, key, reason string) Damage {
 	d := Damage{Key: key, Reason: reason, FoundAt: time.Now().UTC(), Place: filepath.Join("sessions", folder)}
 	if key == "" {
@@ -123,7 +122,7 @@ func (s *Store) damageIn(folder, key, reason string) Damage {
 	return d
 }
 
-// leave tells of a session that cannot be read now, and may be later: its data stay in place.
+// leave reports a session that cannot be read now but perhaps later: its data stay in place.
 func (s *Store) leave(d Damage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *Store) leave(d Damage) {
 	s.log.Error("session not restored", "session_id", d.Key, "directory", d.Place, "reason", d.Reason)
 }
 
-// setAside moves a folder that is damaged.
+// setAside moves a damaged folder.
 func (s *Store) setAside(d Damage) error {
 	text, err := json.Marshal(d)
 	if err == nil { // without it the reason is in the log alone
@@ -158,8 +157,8 @@ func (s *Store) setAside(d Damage) error {
 	return errors.Join(err, moved)
 }
 
-// keyOf finds out whose the data of a folder are when its state cannot be read. The last
-// resort is the folder's name, which has no capital letters.
+// keyOf determines the session of a folder with unreadable state. The last resort is the folder's name, which has no
+// capital letters.
 func (s *Store) keyOf(place string) string {
 	folder := strings.TrimPrefix(strings.TrimPrefix(place, damagedFolder), "sessions")[1:]
 	folder, _, _ = strings.Cut(folder, "~")
@@ -172,9 +171,8 @@ func (s *Store) keyOf(place string) string {
 	return name
 }
 
-// TakeUp puts what is left of a session that was set aside back in its place, for a session
-// that is opened under its key: its journal, that is. The state that could not be read stays
-// beside it under another name.
+// TakeUp moves a session that was set aside back, when a session with its key is opened: the new session continues
+// the old journal. The unreadable state remains in the folder under another name.
 func (s *Store) TakeUp(key string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,18 +186,18 @@ func (s *Store) TakeUp(key string) error {
 	folder := s.folder(key)
 	if place := s.path(d.Place); place != folder {
 		if _, err := s.fs.Size(folder); err == nil {
-			return fmt.Errorf("taking up session %q from %q: there is another one at its place", key, d.Place)
+			return fmt.Errorf("restoring session %q from %q: another session has its folder", key, d.Place)
 		}
 		if err := s.fs.Rename(place, folder); err != nil {
-			return fmt.Errorf("taking up session %q from %q: %w", key, d.Place, err)
+			return fmt.Errorf("restoring session %q from %q: %w", key, d.Place, err)
 		}
 	}
 	delete(s.damaged, d.Place)
-	s.log.Info("damaged session taken up", "session_id", key, "directory", d.Place, "reason", d.Reason)
+	s.log.Info("damaged session restored", "session_id", key, "directory", d.Place, "reason", d.Reason)
 	return s.fs.RemoveAll(filepath.Join(folder, reasonFile))
 }
 
-// keepState gives a state that cannot be read the name under which it is kept.
+// keepState renames an unreadable state file.
 func (s *Store) keepState(place string) error {
 	err := s.fs.Rename(s.path(place, stateFile), s.path(place, damagedState))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,7 +206,7 @@ func (s *Store) keepState(place string) error {
 	return err
 }
 
-// removeDamaged removes what was set aside of a session that is deleted. The caller holds mu.
+// removeDamaged deletes the data set aside for a session that is deleted. The caller holds mu.
 func (s *Store) removeDamaged(key string) error {
 	for {
 		d, ok := s.damageOf(key)
@@ -222,19 +220,19 @@ func (s *Store) removeDamaged(key string) error {
 	}
 }
 
-// withoutState decides about a folder that has no state: what nobody was told of, and
-// holds nothing that a user said, is removed, and anything else is set aside.
+// withoutState handles a folder without state. It removes a session that was never confirmed and has no user data,
+// and sets all others aside.
 func (s *Store) withoutState(folder string) error {
 	path := s.path("sessions", folder)
 	_, opening := s.fs.Size(filepath.Join(path, openingFile))
 	if _, err := s.fs.Size(filepath.Join(path, keyFile)); opening == nil && errors.Is(err, fs.ErrNotExist) {
-		s.log.Info("session removed whose opening was never answered", "directory", folder)
+		s.log.Info("removed a session whose creation was never confirmed", "directory", folder)
 		return s.fs.RemoveAll(path)
 	}
 	disk, found, err := journal.OpenDisk(path, 1, s.writer)
 	said := err != nil || found.Skipped > 0 || found.Cut > 0 || len(found.SetAside) > 0 || disk.Found("user.message")
 	if !said { // left by a version that had no openingFile
-		s.log.Info("session removed that was never answered or used", "directory", folder, "events", found.Events)
+		s.log.Info("removed a session that was never confirmed or used", "directory", folder, "events", found.Events)
 		return s.fs.RemoveAll(path)
 	}
 	return s.setAside(s.damageIn(folder, "", "the file with its state is missing"))

@@ -41,7 +41,7 @@ var damages = map[string]struct {
 	"cut":          {func(text []byte) []byte { return text[:len(text)/2] }, "the session's state is damaged"},
 	"a bit":        {func(text []byte) []byte { return bytes.Replace(text, []byte("hello"), []byte("hellO"), 1) }, "the session's state is damaged: its checksum"},
 	"zeros":        {func(text []byte) []byte { return make([]byte, len(text)) }, "the session's state is damaged"},
-	"another's":    {func([]byte) []byte { return []byte(`{"id":"other","state":1}`) }, "the session's state is damaged: it says that it is session"},
+	"another's":    {func([]byte) []byte { return []byte(`{"id":"other","state":1}`) }, "the session's state is damaged: its session id is"},
 	"another type": {func([]byte) []byte { return []byte(`[]`) }, "the session's state is damaged"},
 }
 

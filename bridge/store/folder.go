@@ -8,22 +8,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Folder is a directory of small files of a session, each of which is replaced as a whole. It
-// is made with the first file. Its methods may be called from any goroutine, but for one file
-// from one at a time.
+// Folder is a directory of small files of a session, each of which is replaced atomically. The first write creates
+// it. It is safe for concurrent use, except for writes to the same file.
 type Folder struct {
 	fs   segment.FS
 	dir  string
 	sync bool
 }
 
-// Outbox is the folder of a session's prompts whose turns have not ended. Its files outlast a
-// crash of the machine with FsyncAlways, and otherwise one of the process.
+// Outbox is the folder of the prompts of a session whose turns have not ended. With FsyncAlways its files survive a
+// crash of the machine, otherwise one of the process.
 func (s *Store) Outbox(id string) *Folder {
 	return &Folder{s.fs, filepath.Join(s.folder(id), "outbox"), s.cfg.Journals.Fsync == journal.FsyncAlways}
 }
 
-// List returns the names of the files.
 func (f *Folder) List() (names []string, err error) {
 	entries, err := f.fs.ReadDir(f.dir)
 	if err != nil {
@@ -37,12 +35,11 @@ func (f *Folder) List() (names []string, err error) {
 	return names, nil
 }
 
-// Read returns what a file holds.
 func (f *Folder) Read(name string) ([]byte, error) {
 	return segment.ReadFile(f.fs, filepath.Join(f.dir, name))
 }
 
-// Write puts data in the place of a file.
+// Write replaces a file.
 func (f *Folder) Write(name string, data []byte) error {
 	if err := f.fs.MkdirAll(f.dir); err != nil {
 		return err
@@ -50,5 +47,5 @@ func (f *Folder) Write(name string, data []byte) error {
 	return segment.WriteFile(f.fs, filepath.Join(f.dir, name), data, f.sync)
 }
 
-// Remove removes a file; one that is missing is no error.
+// Remove removes a file. A missing file is not an error.
 func (f *Folder) Remove(name string) error { return f.fs.RemoveAll(filepath.Join(f.dir, name)) }

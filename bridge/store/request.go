@@ -11,25 +11,25 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
-// Request is what is kept of a request that may come again.
+// Request is the stored record of an idempotent request.
 type Request struct {
 	Key     idempotency.Key
 	Sum     []byte // of the request
 	Expires time.Time
-	// Type and Answer are the answer. Without a type the request was begun, and its outcome
-	// is not known; Since is what was true then.
+	// Type and Answer are the answer. Without a type the request was started and its outcome is unknown; Since is the
+	// state at its start.
 	Type   string
 	Answer []byte
 	Since  []byte
-	// Over: the request failed, and can be made again.
+	// Over reports that the request failed and may be repeated.
 	Over bool
-	// Bytes is the size of the answer, also where Answer itself was left in the log.
+	// Bytes is the size of the answer, even if Answer itself was left in the log.
 	Bytes int64
-	// Old says that the record has the form of a log without quotas.
+	// Old reports that the record comes from a log without quotas.
 	Old bool
 }
 
-// A record begins with its form. Records of the first form are JSON, and begin with a brace.
+// A record begins with its format. Records of the first format are JSON and begin with a brace.
 const (
 	formBinary = 1
 	formJSON   = '{'
@@ -37,7 +37,7 @@ const (
 
 var errRecord = errors.New("not a record of the request log")
 
-// jsonRequest is the first form of a record.
+// jsonRequest is the first format of a record.
 type jsonRequest struct {
 	Key     string    `json:"key"`
 	Sum     []byte    `json:"sum"`
@@ -48,8 +48,8 @@ type jsonRequest struct {
 	Over    bool      `json:"over,omitempty"`
 }
 
-// encode returns the record: its form, flags, the expiry in milliseconds since 1970, the
-// parts with their lengths, and the answer up to the record's end.
+// encode returns the record: its format, flags, the expiry in milliseconds since 1970, the parts with their lengths,
+// and the answer up to the record's end.
 func (r *Request) encode() []byte {
 	parts := [...]string{r.Key.Tenant, r.Key.Operation, r.Key.ID, string(r.Sum), string(r.Since), r.Type}
 	size := 32 + len(r.Answer)
@@ -67,7 +67,7 @@ func (r *Request) encode() []byte {
 	return append(out, r.Answer...)
 }
 
-// interner keeps one copy of each of the few strings that most records have. Nil keeps none.
+// interner shares one copy of each string that many records have in common. A nil interner shares none.
 type interner map[string]string
 
 func (in interner) text(b []byte) string {
@@ -84,7 +84,7 @@ func (in interner) text(b []byte) string {
 // maxInterned bounds the strings of an interner.
 const maxInterned = 10_000
 
-// decodeRequest reads a record. Sum, Since and Answer are parts of body unless in is given.
+// decodeRequest parses a record. Sum, Since and Answer alias body unless in is set.
 func decodeRequest(body []byte, in interner) (Request, error) {
 	if len(body) > 0 && body[0] == formJSON {
 		var j jsonRequest

@@ -14,34 +14,33 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// requestSlack is how much of the log may be of no use any more, beside as much as is of use,
-// before the log is compacted.
+// requestSlack is the size of obsolete records, in addition to the size of the current ones, above which the log is
+// compacted.
 const requestSlack = 2 * segment.DefaultSegmentBytes
 
-// Requests is the log of requests that may come again. Records are only appended; a record
-// counts until a later one has its key, or until it is forgotten. The log is compacted file
-// by file, so that its files have at most twice the bytes of the records that count, and
-// requestSlack. Its methods may be called from any goroutine.
+// Requests is the log of idempotent requests. It is append-only: a record is current until a later one has its key or
+// it is forgotten. The log is compacted file by file, so that its files have at most twice the bytes of the current
+// records plus requestSlack. It is safe for concurrent use.
 type Requests struct {
 	sync      bool // each record
 	syncMoves bool // before the file of records that were moved is dropped
 
 	mu   sync.Mutex
 	log  *segment.Log
-	at   map[idempotency.Key]record // the records that count
-	live int64                      // the bytes of those
+	at   map[idempotency.Key]record // the current records
+	live int64                      // their size in bytes
 }
 
-// record is where a record is.
+// record is the location of a record.
 type record struct {
 	number  uint64
 	bytes   int64
 	expires int64 // in milliseconds since 1970
-	place   int   // in the list that Requests returns
+	place   int   // index in the list that Requests returns
 }
 
-// Requests opens the log of requests, and returns those that have not expired, the ones that
-// expire first first. Large answers stay in the log: see Answer.
+// Requests opens the log of requests, and returns those that have not expired, ordered by expiry. Large answers stay
+// in the log: see Answer.
 func (s *Store) Requests() (*Requests, []Request, error) {
 	r := &Requests{
 		sync: s.cfg.Journals.Fsync == journal.FsyncAlways, syncMoves: s.cfg.Journals.Fsync != journal.FsyncNever,
@@ -54,7 +53,7 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 	log, found, err := segment.Open(s.path("requests"), 1, o, func(number uint64, body []byte) error {
 		q, err := decodeRequest(body, in)
 		if err != nil {
-			unreadable++ // one record: those behind it are whole
+			unreadable++ // one record: the records after it are intact
 			return nil
 		}
 		before, again := r.at[q.Key]
@@ -81,7 +80,7 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 		return nil, nil, err
 	}
 	if found.Damaged() || unreadable > 0 {
-		s.log.Warn("some remembered requests are lost",
+		s.log.Warn("some remembered requests were lost",
 			"bytes", found.Cut+found.Skipped, "files", len(found.SetAside), "records", unreadable)
 	}
 	r.log = log
@@ -90,19 +89,19 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 	return r, list, nil
 }
 
-// count notes a record that counts. The caller holds mu.
+// count adds a current record. The caller holds mu.
 func (r *Requests) count(q Request, number uint64, bytes, place int) {
 	r.live += int64(bytes) - r.at[q.Key].bytes
 	r.at[q.Key] = record{number, int64(bytes), q.Expires.UnixMilli(), place}
 }
 
-// forget notes that a key's record does not count any more. The caller holds mu.
+// forget removes the current record of a key. The caller holds mu.
 func (r *Requests) forget(key idempotency.Key) {
 	r.live -= r.at[key].bytes
 	delete(r.at, key)
 }
 
-// Add notes a request. Its answer replaces that it began, and its failure both.
+// Add appends a record. An answer replaces the record of the start; a failure replaces both.
 func (r *Requests) Add(q Request) error {
 	body := q.encode()
 	r.mu.Lock()
@@ -124,13 +123,13 @@ func (r *Requests) Add(q Request) error {
 	return r.compact()
 }
 
-// Answer returns the type of an answer and the answer.
+// Answer reads an answer and its type.
 func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	where, ok := r.at[key]
 	if !ok {
-		return "", nil, fmt.Errorf("the log does not have the request %q", key.ID)
+		return "", nil, fmt.Errorf("the request log has no request %q", key.ID)
 	}
 	var q Request
 	bad := fmt.Errorf("the record of request %q: %w", key.ID, segment.ErrDamaged) // until it was read
@@ -146,7 +145,7 @@ func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err e
 	return q.Type, answer, cmp.Or(err, bad)
 }
 
-// Forget drops the record of a request, unless it expires later than that.
+// Forget drops the record of a request unless it expires after expires.
 func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +154,7 @@ func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
 	}
 }
 
-// Compact makes the log as small as it can be, one file at a time, until ctx ends.
+// Compact compacts the log as far as possible, one file at a time, until ctx ends.
 func (r *Requests) Compact(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.mu.Lock()
@@ -170,8 +169,8 @@ func (r *Requests) Compact(ctx context.Context) error {
 	return nil
 }
 
-// compact drops the oldest file if the log is too large, once the records in it that count
-// have been appended again. The caller holds mu.
+// compact drops the oldest file if the log is too large, after appending the file's current records again. The caller
+// holds mu.
 func (r *Requests) compact() error {
 	if r.log.Size() <= 2*r.live+requestSlack {
 		return nil
@@ -213,7 +212,7 @@ func (r *Requests) compact() error {
 	return r.log.DropOldest()
 }
 
-// Close ends the log.
+// Close closes the log.
 func (r *Requests) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,17 +1,19 @@
-// Package store is the bridge's directory of what outlives it: which sessions there are,
-// what is known of each, their journals, and the answers to requests that may come twice.
-// One process has it at a time.
+// Package store is the bridge's data directory: the sessions with their state and journals, and the answers to
+// idempotent requests. One process uses a directory at a time.
 //
-//	lock                 who has it
-//	epoch                no journal's epoch is above it
-//	overruns             by which journals go on with a full disk
+// Store.mu guards the list of damaged sessions and the names of the saved ones; Requests has its own lock. The only
+// goroutines are those of the journal.Writer, which Close ends.
+//
+//	lock                 locked by the process that uses the directory
+//	epoch                an upper bound of all journals' epochs
+//	overruns             lets journals continue on a full disk
 //	requests/            answers, as a log
-//	sessions/ID/session  what is known of a session, JSON
+//	sessions/ID/session  the state of a session, JSON
 //	sessions/ID/id       its key as text
-//	sessions/ID/opening  there until the session was opened for the first time
+//	sessions/ID/opening  exists until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
-//	damaged/ID/          a session that could not be read, as it was found, with its reason
 //	sessions/ID/outbox/  prompts whose turns have not ended
+//	damaged/ID/          an unreadable session, unchanged, with the reason
 package store
 
 import (
@@ -37,18 +39,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// ErrInUse reports a directory that another process has.
-var ErrInUse = errors.New("another bridge uses the data directory")
+// ErrInUse reports a directory that another process uses.
+var ErrInUse = errors.New("another bridge uses the data directory: stop it or choose another directory")
 
-// Config says how things are kept.
+// Config configures a store.
 type Config struct {
-	// Dir is the data directory; it is made if it is missing.
+	// Dir is the data directory. It is created if it is missing.
 	Dir string
-	// Journals says how journals are kept.
+	// Journals configures the writing of journals.
 	Journals journal.WriterConfig
 }
 
-// Store is a data directory. Its methods may be called from any goroutine.
+// Store is a data directory. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
 	fs     segment.FS
@@ -58,16 +60,16 @@ type Store struct {
 
 	mu        sync.Mutex
 	lastEpoch uint64
-	ceiling   *segment.Cell     // epochs up to here may have been given
-	damaged   map[string]Damage // what was set aside, by place
-	named     map[string]bool   // the keys of the sessions that were saved, and have a keyFile
+	ceiling   *segment.Cell     // upper bound of all issued epochs
+	damaged   map[string]Damage // by place
+	named     map[string]bool   // keys of saved sessions, which have a keyFile
 }
 
-// epochAhead is how far epochs, which are milliseconds, are reserved ahead.
+// epochAhead is how far ahead epochs, which are milliseconds, are reserved.
 const epochAhead = uint64(time.Hour / time.Millisecond)
 
-// lockPatience is how long a lock may outlive a killed process: a child that the process was
-// just starting has all of its files open until it executes another program.
+// lockPatience is how long a lock may survive a killed process: a child that the process was starting has all its
+// files open until it executes another program.
 const (
 	lockPatience = 2 * time.Second
 	lockPoll     = 50 * time.Millisecond
@@ -87,7 +89,7 @@ func lockDir(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// Open takes the directory. The caller must Close it, after the journals.
+// Open locks and opens the directory. The caller must Close it after the journals.
 func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Dir, "sessions"), 0o700); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
@@ -109,11 +111,11 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if err := s.loadDamaged(); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("reading what was set aside: %w", err)
+		return nil, fmt.Errorf("reading the damaged sessions: %w", err)
 	}
 	s.ceiling, err = segment.OpenCell(s.fs, s.path("epoch"), true, func(text []byte) uint64 {
-		// Once it was text. One that says nothing is no reason to give an epoch twice: the
-		// clock goes on.
+		// An older version wrote the epoch as text. If it is unreadable, epochs still do not repeat: the clock has
+		// advanced.
 		epoch, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 		return epoch
 	})
@@ -122,14 +124,14 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	if err != nil {
-		s.log.Warn("no room kept for epochs of a full disk", "error", err)
+		s.log.Warn("reserving disk space for epochs failed", "error", err)
 	}
 	s.lastEpoch = s.ceiling.Get()
 	s.writer = journal.NewWriter(cfg.Journals)
 	return s, nil
 }
 
-// Close gives the directory back.
+// Close releases the directory.
 func (s *Store) Close() error {
 	s.writer.Close()
 	return s.lock.Close()
@@ -139,14 +141,13 @@ func (s *Store) path(parts ...string) string {
 	return filepath.Join(append([]string{s.cfg.Dir}, parts...)...)
 }
 
-// Writer is what writes the journals.
+// Writer returns the writer of the journals.
 func (s *Store) Writer() *journal.Writer { return s.writer }
 
-// Degraded returns the journals that are not in step with the disk, by directory.
+// Degraded returns the journals whose disk is behind, by directory, with the reason.
 func (s *Store) Degraded() map[string]error { return s.writer.Degraded() }
 
-// NextEpoch returns an epoch that no journal has had, and that is later than all of
-// them.
+// NextEpoch returns an epoch that is later than those of all journals.
 func (s *Store) NextEpoch() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +161,8 @@ func (s *Store) NextEpoch() (uint64, error) {
 	return next, nil
 }
 
-// folder is the directory of a session. Names that differ in case alone stay apart where
-// the file system does not tell them apart.
+// folder is the directory of a session. Names that differ only by case get different directories, also on file
+// systems that ignore case.
 func (s *Store) folder(id string) string {
 	name := strings.ToLower(id)
 	if name != id {
@@ -171,8 +172,8 @@ func (s *Store) folder(id string) string {
 	return s.path("sessions", name)
 }
 
-// Journal opens a session's journal, or begins one with the epoch. A new session's folder is
-// marked as that of one that is being opened, until Save.
+// Journal opens a session's journal, or starts one with the given epoch. The folder of a new session has an
+// openingFile until Save.
 func (s *Store) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
 	d, found, err := journal.OpenDisk(s.folder(id), epoch, s.writer)
 	if err == nil && found.New {
@@ -181,10 +182,10 @@ func (s *Store) Journal(id string, epoch uint64) (*journal.Disk, journal.Recover
 	return d, found, err
 }
 
-// entry is what is kept of a session.
+// entry is the content of stateFile.
 type entry struct {
 	ID string `json:"id"`
-	// Sum is the CRC-32C of State, as text. Versions that wrote none are taken at their word.
+	// Sum is the CRC-32C of State, as text. It is empty in entries of versions that wrote none.
 	Sum   string          `json:"sum,omitempty"`
 	State json.RawMessage `json:"state"`
 }
@@ -193,9 +194,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sumOf(state []byte) string { return fmt.Sprintf("%08x", crc32.Checksum(state, castagnoli)) }
 
-// Save keeps what is known of a session.
+// Save stores the state of a session.
 func (s *Store) Save(id string, state []byte) error {
-	state, err := json.Marshal(json.RawMessage(state)) // as it is going to be read
+	state, err := json.Marshal(json.RawMessage(state)) // in the form that Sessions reads
 	if err != nil {
 		return err
 	}
@@ -213,8 +214,8 @@ func (s *Store) Save(id string, state []byte) error {
 	return s.name(id)
 }
 
-// name marks a session's folder, once, as that of a session that callers know. That is not
-// synced: the folder can be told without.
+// name marks a session's folder, once, as that of a confirmed session. The mark is not synced, because it can be
+// derived.
 func (s *Store) name(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +230,7 @@ func (s *Store) name(id string) error {
 	return err
 }
 
-// Remove forgets a session, with what was set aside of it. Its journal must be closed.
+// Remove deletes a session, including its data that were set aside. Its journal must be closed.
 func (s *Store) Remove(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,8 +238,8 @@ func (s *Store) Remove(id string) error {
 	return errors.Join(s.fs.RemoveAll(s.folder(id)), s.removeDamaged(id))
 }
 
-// Session returns what is known of a session, nil if nothing is. What cannot be read is kept
-// beside it, so that the session can be saved anew.
+// Session returns the state of a session, nil if there is none. An unreadable state is renamed, so that the session
+// can be saved again.
 func (s *Store) Session(id string) (json.RawMessage, error) {
 	e, err := s.read(filepath.Base(s.folder(id)))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -250,7 +251,7 @@ func (s *Store) Session(id string) (json.RawMessage, error) {
 	return e.State, err
 }
 
-// errState reports a state that was read and is not what was written.
+// errState reports a state that differs from what was written.
 var errState = errors.New("the session's state is damaged")
 
 // read reads the state in a folder.
@@ -264,9 +265,9 @@ func (s *Store) read(folder string) (e entry, err error) {
 	}
 	switch {
 	case e.ID == "":
-		err = fmt.Errorf("%w: it names no session", errState)
+		err = fmt.Errorf("%w: it has no session id", errState)
 	case filepath.Base(s.folder(e.ID)) != folder:
-		err = fmt.Errorf("%w: it says that it is session %q", errState, e.ID)
+		err = fmt.Errorf("%w: its session id is %q", errState, e.ID)
 	case e.Sum != "" && e.Sum != sumOf(e.State):
 		err = fmt.Errorf("%w: its checksum is %s, not %s", errState, sumOf(e.State), e.Sum)
 	}
@@ -276,8 +277,8 @@ func (s *Store) read(folder string) (e entry, err error) {
 	return e, nil
 }
 
-// Sessions returns what is known of every session, by id. A session that is damaged is set
-// aside, and one that the disk does not give stays in its place; Damaged tells of both.
+// Sessions returns the state of every session, by id. Damaged sessions are set aside; sessions that the disk fails to
+// read stay in place. Damaged reports both.
 func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 	folders, err := s.fs.ReadDir(s.path("sessions"))
 	if err != nil {
@@ -302,7 +303,7 @@ func (s *Store) Sessions() (map[string]json.RawMessage, error) {
 			continue
 		}
 		if err != nil {
-			s.log.Error("damaged session left where it is", "directory", f.Name(), "error", err)
+			s.log.Error("moving a damaged session failed", "directory", f.Name(), "error", err)
 		}
 	}
 	return out, nil
