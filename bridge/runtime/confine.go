@@ -11,11 +11,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// The runtimes of a tenant that is not the host's own share nothing with it, or with one
-// another, but what Profile says: their directories are theirs alone, and of our
-// environment they get what any program needs and nothing about our user.
+// Runtimes of a tenant other than the host's share only what Profile specifies. Their directories are separate. From
+// the server's environment they receive variables that every program needs, and no data about the server's user.
 
-// tenantInherited are the variables of ours that such a runtime gets.
+// tenantInherited are the server's variables that such a runtime receives.
 var tenantInherited = map[string]bool{
 	"PATH": true, "LANG": true, "LANGUAGE": true, "TZ": true,
 	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "NODE_EXTRA_CA_CERTS": true,
@@ -25,7 +24,7 @@ var tenantInherited = map[string]bool{
 // tmpName is the folder for temporary files in a tenant's home.
 const tmpName = "tmp"
 
-// allowed reports whether a runtime of the profile gets a variable of ours.
+// allowed reports whether a runtime of the profile receives a variable of the server.
 func (p Profile) allowed(upper string) bool {
 	if p.Tenant != "" {
 		return tenantInherited[upper] || strings.HasPrefix(upper, "LC_")
@@ -33,19 +32,19 @@ func (p Profile) allowed(upper string) bool {
 	return inherited[upper] || strings.HasPrefix(upper, "LC_")
 }
 
-// confineEnv sets what a tenant's runtime has in place of what is ours.
+// confineEnv sets a tenant's values in place of the server's.
 func (p Profile) confineEnv(env map[string]string) {
 	if p.Tenant == "" {
 		return
 	}
 	env["HOME"] = p.UserHome
 	env["TMPDIR"] = filepath.Join(p.UserHome, tmpName)
-	// The machine's key ring is its owner's.
+	// The key ring belongs to the machine's owner.
 	env["COPILOT_DISABLE_KEYTAR"] = "1"
 }
 
-// makeDirs makes the directories that a runtime expects. Those of a tenant are for its user
-// alone, and so is the folder that they are in, if it was not there.
+// makeDirs creates the directories that a runtime needs. Directories of a tenant, and a newly created parent of them,
+// are accessible to its user only.
 func (p Profile) makeDirs() error {
 	dirs := []string{p.Home}
 	if p.Tenant != "" {
@@ -76,7 +75,7 @@ func missing(dir string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// confine starts the CLI through the profile's sandbox, as its user.
+// confine starts the CLI through the profile's sandbox, as the profile's user.
 func (p Profile) confine(o *process.Options, cache string) {
 	if p.User != nil {
 		o.User = &process.User{UID: p.User.UID, GID: p.User.GID}

@@ -9,8 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
-// Diagnose looks for the executable, judges its version, and looks at what an
-// installation and the unpacking need.
+// Diagnose checks the executable, its version, and the requirements for installing and unpacking.
 func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	bin, err := s.Locator.Find(ctx)
 	if err != nil {
@@ -20,37 +19,37 @@ func (s *Spawner) Diagnose(ctx context.Context) []Finding {
 	if bin.Script {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "platform package",
-			Text:   fmt.Sprintf("%q is npm's start script, and the program it starts is not beside it", bin.Path),
+			Text:   fmt.Sprintf("%q is npm's start script, but the program that it starts is missing", bin.Path),
 			Remedy: "reinstall with \"npm install -g @github/copilot\", without leaving out optional dependencies",
 		})
 	}
 	return append(found, s.cacheFinding())
 }
 
-// missing explains why there is no executable, and whether that matters.
+// missing explains why there is no executable, and how serious that is.
 func (s *Spawner) missing(err error) []Finding {
 	const subject = "copilot CLI"
 	l := &s.Locator
 	npm, ok := l.NPM()
 	switch {
 	case fault.ReasonOf(err) == fault.CLIUnverified:
-		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: "as the text says"}}
+		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: "follow the text"}}
 	case l.Named():
 		return []Finding{{
 			Level: LevelError, Subject: subject, Text: err.Error(),
-			Remedy: "correct the path, or leave it out to have the CLI looked for",
+			Remedy: "correct the path, or omit it to let the bridge find the CLI",
 		}}
 	case l.NoInstall || !ok:
 		remedy := "run \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\""
 		if !ok {
-			remedy = "install Node.js, which brings npm; then the bridge installs the CLI by itself"
+			remedy = "install Node.js with npm; then the bridge installs the CLI"
 		}
 		return []Finding{{Level: LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}}
 	}
 	return []Finding{{
 		Level: LevelWarning, Subject: subject,
 		Text:   fmt.Sprintf("not installed; version %s will be installed with %q at the first use", clibin.PinnedVersion, npm),
-		Remedy: "nothing, if this machine may download it",
+		Remedy: "none needed, if this machine may download it",
 	}}
 }
 
@@ -59,8 +58,8 @@ func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
 	switch {
 	case bin.Version == "":
 		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("%q (%s) does not tell its version", bin.Path, bin.Source)
-		f.Remedy = "make sure that it is the GitHub Copilot CLI; other programs are called copilot too"
+		f.Text = fmt.Sprintf("%q (%s) does not report its version", bin.Path, bin.Source)
+		f.Remedy = "make sure that it is the GitHub Copilot CLI: other programs have the name copilot too"
 	case clibin.SupportOf(bin.Version) == clibin.Unsupported:
 		f.Level = LevelError
 		f.Text += ", which is older than the oldest supported, " + clibin.OldestVersion
@@ -71,12 +70,12 @@ func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
 		f.Remedy = "install that one with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\", or allow this one with --any-cli"
 	}
 	if f.Level == LevelError && anyVersion {
-		f.Level, f.Remedy = LevelWarning, "nothing, unless something behaves oddly: --any-cli allows it"
+		f.Level, f.Remedy = LevelWarning, "none needed: --any-cli allows this version"
 	}
 	return f
 }
 
-// trustFinding tells whether the executable is what was published.
+// trustFinding reports whether the executable is the published one.
 func trustFinding(bin clibin.Binary) Finding {
 	f := Finding{Level: LevelOK, Subject: "CLI executable"}
 	switch bin.Trust {
@@ -86,17 +85,17 @@ func trustFinding(bin clibin.Binary) Finding {
 		f.Text = "unchanged since it was installed from the published package"
 	case clibin.TrustChanged:
 		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("says that it is version %s, but is not what was published: SHA-256 %s", bin.Version, bin.Digest)
-		f.Remedy = "reinstall it, or find out who changed it"
+		f.Text = fmt.Sprintf("reports version %s, but differs from the published file: SHA-256 %s", bin.Version, bin.Digest)
+		f.Remedy = "find out who changed it, then reinstall it"
 	default:
 		f.Level = LevelWarning
 		f.Text = fmt.Sprintf("not in the table of known executables: SHA-256 %s", bin.Digest)
-		f.Remedy = "nothing, if you trust where it is from; --verify-cli=all refuses it"
+		f.Remedy = "none needed, if you trust its source; --verify-cli=all refuses it"
 	}
 	return f
 }
 
-// cacheFinding tells whether private copies and unpacked files can be kept.
+// cacheFinding reports whether private copies and unpacked files can be stored.
 func (s *Spawner) cacheFinding() Finding {
 	const subject = "cache directory"
 	dir, err := s.Locator.Dir()
@@ -106,13 +105,13 @@ func (s *Spawner) cacheFinding() Finding {
 	if err != nil {
 		return Finding{
 			Level: LevelWarning, Subject: subject, Text: fmt.Sprintf("not usable: %v", err),
-			Remedy: "set HOME or XDG_CACHE_HOME to a writable place; until then the CLI unpacks itself for each home directory",
+			Remedy: "set HOME or XDG_CACHE_HOME to a writable place; until then the CLI unpacks its files for each home directory",
 		}
 	}
 	return Finding{Level: LevelOK, Subject: subject, Text: fmt.Sprintf("%q is writable", dir)}
 }
 
-// writable tries, because permission bits do not tell the whole truth.
+// writable creates a file, because permission bits are not sufficient to decide.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

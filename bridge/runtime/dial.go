@@ -14,20 +14,19 @@ import (
 // dialTimeout bounds the TCP connect.
 const dialTimeout = 10 * time.Second
 
-// Dialer is a Runner that connects to a CLI server that runs already. We are one
-// client among others there: it is never told to shut down.
+// Dialer is a Runner that connects to a running CLI server. The server has other clients, so the bridge never shuts
+// it down.
 type Dialer struct {
 	// Address is host:port.
 	Address string
-	// Token is the server's connection token, "" if it has none.
+	// Token is the server's connection token; "" if it has none.
 	Token string
-	// NoQuickAck leaves TCP as it is. By default every reply is acknowledged at
-	// once (on Linux), because the CLI does not disable Nagle's algorithm and
-	// would wait up to 40 ms for it.
+	// NoQuickAck disables immediate acknowledgements. By default (on Linux) every reply is acknowledged at once,
+	// because the CLI does not disable Nagle's algorithm and would wait up to 40 ms for the acknowledgement.
 	NoQuickAck bool
 }
 
-// Start connects. The profile has no influence on a server started by others.
+// Start connects. The profile does not affect a running server.
 func (d *Dialer) Start(ctx context.Context, _ Spec) (Transport, error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -45,16 +44,16 @@ func (d *Dialer) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	return newQuickAck(tcp), nil
 }
 
-// dialled is the Transport to a server that others run.
+// dialled is the Transport to a server that the bridge did not start.
 type dialled struct {
 	*stream
 	another func(ctx context.Context) (io.ReadWriteCloser, error)
 }
 
-// Another opens one more connection to the same server.
+// Another opens another connection to the same server.
 func (s *dialled) Another(ctx context.Context) (io.ReadWriteCloser, error) { return s.another(ctx) }
 
-// dialQuick connects, with replies acknowledged at once.
+// dialQuick connects with immediate acknowledgements.
 func dialQuick(ctx context.Context, address string) (net.Conn, error) {
 	conn, err := dialTCP(ctx, address)
 	if err != nil {
@@ -70,10 +69,10 @@ func dialTCP(ctx context.Context, address string) (*net.TCPConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.TCPConn), nil // a TCP dial gives nothing else
+	return conn.(*net.TCPConn), nil // dialling TCP returns this type
 }
 
-// Diagnose tries the address.
+// Diagnose connects to the address.
 func (d *Dialer) Diagnose(ctx context.Context) []Finding {
 	found := []Finding{d.reach(ctx)}
 	if host, _, err := net.SplitHostPort(d.Address); err == nil && !loopback.Host(host) {
@@ -86,7 +85,7 @@ func (d *Dialer) Diagnose(ctx context.Context) []Finding {
 	if d.Token == "" {
 		found = append(found, Finding{
 			Level: LevelWarning, Subject: "connection token",
-			Text:   "no token is set: a server without one obeys every process that can reach it",
+			Text:   "no token is set: without a token every process that can reach the server can use it",
 			Remedy: "start the server with COPILOT_CONNECTION_TOKEN and give the bridge the same token",
 		})
 	}

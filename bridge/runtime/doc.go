@@ -1,12 +1,13 @@
-// Package runtime starts, watches and ends Copilot CLI processes.
+// Package runtime starts, monitors and ends Copilot CLI processes.
 //
-// A Runner knows how to get a byte stream to a CLI: Spawner starts a child,
-// Dialer connects to a server that runs already, InProcess calls a function.
-// Start puts the JSON-RPC connection on top, shakes hands, checks versions and
-// watches the result, a Runtime, until it ends. A Supervisor keeps one Runtime
-// for each Profile in use and starts it anew when it dies.
+// A Runner provides a byte stream to a CLI: Spawner starts a child process, Dialer connects to a running server,
+// InProcess calls a function. Start adds the JSON-RPC connection, performs the handshake, checks versions, and
+// monitors the result, a Runtime, until it ends. A Supervisor manages one Runtime for each Profile in use and
+// restarts it after failures.
 //
-// Whatever happens to a Runtime ends in Done, with an error whose reason says
-// what it was: it exited, it hung and was killed, it broke the protocol, or
-// somebody here asked it to stop.
+// Every Runtime ends by closing Done. Its error has the reason: the process exited, it hung and was killed, it
+// violated the protocol, or Stop was called.
+//
+// Each Runtime has one goroutine that supervises it and one that reads its health; each profile in use has a keeper
+// goroutine of the Supervisor. Supervisor.mu guards all keepers. Stop ends them and waits.
 package runtime

@@ -6,29 +6,26 @@ import (
 	"strings"
 )
 
-// inherited are the variables of ours that a runtime gets. The shells that the
-// CLI starts for the model inherit its environment, so whatever is in it may
-// end up in a model request: nothing is passed on that is not known to be
-// needed and harmless.
+// inherited are the server's variables that a runtime receives. The shells that the CLI starts for the model inherit
+// its environment, so all of it may occur in a model request: only variables known to be necessary and harmless are
+// passed on.
 var inherited = map[string]bool{
 	"PATH": true, "HOME": true, "LANG": true, "LANGUAGE": true, "TERM": true, "TMPDIR": true, "TZ": true,
 	"USER": true, "LOGNAME": true, "SHELL": true,
 	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "NODE_EXTRA_CA_CERTS": true,
-	// What a program needs on Windows.
+	// Variables that programs on Windows need.
 	"SYSTEMROOT": true, "SYSTEMDRIVE": true, "WINDIR": true, "COMSPEC": true, "PATHEXT": true, "TEMP": true, "TMP": true,
 	"USERPROFILE": true, "APPDATA": true, "LOCALAPPDATA": true, "PROGRAMDATA": true, "PROGRAMFILES": true,
 }
 
-// proxies are passed on unless they carry a password: without them nothing
-// works behind a proxy, with it the model's shell would know it. Who accepts
-// that can put them into Profile.Env.
+// proxies are passed on unless they contain a password: nothing works behind a proxy without them, but the model's
+// shell could read the password. To accept that, set them in Profile.Env.
 var proxies = map[string]bool{
 	"HTTP_PROXY": true, "HTTPS_PROXY": true, "ALL_PROXY": true, "NO_PROXY": true,
 }
 
-// environment builds the environment of a runtime from the allowed part of
-// ours and from its profile. It also names the proxies left out for their
-// password.
+// environment builds a runtime's environment from the permitted part of the server's and from its profile. withheld
+// names the proxies that were omitted because of their password.
 func environment(p Profile, ours []string) (env map[string]string, withheld []string) {
 	env = map[string]string{"TERM": "dumb"}
 	for _, entry := range ours {
@@ -60,8 +57,8 @@ func environment(p Profile, ours []string) (env map[string]string, withheld []st
 	return env, withheld
 }
 
-// hasPassword errs on the safe side: what cannot be read as an URL and has an
-// "@" is taken to have one.
+// hasPassword reports whether a proxy URL has a password. An unparsable URL with an "@" counts as one with a
+// password.
 func hasPassword(proxy string) bool {
 	if !strings.Contains(proxy, "@") {
 		return false

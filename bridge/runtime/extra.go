@@ -10,21 +10,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
-// Extra is a connection to a runtime beside its first: to the CLI, another client. It ends
-// with the runtime, if not before.
+// Extra is an additional connection to a runtime. For the CLI it is another client. It ends with the runtime at the
+// latest.
 type Extra struct {
 	r    *Runtime
 	conn *rpcconn.Conn
 }
 
-// Multi reports whether the runtime takes connections beside its first.
+// Multi reports whether the runtime accepts additional connections.
 func (r *Runtime) Multi() bool {
 	_, ok := r.transport.(multiplexed)
 	return ok
 }
 
-// Connect opens a connection beside the first, and shakes hands on it. The caller must
-// Close it.
+// Connect opens an additional connection and performs the handshake. The caller must Close it.
 func (r *Runtime) Connect(ctx context.Context, o rpcconn.Options) (*Extra, error) {
 	m, ok := r.transport.(multiplexed)
 	if !ok {
@@ -46,10 +45,10 @@ func (r *Runtime) Connect(ctx context.Context, o rpcconn.Options) (*Extra, error
 	return x, nil
 }
 
-// gone is an error of a connection to a runtime that may have ended.
+// gone converts an error of a connection to a runtime that may have ended.
 func (r *Runtime) gone(err error) error {
 	if isDone(r.lost) || errors.Is(err, rpcconn.ErrClosed) {
-		return fault.Wrap(err, fault.RuntimeLost, "the runtime has just ended")
+		return fault.Wrap(err, fault.RuntimeLost, "the runtime has ended")
 	}
 	return asFault(err, fault.RuntimeDialFailed, "another connection to the runtime")
 }
@@ -59,7 +58,7 @@ func (x *Extra) Call(ctx context.Context, method string, params []byte) (json.Ra
 	return x.conn.Call(ctx, method, params)
 }
 
-// Done is closed when the connection is over.
+// Done is closed when the connection has ended.
 func (x *Extra) Done() <-chan struct{} { return x.conn.Done() }
 
 // Close ends the connection and waits for its goroutines.
@@ -69,15 +68,15 @@ func (x *Extra) Close() {
 	x.r.extras.remove(x)
 }
 
-// extras are the connections of a runtime beside its first.
+// extras are the additional connections of a runtime.
 type extras struct {
 	mu    sync.Mutex
 	over  bool
 	conns map[*Extra]struct{}
 }
 
-// errOneConnection is the error of a runtime that has no other connection to give.
-var errOneConnection = fault.New(fault.FeatureDisabled, "the runtime takes one connection only")
+// errOneConnection is the error of a runtime that accepts no additional connections.
+var errOneConnection = fault.New(fault.FeatureDisabled, "the runtime accepts only one connection")
 
 func (e *extras) add(x *Extra) bool {
 	e.mu.Lock()
@@ -98,7 +97,7 @@ func (e *extras) remove(x *Extra) {
 	delete(e.conns, x)
 }
 
-// end closes all that are open, and has no more of them opened.
+// end closes all connections and refuses new ones.
 func (e *extras) end() {
 	e.mu.Lock()
 	e.over = true

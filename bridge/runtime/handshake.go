@@ -11,10 +11,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
-// ProtocolVersion is the version of the CLI's protocol that we speak.
+// ProtocolVersion is the supported version of the CLI's protocol.
 const ProtocolVersion = 3
 
-// Codes with which a CLI server answers connect.
+// Error codes of a CLI server's reply to connect.
 const (
 	codeAuthRequired      = -32001
 	codeAuthFailed        = -32002
@@ -27,20 +27,20 @@ type connectParams struct {
 	TaskKinds []string `json:"supportedTaskKinds,omitempty"`
 }
 
-// taskKinds are the kinds of background tasks that we understand. A connection that does
-// not name "client" cannot have tasks of its own.
+// taskKinds are the supported kinds of background tasks. A connection that does not list "client" cannot have its own
+// tasks.
 var taskKinds = []string{"agent", "shell", "client"}
 
-// greeting is what connect answers; ping and status.get answer parts of it.
+// greeting is the reply to connect. ping and status.get return parts of it.
 type greeting struct {
 	ProtocolVersion int      `json:"protocolVersion"`
 	Version         string   `json:"version"`
 	TaskKinds       []string `json:"taskKinds"`
-	// text is the whole of it.
+	// text is the complete reply.
 	text json.RawMessage
 }
 
-// handshake introduces us and judges the answer.
+// handshake calls connect and validates the reply.
 func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeting, error) {
 	params, err := json.Marshal(p)
 	if err != nil {
@@ -51,9 +51,9 @@ func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeti
 	if errors.As(err, &reply) {
 		switch reply.Code {
 		case codeAuthRequired, codeAuthFailed:
-			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the copilot server refused our connection token")
+			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the copilot server refused the connection token: check that both have the same one")
 		case codeAuthNotConfigured:
-			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the copilot server has no connection token, but we were given one")
+			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the bridge has a connection token, but the copilot server has none")
 		case rpcconn.CodeMethodNotFound:
 			g, err = greetOld(ctx, conn)
 		}
@@ -68,8 +68,8 @@ func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeti
 	return g, nil
 }
 
-// greetOld gets from a CLI without connect what there is to know. connect came
-// with the protocol, so this mostly serves to refuse it in clear words.
+// greetOld collects the data from a CLI without connect. connect was added with the protocol version, so mostly this
+// serves to refuse the CLI with a clear error.
 func greetOld(ctx context.Context, conn *rpcconn.Conn) (greeting, error) {
 	g, err := ask(ctx, conn, "ping", []byte("{}"))
 	if err != nil {
@@ -90,13 +90,13 @@ func ask(ctx context.Context, conn *rpcconn.Conn, method string, params []byte) 
 		return g, err
 	}
 	if err := json.Unmarshal(result, &g); err != nil {
-		return g, fault.Wrap(err, fault.CLIProtocolError, "the answer to %q is not what the protocol says", method)
+		return g, fault.Wrap(err, fault.CLIProtocolError, "the CLI's reply to %q violates the protocol", method)
 	}
 	g.text = result
 	return g, nil
 }
 
-// checkVersion refuses a version of the CLI that was not tested, unless any is allowed.
+// checkVersion returns an error for an untested CLI version, unless any is permitted.
 func checkVersion(version string, allowAny bool) *fault.Error {
 	support := clibin.SupportOf(version)
 	if support == clibin.Supported || allowAny {
@@ -105,9 +105,9 @@ func checkVersion(version string, allowAny bool) *fault.Error {
 	said := fmt.Sprintf("version %q of the copilot CLI", version)
 	switch {
 	case version == "":
-		said = "a copilot CLI that does not tell its version"
+		said = "a copilot CLI that does not report its version"
 	case support == clibin.Newer:
-		said += ", which is newer than any that was tested,"
+		said += ", which is newer than every tested version,"
 	}
 	return fault.New(fault.CLIUnsupported, "%s is not supported; install one from %s to %s "+
 		"(npm install -g @github/copilot@%s), or allow this one with --any-cli",

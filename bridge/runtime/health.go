@@ -11,15 +11,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
-// Health is how a runtime was when it was last looked at.
+// Health is the result of a runtime's last health check.
 type Health struct {
-	// CheckedAt is when that was; zero if it was not yet.
+	// CheckedAt is the time of the check; zero if there was none.
 	CheckedAt time.Time
-	// Latency is how long the answer to ping took.
+	// Latency is the duration of the ping.
 	Latency time.Duration
-	// RSS is the memory of the process in bytes, 0 if that is not known.
+	// RSS is the memory of the process in bytes; 0 if unknown.
 	RSS int64
-	// Unanswered counts the calls that were cancelled and that the process never answered.
+	// Unanswered counts the cancelled calls that the process never answered.
 	Unanswered int
 }
 
@@ -35,8 +35,7 @@ func (r *Runtime) Health() Health {
 	return r.health.last
 }
 
-// RSS returns the resident memory of the process now, in bytes; 0 if that
-// cannot be known, as for a server that was dialled.
+// RSS returns the current resident memory of the process in bytes; 0 if unknown, as for a dialled server.
 func (r *Runtime) RSS() int64 {
 	if r.info.Peer.PID == 0 || isDone(r.transport.Done()) {
 		return 0
@@ -44,8 +43,7 @@ func (r *Runtime) RSS() int64 {
 	return residentBytes(r.info.Peer.PID)
 }
 
-// check pings once and records what it saw. It returns an error when the
-// runtime has to be given up.
+// check pings once and records the result. It returns an error if the runtime must be ended.
 func (r *Runtime) check() error {
 	begin := time.Now()
 	for {
@@ -55,13 +53,13 @@ func (r *Runtime) check() error {
 			break
 		}
 		if !errors.Is(err, context.DeadlineExceeded) {
-			return nil // the connection or the life ended, which watch sees itself
+			return nil // the connection or the runtime ended, which watch detects
 		}
 		if after := r.conn.Stats(); after.FramesIn == before.FramesIn && after.Throttled == before.Throttled && !after.Throttling {
 			return fault.New(fault.CLIHung, "the copilot CLI has not answered for %v", time.Since(begin).Round(time.Millisecond))
 		}
-		// It is sending other things, or we do not read: busy, not hung.
-		r.cfg.Logger.Warn("runtime is slow to answer", slog.Int("pid", r.info.Peer.PID),
+		// The CLI is sending other data, or the bridge does not read: it is busy and does not hang.
+		r.cfg.Logger.Warn("runtime answers slowly", slog.Int("pid", r.info.Peer.PID),
 			slog.Duration("waited", time.Since(begin)))
 	}
 	took := time.Since(begin)
@@ -70,12 +68,12 @@ func (r *Runtime) check() error {
 	r.health.last = now
 	r.health.mu.Unlock()
 	if limit := r.cfg.MaxRSS; limit > 0 && now.RSS > limit {
-		return fault.New(fault.CLIExited, "the copilot CLI was ended: it had %d bytes of memory, more than %d", now.RSS, limit)
+		return fault.New(fault.CLIExited, "the bridge ended the copilot CLI: it used %d bytes of memory, more than %d", now.RSS, limit)
 	}
 	return nil
 }
 
-// ping asks for a sign of life; an error answer is one too.
+// ping sends a ping. An error reply also proves that the CLI responds.
 func (r *Runtime) ping() error {
 	ctx, cancel := context.WithTimeout(r.life, r.cfg.PingTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// keeper keeps one profile's runtime. Its goroutine runs while there is one or
-// one is to come; a broken profile's keeper only remembers that.
+// keeper manages the runtime of one profile. Its goroutine runs while there is a runtime or one will be started. The
+// keeper of a failing profile only stores the failure.
 type keeper struct {
 	s       *Supervisor
 	profile Profile
@@ -21,29 +21,28 @@ type keeper struct {
 	ctx      context.Context // of starts and pauses
 	cancel   context.CancelCauseFunc
 	current  *attempt
-	demand   bool          // somebody waits for current
-	released chan struct{} // closed when the current runtime is let go
+	demand   bool          // callers wait for current
+	released chan struct{} // closed when the current runtime is released
 	state    State
 	failures int
-	pauses   backoff.ExponentialBackOff // between failures in a row
+	pauses   backoff.ExponentialBackOff // between successive failures
 	lastErr  error
 	retryAt  time.Time
 }
 
-// begin prepares a run. It is called with the lock held.
+// begin prepares a run. The caller holds the lock.
 func (k *keeper) begin() {
 	k.ctx, k.cancel = context.WithCancelCause(k.s.ctx)
 	k.next(StateStarting)
 }
 
-// next makes a new attempt the current one. It is called with the lock held.
+// next makes a new attempt the current one. The caller holds the lock.
 func (k *keeper) next(state State) {
 	k.current, k.demand = &attempt{settled: make(chan struct{})}, false
 	k.state = state
 }
 
-// broken returns the error of a profile that is not to be started now. It is
-// called with the lock held.
+// broken returns the error of a profile that must not be started now. The caller holds the lock.
 func (k *keeper) broken() error {
 	wait := time.Until(k.retryAt)
 	if k.state != StateBroken || wait <= 0 {
@@ -53,7 +52,7 @@ func (k *keeper) broken() error {
 		WithRetry(wait)
 }
 
-// status is called with the lock held.
+// status returns the profile's status. The caller holds the lock.
 func (k *keeper) status() Status {
 	st := Status{Profile: k.profile, State: k.state, Failures: k.failures, LastError: k.lastErr, RetryAt: k.retryAt}
 	if k.state == StateReady {
@@ -62,7 +61,7 @@ func (k *keeper) status() Status {
 	return st
 }
 
-// run is the goroutine of the keeper.
+// run is the keeper's goroutine.
 func (k *keeper) run() {
 	for {
 		again := false
@@ -82,7 +81,7 @@ func (k *keeper) run() {
 	}
 }
 
-// publish hands the runtime to all who wait.
+// publish gives the runtime to all waiting callers.
 func (k *keeper) publish(r *Runtime) {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -91,8 +90,8 @@ func (k *keeper) publish(r *Runtime) {
 	k.current.settle(r, nil)
 }
 
-// outlive waits for the end of a runtime, or until it is let go, and tells whether to
-// start another. Who asks meanwhile waits for that one.
+// outlive waits until a runtime ends or is released, and reports whether to start another one. New callers then wait
+// for that one.
 func (k *keeper) outlive(r *Runtime) bool {
 	select {
 	case <-r.Lost():
@@ -116,8 +115,8 @@ func (k *keeper) outlive(r *Runtime) bool {
 	return again
 }
 
-// failed tells all who wait about a failed start, and returns whether to try
-// again. Who asks meanwhile waits for that try.
+// failed reports a failed start to all waiting callers, and returns whether to try again. New callers wait for that
+// attempt.
 func (k *keeper) failed(err error) bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -130,8 +129,7 @@ func (k *keeper) failed(err error) bool {
 	return again
 }
 
-// record notes an end after the given life and tells whether to start again. It
-// is called with the lock held.
+// record records an end after a lifetime, and returns whether to restart. The caller holds the lock.
 func (k *keeper) record(err error, lived time.Duration) bool {
 	if k.ctx.Err() != nil {
 		return false
@@ -145,7 +143,7 @@ func (k *keeper) record(err error, lived time.Duration) bool {
 	k.lastErr = err
 	if k.failures >= breaker.Limit {
 		k.state, k.retryAt = StateBroken, time.Now().Add(breaker.Cooldown)
-		k.s.cfg.Logger.Error("runtime fails again and again, giving up for a while",
+		k.s.cfg.Logger.Error("runtime failed repeatedly, pausing restarts",
 			slog.String("profile", k.profile.Hash()), slog.Int("failures", k.failures),
 			slog.Duration("cooldown", breaker.Cooldown), slog.Any("error", err))
 		return false
@@ -154,7 +152,7 @@ func (k *keeper) record(err error, lived time.Duration) bool {
 	return true
 }
 
-// pause waits for the time of the next start; false if it is not to be.
+// pause waits until the time of the next start. It returns false if the keeper was stopped.
 func (k *keeper) pause() bool {
 	k.s.mu.Lock()
 	timer := time.NewTimer(time.Until(k.retryAt))
@@ -171,8 +169,7 @@ func (k *keeper) pause() bool {
 	return true
 }
 
-// finish ends the run, unless somebody has asked for a runtime since it was
-// decided not to start one.
+// finish ends the run, unless a caller has requested a runtime in the meantime.
 func (k *keeper) finish() bool {
 	k.s.mu.Lock()
 	defer k.s.mu.Unlock()
@@ -187,7 +184,7 @@ func (k *keeper) finish() bool {
 			err = context.Cause(k.ctx)
 		}
 		if err == nil {
-			err = errRetired // nobody is there to read it
+			err = errRetired // no caller reads it
 		}
 		k.current.settle(nil, err)
 	}

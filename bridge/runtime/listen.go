@@ -15,26 +15,25 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// connectionTokenEnv tells a CLI server what its clients have to show.
+// connectionTokenEnv sets the token that clients of a CLI server must present.
 const connectionTokenEnv = "COPILOT_CONNECTION_TOKEN"
 
-// portLine begins the line with which a CLI server says where it listens.
+// portLine is the prefix of the line in which a CLI server reports its port.
 const portLine = "CLI server listening on port "
 
-// noInputGrace is for a CLI server, which does not end with its input.
+// noInputGrace is for a CLI server, which does not end when its input ends.
 const noInputGrace = time.Millisecond
 
-// maxPreamble bounds what a CLI server may say before it listens.
+// maxPreamble bounds the output of a CLI server before it listens.
 const maxPreamble = 64 << 10
 
-// multiplexed is a Transport whose CLI takes connections beside the first.
+// multiplexed is a Transport whose CLI accepts additional connections.
 type multiplexed interface {
-	// Another opens one more stream to the same CLI.
+	// Another opens another stream to the same CLI.
 	Another(ctx context.Context) (io.ReadWriteCloser, error)
 }
 
-// listening is the Transport to a child that listens: its first connection. The child
-// ends with it.
+// listening is the Transport to a child that listens: its first connection. The child ends with this connection.
 type listening struct {
 	net.Conn
 	process *process.Process
@@ -42,7 +41,7 @@ type listening struct {
 	done    chan struct{}
 }
 
-// startListening starts a CLI server for ourselves alone and connects to it.
+// startListening starts a private CLI server and connects to it.
 func startListening(ctx context.Context, o process.Options, path string) (*listening, error) {
 	token := rand.Text()
 	o.Env = append(o.Env, connectionTokenEnv+"="+token)
@@ -75,15 +74,15 @@ func startListening(ctx context.Context, o process.Options, path string) (*liste
 	return l, nil
 }
 
-// own takes what the child still says, which would block it else, until it has ended.
+// own reads the child's remaining output until it ends, because a full pipe would block the child.
 func (l *listening) own(out io.Reader) {
-	_, _ = io.Copy(io.Discard, out) // an error is the child's end
+	_, _ = io.Copy(io.Discard, out) // an error means that the child has ended
 	<-l.process.Done()
 	_ = l.Conn.Close()
 	close(l.done)
 }
 
-// readPort waits for the child to say where it listens.
+// readPort waits until the child reports its port.
 func readPort(ctx context.Context, p *process.Process, out *bufio.Reader) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultStartTimeout)
 	defer cancel()
@@ -96,10 +95,10 @@ func readPort(ctx context.Context, p *process.Process, out *bufio.Reader) (int, 
 			return strconv.Atoi(number)
 		}
 		if err != nil {
-			return 0, fmt.Errorf("the CLI did not say where it listens: %w", err)
+			return 0, fmt.Errorf("the CLI did not report its port: %w", err)
 		}
 	}
-	return 0, errors.New("the CLI does not say where it listens")
+	return 0, errors.New("the CLI did not report its port")
 }
 
 // Close closes the connection and ends the child.
@@ -108,7 +107,7 @@ func (l *listening) Close() error {
 	return errors.Join(err, l.process.Close())
 }
 
-// Another opens one more connection to the child.
+// Another opens another connection to the child.
 func (l *listening) Another(ctx context.Context) (io.ReadWriteCloser, error) {
 	return dialQuick(ctx, l.peer.Address)
 }

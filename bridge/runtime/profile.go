@@ -16,53 +16,48 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// Profile is everything about a runtime that cannot be changed once it runs.
-// Sessions that need the same may share a runtime; others may not, since there
-// is no isolation inside one.
+// Profile has the properties of a runtime that cannot change while it runs. Only sessions with equal profiles may
+// share a runtime, because a runtime does not isolate its sessions.
 type Profile struct {
-	// Tenant owns the runtime and everything in it.
+	// Tenant owns the runtime and its content.
 	Tenant string `json:"tenant,omitzero"`
-	// Home is the CLI's state directory (COPILOT_HOME); "" leaves the CLI its
-	// default, .copilot in UserHome.
+	// Home is the CLI's state directory (COPILOT_HOME); "" means the CLI's default, .copilot in UserHome.
 	Home string `json:"home,omitzero"`
-	// UserHome is HOME for the CLI and the shells it starts; "" is our own.
+	// UserHome is HOME for the CLI and its shells; "" means the server's.
 	UserHome string `json:"user_home,omitzero"`
-	// Dir is the working directory of sessions that name none; "" is our own.
+	// Dir is the default working directory of sessions; "" means the server's.
 	Dir string `json:"dir,omitzero"`
-	// Env is added to the allow-listed environment. The shells of the CLI see it.
+	// Env is added to the permitted environment. The CLI's shells can read it.
 	Env map[string]string `json:"env,omitzero"`
-	// Token is a GitHub token for the whole runtime; "" for none. The shells
-	// of the CLI see it too.
+	// Token is a GitHub token for the whole runtime; "" means none. The CLI's shells can read it.
 	Token string `json:"token,omitzero"`
-	// UseLogin lets the CLI use the login stored on this machine.
+	// UseLogin lets the CLI use the login stored on the machine.
 	UseLogin bool `json:"use_login,omitzero"`
-	// LogLevel is the CLI's own; "" is its default.
+	// LogLevel is the CLI's log level; "" means its default.
 	LogLevel string `json:"log_level,omitzero"`
-	// Args are further arguments of the CLI, before ours.
+	// Args are further arguments of the CLI, before the bridge's.
 	Args []string `json:"args,omitempty"`
-	// Telemetry asks the CLI to forward its telemetry to us.
+	// Telemetry makes the CLI forward its telemetry to the bridge.
 	Telemetry bool `json:"telemetry,omitzero"`
-	// SessionFS is the file system that we keep for the sessions of the runtime;
-	// nil leaves them to the CLI.
+	// SessionFS is the file system that the bridge provides for the runtime's sessions; nil leaves files to the CLI.
 	SessionFS *SessionFS `json:"session_fs,omitempty"`
-	// ModelInference has us make the requests to models; nil leaves them to the
-	// CLI.
+	// ModelInference makes the bridge send the requests to models; nil leaves them to the CLI.
 	ModelInference *ModelInference `json:"model_inference,omitempty"`
-	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
+	// ExtensionLaunch lets callers determine how extensions are started, in place of the CLI.
 	ExtensionLaunch bool `json:"extension_launch,omitzero"`
-	// Multi has the runtime take several connections: it listens on a loopback port,
-	// with a token, in place of stdio.
+	// Multi makes the runtime accept several connections: it listens on a loopback port, with a token, instead of
+	// using stdio.
 	Multi bool `json:"multi,omitzero"`
-	// User is the user that the runtime runs as; nil is our own.
+	// User is the runtime's user; nil means the server's.
 	User *User `json:"user,omitempty"`
-	// Sandbox is the command, with its arguments, that the runtime is started through. In
-	// it {home}, {user_home}, {dir}, {bin} and {cache} stand for the directories of the
-	// profile, the folder of the CLI's executable and that of its unpacked files.
+	// Sandbox is the command, with arguments, that starts the runtime. The placeholders {home}, {user_home}, {dir},
+	// {bin} and {cache} stand for the directories of the profile, the folder of the CLI's executable and that of its
+	// unpacked files.
 	Sandbox []string `json:"sandbox,omitempty"`
-	// Confinement identifies what the tenant's policy said of confinement when the profile was
-	// made. A runtime keeps it for life: when the policy says something else, the two differ.
+	// Confinement identifies the policy's confinement of the tenant at the time the profile was made. It differs from
+	// the current one after the policy changes, because a runtime keeps its own.
 	Confinement string `json:"confinement,omitzero"`
-	// Shard tells runtimes apart that are alike otherwise.
+	// Shard distinguishes runtimes with otherwise equal profiles.
 	Shard int `json:"shard,omitzero"`
 }
 
@@ -72,9 +67,8 @@ type User struct {
 	GID uint32 `json:"gid"`
 }
 
-// Hash identifies the profile: equal profiles have equal hashes, in every
-// process and, since unset fields do not count, version. It does not
-// reveal what it was made from.
+// Hash identifies the profile: equal profiles have equal hashes in every process and, since unset fields do not
+// count, in every version. It does not reveal the profile's content.
 func (p Profile) Hash() string {
 	raw, err := json.Marshal(p) // sorts the keys of maps
 	if err != nil {
@@ -84,11 +78,11 @@ func (p Profile) Hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// tokenEnv carries Token; the name is passed on the command line.
+// tokenEnv is the variable with Token; its name is passed on the command line.
 const tokenEnv = "COPILOT_SDK_AUTH_TOKEN"
 
-// reserved are the variables that Profile.Env may not set: they are decided
-// here, or they are secrets between us and the CLI.
+// reserved are the variables that Profile.Env must not set: the bridge sets them, or they are secrets shared with the
+// CLI.
 var reserved = map[string]string{
 	"HOME":                     "UserHome",
 	"USERPROFILE":              "UserHome",
@@ -101,19 +95,19 @@ var reserved = map[string]string{
 	process.MarkerEnv:          "",
 }
 
-// Reserved reports whether a variable may not be in Profile.Env.
+// Reserved reports whether Profile.Env must not contain a variable.
 func Reserved(name string) bool {
 	_, ok := reserved[strings.ToUpper(name)]
 	return ok
 }
 
-// logLevels are what the CLI accepts.
+// logLevels are the CLI's log levels.
 var logLevels = []string{"none", "error", "warning", "info", "debug", "all", "default"}
 
-// LogLevels are the CLI's own log levels.
+// LogLevels returns the CLI's log levels.
 func LogLevels() []string { return slices.Clone(logLevels) }
 
-// Validate tells whether a runtime can be started with the profile.
+// Validate reports whether a runtime can be started with the profile.
 func (p Profile) Validate() error {
 	for name, dir := range map[string]string{"home": p.Home, "user_home": p.UserHome, "dir": p.Dir} {
 		if dir != "" && !filepath.IsAbs(dir) {
@@ -127,7 +121,7 @@ func (p Profile) Validate() error {
 		if instead, ok := reserved[strings.ToUpper(name)]; ok {
 			e := invalid("env", "%q cannot be set through env", name)
 			if instead != "" {
-				e = invalid("env", "%q cannot be set through env, but is made from %s", name, instead)
+				e = invalid("env", "%q cannot be set through env: set %s", name, instead)
 			}
 			return e
 		}
@@ -162,7 +156,7 @@ func (p Profile) args() []string {
 	return args
 }
 
-// stateDir is where the CLI keeps the sessions of the profile, "" if unknown.
+// stateDir is the folder of the CLI's sessions; "" if unknown.
 func (p Profile) stateDir() string {
 	if p.Home != "" {
 		return p.Home
@@ -177,8 +171,8 @@ func (p Profile) stateDir() string {
 	return filepath.Join(home, ".copilot")
 }
 
-// removeLocks removes the lock files that a killed process of that pid left in
-// its sessions. The pid must still be reserved, or they could be another's.
+// removeLocks removes the lock files that a killed process left in its sessions. The pid must still be reserved, or
+// the files could belong to another process.
 func (p Profile) removeLocks(pid int) (removed int) {
 	dir := p.stateDir()
 	if dir == "" {
@@ -197,7 +191,7 @@ func (p Profile) removeLocks(pid int) (removed int) {
 	return removed
 }
 
-// sortedEnv renders variables as the environment of a process.
+// sortedEnv formats variables as the environment of a process.
 func sortedEnv(vars map[string]string) []string {
 	env := make([]string, 0, len(vars))
 	for _, name := range slices.Sorted(maps.Keys(vars)) {

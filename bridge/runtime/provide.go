@@ -7,30 +7,29 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// SessionFS is a file system of ours for the sessions of a runtime, in the words of the
-// CLI's sessionFs.setProvider.
+// SessionFS is a file system that the bridge provides to a runtime's sessions. The fields are those of the CLI's
+// sessionFs.setProvider.
 type SessionFS struct {
-	// Key tells apart those who provide it: there can be one for a process.
+	// Key distinguishes providers: a process can have one.
 	Key string `json:"key"`
-	// InitialDir is where sessions begin, StatePath where the CLI keeps its own files
-	// about each.
+	// InitialDir is the initial directory of sessions, StatePath the folder of the CLI's own files for each.
 	InitialDir string `json:"initial_dir"`
 	StatePath  string `json:"state_path"`
-	// Windows says that paths are written as on Windows.
+	// Windows reports that paths have the form of Windows.
 	Windows bool `json:"windows,omitzero"`
-	// SQLite and Binary say what it can do besides.
+	// SQLite and Binary are optional capabilities.
 	SQLite bool `json:"sqlite,omitzero"`
 	Binary bool `json:"binary,omitzero"`
 }
 
-// ModelInference is the making of requests to models, by us.
+// ModelInference configures model requests by the bridge.
 type ModelInference struct {
-	// Key tells apart those who provide it: there can be one for a process.
+	// Key distinguishes providers: a process can have one.
 	Key string `json:"key"`
 }
 
-// Provide registers on the connection what the profile says that we provide. It must be
-// done before the first session: a runtime's Prepare.
+// Provide registers the profile's providers on the connection. It must run before the first session is created, as a
+// runtime's Prepare.
 func Provide(ctx context.Context, r *Runtime) error {
 	p := r.Profile()
 	if fs := p.SessionFS; fs != nil {
@@ -57,7 +56,7 @@ func Provide(ctx context.Context, r *Runtime) error {
 	return nil
 }
 
-// register makes a call that registers us as a provider.
+// register makes a call that registers a provider.
 func (r *Runtime) register(ctx context.Context, method string, params map[string]any) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -67,12 +66,12 @@ func (r *Runtime) register(ctx context.Context, method string, params map[string
 	if err != nil {
 		return fault.Wrap(err, fault.CLIStartFailed, "registering with %s", method)
 	}
-	out := struct{ Success bool }{Success: true} // null, where there is nothing to refuse
+	out := struct{ Success bool }{Success: true} // the reply can be null, which means success
 	if err := json.Unmarshal(result, &out); err != nil || !out.Success {
 		return fault.New(fault.CLIStartFailed, "the CLI refused %s", method)
 	}
 	return nil
 }
 
-// StateDir is where the CLI keeps the sessions of the profile, "" if unknown.
+// StateDir is the folder of the CLI's sessions; "" if unknown.
 func (p Profile) StateDir() string { return p.stateDir() }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quickAck switches delayed acknowledgements off before each read. The kernel
-// switches them on again by itself, hence each time.
+// quickAck disables delayed acknowledgements before each read. The kernel enables them again, so once is not
+// sufficient.
 type quickAck struct {
 	*net.TCPConn
 	raw syscall.RawConn
@@ -22,8 +22,7 @@ func newQuickAck(c *net.TCPConn) net.Conn {
 	return &quickAck{c, raw}
 }
 
-// Read re-arms on both sides of the read: before it for what comes next, after
-// it to have what just came acknowledged now.
+// Read sets the option before the read for the next data, and after it to acknowledge the received data now.
 func (q *quickAck) Read(b []byte) (int, error) {
 	q.arm()
 	n, err := q.TCPConn.Read(b)
@@ -33,8 +32,7 @@ func (q *quickAck) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// arm ignores errors: it is about speed only, and a broken connection shows in
-// the read.
+// arm ignores errors: the option only affects speed, and the read reports a broken connection.
 func (q *quickAck) arm() {
 	_ = q.raw.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1)

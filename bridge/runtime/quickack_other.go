@@ -4,5 +4,5 @@ package runtime
 
 import "net"
 
-// newQuickAck changes nothing: only Linux has the socket option.
+// newQuickAck returns c: only Linux has the socket option.
 func newQuickAck(c *net.TCPConn) net.Conn { return c }

@@ -10,58 +10,53 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// Runner knows one way to get a stream to a CLI.
+// Runner opens a stream to a CLI.
 type Runner interface {
-	// Start opens the stream. It lives no longer than ctx: when that ends, the
-	// transport ends, by force if need be, with the cause of ctx as its reason.
+	// Start opens the stream. When ctx ends, the transport ends, by force if necessary, with the cause of ctx as its
+	// reason.
 	Start(ctx context.Context, spec Spec) (Transport, error)
-	// Diagnose says in plain words what works, what is missing and how to mend
-	// it. It starts no runtime and installs nothing.
+	// Diagnose reports what works, what is missing and how to fix it. It starts no runtime and installs nothing.
 	Diagnose(ctx context.Context) []Finding
 }
 
-// Spec is what a Runner has to know about the runtime to be.
+// Spec describes the runtime to start.
 type Spec struct {
-	// Profile says what the runtime is to be.
 	Profile Profile
-	// Logger gets what the CLI writes to stderr, and oddities. Never nil.
+	// Logger receives the CLI's stderr and warnings. It is never nil.
 	Logger *slog.Logger
 }
 
-// Transport is a stream to a CLI and what is known about its other end.
+// Transport is a stream to a CLI and its description.
 type Transport interface {
-	// Close closes the stream. If the CLI is ours, that begins its end.
+	// Close closes the stream. It also ends the CLI if the bridge owns it.
 	io.ReadWriteCloser
 	// Peer describes the other end.
 	Peer() Peer
-	// Done is closed when all is over: the process, if it is ours, has exited
-	// and left nothing behind.
+	// Done is closed when everything has ended; an owned process has exited and has no descendants left.
 	Done() <-chan struct{}
-	// Exit says how it ended. It is complete once Done is closed.
+	// Exit describes the end. It is complete after Done is closed.
 	Exit() process.Exit
-	// StderrTail is the last that the CLI wrote to stderr, "" if not ours.
+	// StderrTail returns the end of the CLI's stderr; "" if the bridge does not own it.
 	StderrTail() string
 }
 
 // Peer describes the CLI at the other end of a Transport.
 type Peer struct {
-	// PID is the process id, 0 if it is not our child.
+	// PID is the process id; 0 if it is not a child.
 	PID int
-	// Path is the executable, "" if not ours.
+	// Path is the executable; "" if unknown.
 	Path string
-	// Address is where it was dialled, "" if it was not.
+	// Address is the dialled address; "" if there is none.
 	Address string
-	// Token is what connect has to present, "" for none.
+	// Token is the token for connect; "" for none.
 	Token string
-	// Owned says that the CLI is ours alone: it may be told to shut down, and
-	// nobody else is its client.
+	// Owned reports that the bridge is the CLI's only client and may shut it down.
 	Owned bool
 }
 
-// Level says how grave a Finding is.
+// Level is the severity of a Finding.
 type Level string
 
-// The levels.
 const (
 	LevelOK      Level = "ok"
 	LevelWarning Level = "warning"
@@ -70,17 +65,17 @@ const (
 
 // Finding is one result of a diagnosis.
 type Finding struct {
-	// Level says how grave it is; only LevelError keeps runtimes from starting.
+	// Level is the severity. Only LevelError prevents runtimes from starting.
 	Level Level
-	// Subject is what was looked at, in two or three words.
+	// Subject is the checked item, in two or three words.
 	Subject string
-	// Text says what was found.
+	// Text is the result.
 	Text string
-	// Remedy says what to do about it; "" when nothing needs doing.
+	// Remedy is what to do; "" if nothing is necessary.
 	Remedy string
 }
 
-// stream is the Transport over something that is not a child of ours.
+// stream is the Transport over something other than a child.
 type stream struct {
 	io.ReadWriteCloser
 	peer Peer
@@ -91,7 +86,7 @@ type stream struct {
 	exit process.Exit // set before done closes
 }
 
-// newStream ties rwc to the life of ctx.
+// newStream closes rwc when ctx ends.
 func newStream(ctx context.Context, rwc io.ReadWriteCloser, peer Peer) *stream {
 	s := &stream{ReadWriteCloser: rwc, peer: peer, done: make(chan struct{})}
 	s.stop = context.AfterFunc(ctx, func() { _ = s.end(context.Cause(ctx)) })
@@ -113,7 +108,7 @@ func (s *stream) end(cause error) (err error) {
 	return err
 }
 
-// CloseWrite closes our half of the stream if it can be closed by halves.
+// CloseWrite closes the writing half of the stream, if possible.
 func (s *stream) CloseWrite() error {
 	if half, ok := s.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -125,7 +120,7 @@ func (s *stream) Peer() Peer            { return s.peer }
 func (s *stream) Done() <-chan struct{} { return s.done }
 func (s *stream) StderrTail() string    { return "" }
 
-// Exit is meaningful once Done is closed, which orders the reads after the write.
+// Exit is valid after Done is closed, which orders the reads after the write.
 func (s *stream) Exit() process.Exit {
 	select {
 	case <-s.done:
@@ -135,8 +130,8 @@ func (s *stream) Exit() process.Exit {
 	}
 }
 
-// InProcess is a Runner whose CLI is a function in this process, for tests and
-// for programs that bring their own.
+// InProcess is a Runner whose CLI is a function in this process, for tests and for programs with their own
+// implementation.
 type InProcess func(ctx context.Context, spec Spec) (io.ReadWriteCloser, error)
 
 // Start calls the function.
@@ -148,7 +143,7 @@ func (f InProcess) Start(ctx context.Context, spec Spec) (Transport, error) {
 	return newStream(ctx, rwc, Peer{Owned: true}), nil
 }
 
-// Diagnose has nothing to look at.
+// Diagnose reports that there is nothing to check.
 func (f InProcess) Diagnose(context.Context) []Finding {
 	return []Finding{{Level: LevelOK, Subject: "copilot CLI", Text: "replaced by an implementation in this process"}}
 }

@@ -19,47 +19,43 @@ import (
 
 // Defaults of Config.
 const (
-	// DefaultStartTimeout bounds the time from spawn to handshake; a first start
-	// that has to unpack takes 3 s on an idle machine.
+	// DefaultStartTimeout bounds the time from spawn to handshake. A first start that unpacks takes 3 s on an idle
+	// machine.
 	DefaultStartTimeout = time.Minute
-	// DefaultPingInterval is how often the CLI is asked whether it is there.
+	// DefaultPingInterval is the interval of health checks.
 	DefaultPingInterval = 15 * time.Second
-	// DefaultPingTimeout is how long it may be silent then. The worst seen on
-	// a working CLI, with a 64 MiB prompt in it, was 8 s.
+	// DefaultPingTimeout is the longest permitted time without a reply to a ping. The longest observed on a working
+	// CLI, with a 64 MiB prompt, was 8 s.
 	DefaultPingTimeout = 30 * time.Second
-	// DefaultShutdownTimeout bounds runtime.shutdown, which takes some 20 ms.
+	// DefaultShutdownTimeout bounds runtime.shutdown, which takes about 20 ms.
 	DefaultShutdownTimeout = 5 * time.Second
 )
 
-// exitGrace is how long a lost connection may be without an exit status to
-// explain it.
+// exitGrace is how long to wait for the exit status that explains a lost connection.
 const exitGrace = time.Second
 
-// Config says what to start.
+// Config describes the runtime to start.
 type Config struct {
-	// Runner gets the stream.
-	Runner Runner
-	// Profile is what the runtime is to be.
+	// Runner opens the stream.
+	Runner  Runner
 	Profile Profile
 	// RPC has the handlers of the connection.
 	RPC rpcconn.Options
-	// Prepare, if set, runs after the handshake, before anybody else can use
-	// the runtime: for what must be set before the first session. Its error
-	// fails the start.
+	// Prepare, if set, runs after the handshake and before other callers can use the runtime, for settings that must
+	// precede the first session. Its error fails the start.
 	Prepare func(ctx context.Context, r *Runtime) error
-	// Logger gets what the operator should know. Nil discards it.
+	// Logger receives messages for the operator. Nil discards them.
 	Logger *slog.Logger
 
-	// Replacements of the defaults when not zero.
+	// Replacements of the defaults if not zero.
 	StartTimeout time.Duration
-	// AnyVersion allows a CLI outside the range of versions that were tested.
+	// AnyVersion permits a CLI outside the range of tested versions.
 	AnyVersion      bool
 	PingInterval    time.Duration
 	PingTimeout     time.Duration
 	ShutdownTimeout time.Duration
 
-	// MaxRSS is how much memory the process may have before it is ended, in bytes; 0
-	// sets no limit. It is looked at with each ping.
+	// MaxRSS is the memory in bytes above which the process is ended; 0 sets no limit. It is checked with each ping.
 	MaxRSS int64
 }
 
@@ -74,26 +70,25 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Info is what is known of a runtime from its start on.
+// Info describes a runtime. It does not change.
 type Info struct {
-	// CLIVersion and Protocol are what the CLI said of itself.
+	// CLIVersion and Protocol are the CLI's reported versions.
 	CLIVersion string
 	Protocol   int
-	// Newer says that the CLI is newer than any that was tested.
+	// Newer reports that the CLI is newer than every tested version.
 	Newer bool
-	// TaskKinds are the kinds of background task the CLI has, if it said.
+	// TaskKinds are the kinds of background tasks that the CLI reported, if any.
 	TaskKinds []string
-	// Greeting is what it answered to connect, as JSON.
+	// Greeting is the reply to connect, as JSON.
 	Greeting json.RawMessage
-	// Peer is where it runs.
+	// Peer describes the CLI's process or address.
 	Peer Peer
-	// StartedAt is when it answered the handshake, StartTook how long that took.
+	// StartedAt is the time of the handshake, StartTook the duration of the start.
 	StartedAt time.Time
 	StartTook time.Duration
 }
 
-// Runtime is a CLI that answered the handshake. All methods may be used from
-// any goroutine.
+// Runtime is a CLI after a successful handshake. It is safe for concurrent use.
 type Runtime struct {
 	cfg       Config
 	info      Info
@@ -103,7 +98,7 @@ type Runtime struct {
 	kill      context.CancelCauseFunc
 
 	stopOnce sync.Once
-	shut     chan struct{} // made by the first Stop, closed when it has asked the CLI to end
+	shut     chan struct{} // created by the first Stop, closed after the CLI was asked to end
 	stopping atomic.Bool
 	health   health
 	extras   extras
@@ -114,8 +109,7 @@ type Runtime struct {
 	err      *fault.Error // set before done closes
 }
 
-// Start starts a runtime and returns when it is ready. ctx bounds the start
-// only; afterwards the runtime lives until it ends or is stopped.
+// Start starts a runtime and returns when it is ready. ctx bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Runtime, error) {
 	cfg = cfg.withDefaults()
 	life, kill := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -133,7 +127,7 @@ func Start(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	err = r.ready(ctx)
 	if err == nil && !release() {
-		err = context.Cause(ctx) // it ended just now, and took the life with it
+		err = context.Cause(ctx) // the runtime ended, which cancelled its context
 	}
 	if err != nil {
 		return nil, r.abandon(err)
@@ -145,7 +139,7 @@ func Start(ctx context.Context, cfg Config) (*Runtime, error) {
 	return r, nil
 }
 
-// ready shakes hands and lets the caller prepare.
+// ready performs the handshake and calls Prepare.
 func (r *Runtime) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.StartTimeout)
 	defer cancel()
@@ -166,7 +160,7 @@ func (r *Runtime) ready(ctx context.Context) error {
 		Peer:  peer, StartedAt: time.Now(),
 	}
 	if r.info.Newer {
-		r.cfg.Logger.Warn("the copilot CLI is newer than any that was tested",
+		r.cfg.Logger.Warn("the copilot CLI is newer than every tested version",
 			slog.String("cli_version", g.Version), slog.String("tested", clibin.PinnedVersion))
 	}
 	if r.cfg.Prepare != nil {
@@ -175,8 +169,7 @@ func (r *Runtime) ready(ctx context.Context) error {
 	return nil
 }
 
-// abandon ends what did not become a runtime and says why, with what the
-// process had to say about it.
+// abandon ends a runtime that failed to start, and returns an error with the process's explanation.
 func (r *Runtime) abandon(err error) error {
 	lost := errors.Is(err, rpcconn.ErrClosed)
 	if lost {
@@ -201,8 +194,8 @@ func (r *Runtime) abandon(err error) error {
 	return f
 }
 
-// awaitExit gives a process whose stream ended a moment to be seen exiting, so
-// that the error can say how.
+// awaitExit waits shortly for the exit of a process whose stream ended, so that the error can include the exit
+// status.
 func (r *Runtime) awaitExit() {
 	if r.transport.Peer().PID == 0 {
 		return
@@ -215,31 +208,29 @@ func (r *Runtime) awaitExit() {
 	}
 }
 
-// Conn is the connection to the CLI.
+// Conn returns the connection to the CLI.
 func (r *Runtime) Conn() *rpcconn.Conn { return r.conn }
 
 // Info describes the runtime.
 func (r *Runtime) Info() Info { return r.info }
 
-// Profile is what it was started with.
+// Profile returns the profile it was started with.
 func (r *Runtime) Profile() Profile { return r.cfg.Profile }
 
-// Lost is closed when the runtime is of no more use: it died, or began to stop.
-// What remains of it may take some time to end; Done tells when that is over.
+// Lost is closed when the runtime can no longer be used: it died or began to stop. The complete end may take longer;
+// see Done.
 func (r *Runtime) Lost() <-chan struct{} { return r.lost }
 
-// Exited is closed when the process has ended; what it wrote last may not have been read yet.
+// Exited is closed when the process has exited. Its last output may not have been read yet.
 func (r *Runtime) Exited() <-chan struct{} { return r.transport.Done() }
 
 func (r *Runtime) setLost() { r.lostOnce.Do(func() { close(r.lost) }) }
 
-// Done is closed when the runtime is over and everything of it is gone: process,
-// descendants, lock files, goroutines.
+// Done is closed when everything of the runtime has ended: process, descendants, lock files, goroutines.
 func (r *Runtime) Done() <-chan struct{} { return r.done }
 
-// Err is nil until Done is closed. After that it is a *fault.Error that says
-// what ended the runtime: CLIExited, CLIHung, CLIProtocolError, or
-// RuntimeStopping when it was asked to end.
+// Err returns nil until Done is closed, and then a *fault.Error with the reason: CLIExited, CLIHung,
+// CLIProtocolError, or RuntimeStopping after Stop.
 func (r *Runtime) Err() error {
 	if isDone(r.done) {
 		return r.err
@@ -247,9 +238,8 @@ func (r *Runtime) Err() error {
 	return nil
 }
 
-// Stop ends the runtime in order: it is told to shut down, or merely left if
-// it is not ours. When ctx ends first, the end is forced. Stop returns when the
-// runtime is over; further calls wait for the same.
+// Stop ends the runtime in order: it asks an owned CLI to shut down, and disconnects from others. When ctx ends
+// first, the end is forced. Stop returns when the runtime has ended; further calls wait too.
 func (r *Runtime) Stop(ctx context.Context) error {
 	r.stopOnce.Do(func() {
 		r.stopping.Store(true)
@@ -271,16 +261,15 @@ func (r *Runtime) Stop(ctx context.Context) error {
 	return nil
 }
 
-// errStopped is the cause of an end that Stop asked for.
+// errStopped is the cause of an end by Stop.
 var errStopped = fault.New(fault.RuntimeStopping, "the runtime was stopped")
 
-// shutdown asks the CLI to end, and then ends its input. The process has its
-// grace from there on.
+// shutdown asks the CLI to end, and then closes its input, which starts the grace time.
 func (r *Runtime) shutdown(ctx context.Context) {
 	if r.info.Peer.Owned {
 		ctx, cancel := context.WithTimeout(ctx, r.cfg.ShutdownTimeout)
 		defer cancel()
-		// The CLI may well be gone before its answer is: an error says little.
+		// The CLI may exit before it replies, so an error means little.
 		if _, err := r.conn.Call(ctx, "runtime.shutdown", []byte("{}"), rpcconn.Priority()); err != nil {
 			r.cfg.Logger.Debug("runtime.shutdown failed", slog.Any("error", err))
 		}
@@ -288,24 +277,22 @@ func (r *Runtime) shutdown(ctx context.Context) {
 	r.kill(errStopped)
 }
 
-// Kill ends the runtime without asking the CLI. Its process still has its grace
-// times after the end of its input.
+// Kill ends the runtime without asking the CLI. The process still has its grace times after its input was closed.
 func (r *Runtime) Kill(cause error) { r.kill(cause) }
 
-// lastWords bounds the reading of what a process that has exited wrote before.
+// lastWords bounds the reading of the remaining output of an exited process.
 const lastWords = 3 * time.Second
 
-// supervise is the goroutine that owns the runtime from ready to over.
+// supervise is the goroutine that owns the runtime from its start to its end.
 func (r *Runtime) supervise() {
 	cause := r.watch()
 	r.setLost()
 	if errors.Is(cause, rpcconn.ErrClosed) {
-		r.awaitExit() // that the process exited says more than that its stream ended
+		r.awaitExit() // the exit status explains more than the end of the stream
 	}
 	r.kill(cause)
 	if r.transport.Peer().PID != 0 {
-		// Its output is read to the end: last words are still delivered. The
-		// process sees to its own end.
+		// The output is read to its end, so that the last messages are delivered. The process ends on its own.
 		<-r.transport.Done()
 		select {
 		case <-r.conn.Done():
@@ -326,8 +313,7 @@ func (r *Runtime) supervise() {
 	close(r.done)
 }
 
-// watch returns what ends the runtime. When we end it ourselves, everything
-// else that happens follows from that.
+// watch returns the cause of the runtime's end. A requested end is the cause of everything that follows it.
 func (r *Runtime) watch() error {
 	err := r.first()
 	if cause := context.Cause(r.life); cause != nil {
@@ -336,7 +322,7 @@ func (r *Runtime) watch() error {
 	return err
 }
 
-// first waits for the first thing to go.
+// first waits for the first failure.
 func (r *Runtime) first() error {
 	ticker := time.NewTicker(r.cfg.PingInterval)
 	defer ticker.Stop()
@@ -356,7 +342,7 @@ func (r *Runtime) first() error {
 	}
 }
 
-// verdict turns the first cause into the reason of the end.
+// verdict converts the first cause into the reason of the end.
 func (r *Runtime) verdict(cause error) *fault.Error {
 	exit := r.transport.Exit()
 	var f *fault.Error
@@ -369,9 +355,9 @@ func (r *Runtime) verdict(cause error) *fault.Error {
 	case r.info.Peer.PID == 0:
 		f = fault.Wrap(cause, fault.CLIExited, "the connection to the copilot CLI was lost")
 	case errors.Is(cause, rpcconn.ErrClosed) || exit.Cause == nil:
-		f = fault.Wrap(exit, fault.CLIExited, "the copilot CLI ended by itself")
+		f = fault.Wrap(exit, fault.CLIExited, "the copilot CLI ended unexpectedly")
 	default:
-		f = fault.Wrap(cause, fault.CLIExited, "the copilot CLI was ended")
+		f = fault.Wrap(cause, fault.CLIExited, "the bridge ended the copilot CLI")
 	}
 	if r.info.Peer.PID == 0 {
 		return f
@@ -386,7 +372,7 @@ func (r *Runtime) verdict(cause error) *fault.Error {
 	return f
 }
 
-// asFault keeps an error that has a reason and gives one to any other.
+// asFault returns err if it has a reason, and wraps it otherwise.
 func asFault(err error, reason fault.Reason, format string, args ...any) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {

@@ -110,7 +110,7 @@ func TestExitByItself(t *testing.T) {
 		t.Error("ping was answered by a process that exited")
 	}
 	f := ended(t, r, fault.CLIExited)
-	if f.Metadata["exit_code"] != "9" || f.Metadata["stderr"] != "warming up" || !strings.Contains(f.Error(), "by itself") {
+	if f.Metadata["exit_code"] != "9" || f.Metadata["stderr"] != "warming up" || !strings.Contains(f.Error(), "ended unexpectedly") {
 		t.Errorf("Err = %v, %v", f, f.Metadata)
 	}
 	if !isDone(r.Lost()) {

@@ -12,29 +12,28 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// Spawner is a Runner that starts the CLI as a child, over stdio or, where its profile
-// wants several connections, on a loopback port. It finds the executable at the first
-// start and remembers it. Before each start it verifies that neither that file nor what
-// it unpacked has changed.
+// Spawner is a Runner that starts the CLI as a child, over stdio or, if its profile has Multi set, on a loopback
+// port. It finds the executable at the first start and remembers it. Before each start it verifies that the
+// executable and its unpacked files are unchanged.
 type Spawner struct {
 	// Locator finds the executable.
 	Locator clibin.Locator
 	// Environ replaces os.Environ.
 	Environ func() []string
-	// InputGrace and TermGrace replace those of package process when not zero.
+	// InputGrace and TermGrace replace the defaults of package process if not zero.
 	InputGrace time.Duration
 	TermGrace  time.Duration
-	// AnyVersion allows a CLI outside the range of versions that were tested.
+	// AnyVersion permits a CLI outside the range of tested versions.
 	AnyVersion bool
 
 	mu    sync.Mutex
 	found *launch
 }
 
-// launch is what stays the same from start to start.
+// launch is the data shared by all starts.
 type launch struct {
 	bin      clibin.Binary
-	pkgCache string // "" if the CLI has to unpack itself
+	pkgCache string // "" if the CLI unpacks its own files
 }
 
 // Start starts a CLI.
@@ -74,7 +73,7 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 	for _, name := range withheld {
 		spec.Logger.Warn("proxy variable withheld from the CLI because it holds a password", slog.String("name", name))
 	}
-	if l.pkgCache != "" && spec.Profile.User == nil { // another user may not read it
+	if l.pkgCache != "" && spec.Profile.User == nil { // another user may not be able to read it
 		env[clibin.PkgCacheEnv] = l.pkgCache
 	}
 	o := process.Options{
@@ -87,7 +86,7 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 		},
 		Cleanup: func(pid int, exit process.Exit) {
 			if n := spec.Profile.removeLocks(pid); n > 0 || exit.Orphans > 0 {
-				spec.Logger.Warn("cleaned up after a runtime",
+				spec.Logger.Warn("removed leftovers of a runtime",
 					slog.Int("pid", pid), slog.Int("lock_files", n), slog.Int("orphans", exit.Orphans))
 			}
 		},
@@ -98,9 +97,8 @@ func (s *Spawner) options(l *launch, spec Spec) process.Options {
 	return o
 }
 
-// launch clears up after a killed predecessor, finds the executable and unpacks
-// it, once. Later it verifies them: a changed executable is looked for and judged
-// again. Other starts wait meanwhile: they would have to do the same.
+// launch finds the executable, unpacks it, and ends the processes of a killed predecessor, all once. Later calls
+// verify the executable and search again if it has changed. Other starts wait, because they need the same result.
 func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +109,7 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 	if s.found != nil {
 		logger.Warn("the executable of the copilot CLI has changed", slog.String("path", s.found.bin.Path))
 	} else if n := process.SweepAbandoned(); n > 0 {
-		logger.Warn("ended what a killed bridge had left running", slog.Int("processes", n))
+		logger.Warn("ended processes that a killed bridge left running", slog.Int("processes", n))
 	}
 	s.found = nil
 	bin, err := s.Locator.Locate(ctx)
@@ -137,7 +135,7 @@ func (s *Spawner) launch(ctx context.Context, logger *slog.Logger) (*launch, err
 	return l, nil
 }
 
-// unpack has the executable unpack itself, or verifies what it has unpacked.
+// unpack makes the executable unpack its files, or verifies the unpacked files.
 func (s *Spawner) unpack(ctx context.Context, l *launch, logger *slog.Logger) (err error) {
 	l.pkgCache, err = s.Locator.Unpack(ctx, l.bin)
 	if err == nil {
@@ -150,12 +148,12 @@ func (s *Spawner) unpack(ctx context.Context, l *launch, logger *slog.Logger) (e
 	if fault.ReasonOf(err) == fault.CLIUnverified {
 		return err
 	}
-	// Only a saving of time and space; the CLI can do without.
+	// Unpacking ahead only saves time and space; the CLI works without it.
 	logger.Warn("cannot unpack the CLI ahead of time", slog.Any("error", err))
 	return nil
 }
 
-// forget makes the next start search again: the CLI may have been moved.
+// forget makes the next start search again, because the CLI may have been moved.
 func (s *Spawner) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,68 +13,63 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// SupervisorConfig says how to keep runtimes.
+// SupervisorConfig configures a Supervisor.
 type SupervisorConfig struct {
 	// Start starts a runtime; usually Start with the caller's Config.
 	Start func(ctx context.Context, p Profile) (*Runtime, error)
-	// OnUp, if set, is told of each new runtime before anybody gets it.
+	// OnUp, if set, is called for each new runtime before Get returns it.
 	OnUp func(r *Runtime)
-	// OnDown, if set, is told of the end of each runtime. For one profile,
-	// calls of OnUp and OnDown follow one another; they must not call Get for
-	// that profile.
+	// OnDown, if set, is called for the end of each runtime. The calls of OnUp and OnDown for one profile do not
+	// overlap. They must not call Get for that profile.
 	OnDown func(d Down)
-	// Backoff spaces restarts; Breaker ends them.
+	// Backoff sets the pauses between restarts, Breaker when restarts stop.
 	Backoff Backoff
 	Breaker Breaker
-	// Logger gets what the operator should know. Nil discards it.
+	// Logger receives messages for the operator. Nil discards them.
 	Logger *slog.Logger
 }
 
-// Down is the end of a runtime.
+// Down describes the end of a runtime.
 type Down struct {
-	// Runtime is the one that ended.
 	Runtime *Runtime
-	// Cause is its Err.
+	// Cause is the runtime's Err.
 	Cause error
-	// Restart says that a successor will be started without being asked for.
+	// Restart reports that the supervisor starts a successor at once.
 	Restart bool
 }
 
 // Status is the state of one profile's runtime.
 type Status struct {
-	// Profile is whose runtime it is.
 	Profile Profile
-	// State is what it is doing.
-	State State
-	// Runtime is the running one, nil in every state but StateReady.
+	State   State
+	// Runtime is the running one; nil in every state except StateReady.
 	Runtime *Runtime
-	// Failures counts the quick deaths and failed starts in a row.
+	// Failures counts successive early ends and failed starts.
 	Failures int
-	// LastError is why it is not ready, nil if it is or has never failed.
+	// LastError is why the runtime is not ready; nil if it is ready or has never failed.
 	LastError error
-	// RetryAt is when the next start may happen, in StateBackoff and StateBroken.
+	// RetryAt is the earliest time of the next start, in StateBackoff and StateBroken.
 	RetryAt time.Time
 }
 
-// State is what a supervised runtime is doing.
+// State is the state of a supervised runtime.
 type State string
 
-// The states.
 const (
-	// StateStarting: being started.
+	// StateStarting: the runtime is starting.
 	StateStarting State = "starting"
-	// StateReady: running.
+	// StateReady: the runtime is running.
 	StateReady State = "ready"
-	// StateStopping: of no more use, but not over yet.
+	// StateStopping: the runtime cannot be used any more and has not ended yet.
 	StateStopping State = "stopping"
-	// StateBackoff: died or failed to start, will be started again by itself.
+	// StateBackoff: the runtime ended or failed to start, and will be restarted.
 	StateBackoff State = "backoff"
-	// StateBroken: died too often in a row; Get fails until RetryAt.
+	// StateBroken: too many successive failures; Get fails until RetryAt.
 	StateBroken State = "broken"
 )
 
-// Supervisor keeps one runtime for each profile in use. It starts them when they
-// are first asked for, and again when they die.
+// Supervisor manages one runtime for each profile in use. It starts a runtime at the first Get and restarts it after
+// failures. It is safe for concurrent use.
 type Supervisor struct {
 	cfg  SupervisorConfig
 	ctx  context.Context
@@ -82,13 +77,13 @@ type Supervisor struct {
 
 	mu      sync.Mutex
 	keepers map[string]*keeper
-	// released are the runtimes that go on although nobody is given them any more.
+	// released are the runtimes that still run but that Get no longer returns.
 	released map[*Runtime]struct{}
 	tasks    sync.WaitGroup
 	closed   bool
 }
 
-// NewSupervisor returns a Supervisor without runtimes. Stop ends it.
+// NewSupervisor returns a Supervisor without runtimes. Stop ends them.
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -104,9 +99,8 @@ func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	return &Supervisor{cfg: cfg, ctx: ctx, stop: stop, keepers: map[string]*keeper{}, released: map[*Runtime]struct{}{}}
 }
 
-// Get returns the profile's runtime, starting it if there is none, and waiting
-// if it is just being started. A failed start is reported to everybody who
-// waits for it. ctx bounds the wait, not the start, which others may share.
+// Get returns the profile's runtime. It starts one if there is none, and waits for one that is starting. All waiting
+// callers receive the error of a failed start. ctx bounds the wait, not the start, which callers share.
 func (s *Supervisor) Get(ctx context.Context, p Profile) (*Runtime, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -123,7 +117,7 @@ func (s *Supervisor) Get(ctx context.Context, p Profile) (*Runtime, error) {
 	}
 }
 
-// attempt returns the profile's current attempt at having a runtime.
+// attempt returns the profile's current attempt.
 func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +139,7 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 		s.tasks.Go(k.run)
 	}
 	if r := k.current.runtime; k.state == StateReady && (isDone(r.lost) || isDone(r.conn.Done())) {
-		k.next(StateStopping) // its keeper is about to see that too
+		k.next(StateStopping) // its keeper will detect that too
 	}
 	if !isDone(k.current.settled) {
 		k.demand = true
@@ -153,14 +147,13 @@ func (s *Supervisor) attempt(p Profile) (*attempt, error) {
 	return k.current, nil
 }
 
-// errStopping is the answer of a supervisor that is being stopped.
+// errStopping is the error of Get while the supervisor stops.
 var errStopping = fault.New(fault.RuntimeStopping, "the bridge is stopping its runtimes")
 
-// errRetired is the answer to those who waited for a start that Retire cancelled.
+// errRetired is the error for callers waiting for a start that Retire cancelled.
 var errRetired = fault.New(fault.RuntimeStopping, "the runtime was retired")
 
-// List returns the state of every profile that has a runtime, is to have one, or
-// is broken.
+// List returns the status of every profile with a runtime, a pending start, or StateBroken.
 func (s *Supervisor) List() []Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,8 +180,8 @@ func (s *Supervisor) Down(p Profile) (retry time.Time, ok bool) {
 	return status.RetryAt, true
 }
 
-// Retire stops the profile's runtime; the next Get starts another. It returns
-// when it is over, by force when ctx ends.
+// Retire stops the profile's runtime; the next Get starts another. It returns when the runtime has ended; when ctx
+// ends, it forces the end.
 func (s *Supervisor) Retire(ctx context.Context, p Profile) error {
 	s.mu.Lock()
 	k := s.keepers[p.Hash()]
@@ -206,9 +199,8 @@ func (s *Supervisor) Retire(ctx context.Context, p Profile) error {
 	return nil
 }
 
-// Release lets go of a runtime and reports whether it was its profile's: it goes on until
-// somebody stops it, but the next Get starts another. Its end is told to OnDown like
-// any other's, if out of turn.
+// Release detaches a runtime from its profile and reports whether it was the profile's runtime: it runs until it is
+// stopped, but the next Get starts another. OnDown reports its end too, possibly during other calls.
 func (s *Supervisor) Release(r *Runtime) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -222,7 +214,7 @@ func (s *Supervisor) Release(r *Runtime) bool {
 	return true
 }
 
-// outliveReleased waits for the end of a runtime that was let go.
+// outliveReleased waits for the end of a released runtime.
 func (s *Supervisor) outliveReleased(r *Runtime) {
 	<-r.Done()
 	s.mu.Lock()
@@ -231,8 +223,8 @@ func (s *Supervisor) outliveReleased(r *Runtime) {
 	s.cfg.OnDown(Down{Runtime: r, Cause: r.Err()})
 }
 
-// Stop ends all runtimes in order, by force when ctx ends. Nothing is started
-// any more. It returns when everything is over.
+// Stop ends all runtimes in order; when ctx ends, by force. No runtime is started afterwards. It returns when all
+// have ended.
 func (s *Supervisor) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -252,8 +244,8 @@ func (s *Supervisor) Stop(ctx context.Context) error {
 	return nil
 }
 
-// stopAttempt stops the runtime of an attempt, if it comes to one. An attempt
-// that is not settled yet has been cancelled and soon will be.
+// stopAttempt stops the runtime of an attempt, if the attempt succeeds. An unsettled attempt was cancelled and will
+// settle soon.
 func stopAttempt(ctx context.Context, a *attempt) {
 	<-a.settled
 	if a.runtime != nil {
@@ -261,8 +253,7 @@ func stopAttempt(ctx context.Context, a *attempt) {
 	}
 }
 
-// attempt is one try at having a runtime. Its fields are set before settled
-// closes.
+// attempt is one try to start a runtime. Its fields are set before settled closes.
 type attempt struct {
 	settled chan struct{}
 	runtime *Runtime
@@ -274,8 +265,8 @@ func (a *attempt) settle(r *Runtime, err error) {
 	close(a.settled)
 }
 
-// Backoff spaces restarts: the first comes at once after First, each further one
-// in a row twice as late, up to Max.
+// Backoff sets the pauses between restarts: First before the first restart, and twice the previous pause before each
+// further one, up to Max.
 type Backoff struct {
 	First time.Duration
 	Max   time.Duration
@@ -285,15 +276,14 @@ func (b Backoff) withDefaults() Backoff {
 	return Backoff{First: cmp.Or(b.First, 200*time.Millisecond), Max: cmp.Or(b.Max, 30*time.Second)}
 }
 
-// pauses are the pauses between restarts in a row. They are exact: one process restarts its
-// own child, so there is no crowd to spread.
+// pauses returns the pauses between successive restarts. They have no jitter: one process restarts its own child, so
+// there is no load to spread.
 func (b Backoff) pauses() backoff.ExponentialBackOff {
 	return backoff.ExponentialBackOff{InitialInterval: min(b.First, b.Max), Multiplier: 2, MaxInterval: b.Max}
 }
 
-// Breaker ends restarts after Limit failures in a row: failed starts, and
-// runtimes that lived less than Stable. After Cooldown one more try is made for
-// whoever asks; if that fails too, the next Cooldown begins.
+// Breaker stops restarts after Limit successive failures: failed starts, and runtimes that lived less than Stable.
+// After Cooldown the next Get makes one attempt; if it fails too, another Cooldown begins.
 type Breaker struct {
 	Limit    int
 	Stable   time.Duration
@@ -308,8 +298,7 @@ func (b Breaker) withDefaults() Breaker {
 	}
 }
 
-// lasting tells whether trying again by ourselves is pointless: somebody has to
-// mend something first.
+// lasting reports whether a retry is useless until a user has fixed the cause.
 func lasting(err error) bool {
 	var f *fault.Error
 	if !errors.As(err, &f) {

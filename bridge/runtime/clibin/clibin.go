@@ -1,9 +1,9 @@
-// Package clibin finds the Copilot CLI's executable, installs a private copy
-// when there is none, and unpacks it once.
+// Package clibin finds the Copilot CLI's executable, installs a private copy if there is none, and unpacks it once.
 //
-// The order of the search: the explicit path, the environment variable
-// COPILOT_CLI_PATH, "copilot" on PATH, the private copy. The first two are
-// orders: when they name nothing usable the search fails instead of going on.
+// The search order is: the explicit path, the environment variable COPILOT_CLI_PATH, "copilot" on PATH, the private
+// copy. If one of the first two is set and not usable, the search fails and does not continue.
+//
+// The package starts no goroutines that outlive a call. Locks are files, which serialise processes of one user.
 package clibin
 
 import (
@@ -25,7 +25,7 @@ const PathEnv = "COPILOT_CLI_PATH"
 // Source says where an executable was found.
 type Source string
 
-// The sources, in the order of the search.
+// Sources in the order of the search.
 const (
 	SourceExplicit Source = "explicit path"
 	SourceEnv      Source = "environment"
@@ -36,31 +36,28 @@ const (
 // Binary is a CLI executable.
 type Binary struct {
 	// Path is the file to execute, free of symbolic links.
-	Path string
-	// Source says where it came from.
+	Path   string
 	Source Source
-	// Version is what its package or the program itself says, "" if neither did.
+	// Version is the version from the package or from the program itself; "" if unknown.
 	Version string
-	// Digest is the SHA-256 of the file, in hexadecimal, Trust how it compares with the table of
-	// known executables.
+	// Digest is the SHA-256 of the file, in hexadecimal. Trust is the result of comparing it with the table of known
+	// executables.
 	Digest string
 	Trust  Trust
-	// Script says that Path is npm's start script, whose platform package was
-	// not found next to it. It is run as it is and needs node.
+	// Script reports that Path is npm's start script, and that its platform package was not found. The script needs
+	// node.
 	Script bool
 }
 
 // Stage names a lengthy part of getting the CLI ready.
 type Stage string
 
-// The stages.
 const (
 	StageInstall Stage = "install"
 	StageUnpack  Stage = "unpack"
 )
 
-// Progress reports on a stage, once when it begins, every second, and once when
-// it is done.
+// Progress reports a stage: once when it starts, every second, and once when it ends.
 type Progress struct {
 	Stage   Stage
 	Text    string
@@ -68,24 +65,23 @@ type Progress struct {
 	Done    bool
 }
 
-// Locator finds the executable. The zero value searches as the package comment
-// says.
+// Locator finds the executable. The zero value searches as described in the package comment.
 type Locator struct {
-	// Explicit is the path that the user gave, "" if none.
+	// Explicit is the path that the user set; "" if none.
 	Explicit string
 	// CacheDir is where private copies and unpacked files live; "" means
 	// copilot-grpc in the user's cache directory.
 	CacheDir string
-	// NoInstall makes the search fail instead of installing a copy.
+	// NoInstall makes the search fail instead of installing a private copy.
 	NoInstall bool
-	// Verify says which executables must be in the table of known ones. Default: VerifyFound.
+	// Verify selects the executables that must be in the table of known ones. The default is VerifyFound.
 	Verify Verify
-	// AnyVersion accepts a CLI on PATH of a version that the table does not have. A file that
-	// differs from the table's of its version is refused all the same.
+	// AnyVersion accepts a CLI on PATH whose version is not in the table. A file that differs from the table's file
+	// of its version is refused nevertheless.
 	AnyVersion bool
-	// Logger, if set, gets what the operator should know.
+	// Logger, if set, receives messages for the operator.
 	Logger *slog.Logger
-	// Progress, if set, is told what takes long. It must not block.
+	// Progress, if set, is called for stages that take long. It must not block.
 	Progress func(Progress)
 	// Getenv replaces os.Getenv.
 	Getenv func(string) string
@@ -93,8 +89,7 @@ type Locator struct {
 	pins pinTable // replaces the table of this repository in tests
 }
 
-// Locate returns the executable, installing the private copy if no other is
-// found and that is allowed.
+// Locate returns the executable. It installs the private copy if no other is found and installing is permitted.
 func (l *Locator) Locate(ctx context.Context) (Binary, error) {
 	bin, err := l.Find(ctx)
 	if err == nil || l.NoInstall || fault.ReasonOf(err) != fault.CLINotFound || l.Named() {
@@ -103,7 +98,7 @@ func (l *Locator) Locate(ctx context.Context) (Binary, error) {
 	return l.install(ctx)
 }
 
-// Find is Locate without installing anything.
+// Find is like Locate, but installs nothing.
 func (l *Locator) Find(ctx context.Context) (Binary, error) {
 	if l.Explicit != "" {
 		return l.demanded(ctx, l.Explicit, SourceExplicit)
@@ -121,11 +116,11 @@ func (l *Locator) Find(ctx context.Context) (Binary, error) {
 }
 
 func notFound() *fault.Error {
-	return fault.New(fault.CLINotFound, "no copilot CLI found: not given, not on PATH, no private copy; "+
+	return fault.New(fault.CLINotFound, "no copilot CLI found in --cli, on PATH or in the private copy; "+
 		"install it with \"npm install -g @github/copilot\" or set %s", PathEnv)
 }
 
-// Named tells whether somebody named the executable.
+// Named reports whether the executable's path was set explicitly.
 func (l *Locator) Named() bool { return l.Explicit != "" || l.getenv(PathEnv) != "" }
 
 func (l *Locator) getenv(name string) string {
@@ -135,7 +130,7 @@ func (l *Locator) getenv(name string) string {
 	return os.Getenv(name)
 }
 
-// demanded resolves a path that somebody named.
+// demanded resolves an explicit path.
 func (l *Locator) demanded(ctx context.Context, path string, source Source) (Binary, error) {
 	bin, err := resolve(path)
 	if err != nil {
@@ -151,16 +146,15 @@ func (l *Locator) demanded(ctx context.Context, path string, source Source) (Bin
 		return Binary{}, err
 	}
 	if bin.Version == "" {
-		// The handshake will tell whether it is the right program.
+		// The handshake will detect a wrong program.
 		bin.Version, _ = l.askVersion(ctx, bin)
 		l.reinspect(&bin)
 	}
 	return bin, nil
 }
 
-// onPath looks for the CLI on PATH. Other programs are called copilot too, so
-// one that does not come out of its package has to say what it is; and this
-// very program may be there under that name, to stand in for the CLI.
+// onPath searches PATH for the CLI. Other programs have the name copilot too, so one outside the CLI's package must
+// identify itself. This program itself may have that name, to replace the CLI.
 func (l *Locator) onPath(ctx context.Context) (_ Binary, ok bool, err error) {
 	for path := range l.lookup("copilot") {
 		bin, err := resolve(path)
@@ -185,15 +179,15 @@ func (l *Locator) onPath(ctx context.Context) (_ Binary, ok bool, err error) {
 	return Binary{}, false, nil
 }
 
-// reinspect compares with the table again when the version has become known.
+// reinspect compares with the table again after the version has become known.
 func (l *Locator) reinspect(bin *Binary) {
 	if table, err := l.table(); err == nil && bin.Trust != TrustPinned {
 		bin.Trust = l.compare(table, *bin)
 	}
 }
 
-// lookup yields the executables of that name on PATH. Relative entries do not
-// count: what runs must not depend on the working directory.
+// lookup yields the executables with the name on PATH. It ignores relative entries: the result must not depend on the
+// working directory.
 func (l *Locator) lookup(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, dir := range filepath.SplitList(l.getenv("PATH")) {
@@ -232,7 +226,7 @@ func (l *Locator) cached(ctx context.Context) (_ Binary, ok bool, err error) {
 	return bin, true, l.admit(bin)
 }
 
-// Dir returns the directory that private copies and unpacked files are under.
+// Dir returns the directory of the private copies and unpacked files.
 func (l *Locator) Dir() (string, error) {
 	if l.CacheDir != "" {
 		return filepath.Abs(l.CacheDir)
@@ -252,7 +246,7 @@ func (l *Locator) versionDir() (string, error) {
 	return filepath.Join(base, "cli", PinnedVersion), nil
 }
 
-// report runs the work of a stage and reports on it meanwhile.
+// report runs the work of a stage and reports its progress.
 func (l *Locator) report(stage Stage, text string, work func() error) error {
 	if l.Progress == nil {
 		return work()

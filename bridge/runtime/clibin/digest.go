@@ -16,24 +16,24 @@ import (
 	"time"
 )
 
-// A digest is remembered with what the file system says of the files (size, times, inode), so that
-// it is computed again only after something has changed. Whoever may write to the cache directory
-// can forge that memory: it saves time, and protects from nobody who has the server's user.
+// Digests are cached together with the file system's metadata of the files (size, times, inode), and computed again
+// only if those have changed. A process that can write to the cache directory can forge the cache: it saves time, but
+// does not protect against programs of the server's user.
 
-// settleTime is how old a change must be before a digest is remembered: two changes within the
-// resolution of the file system's clock look alike.
+// settleTime is the minimum age of a change before a digest is cached: two changes within the resolution of the file
+// system's clock cannot be distinguished.
 const settleTime = 2 * time.Second
 
-// maxTries bounds how often a file is read that changes meanwhile.
+// maxTries bounds the reads of a file that changes while it is read.
 const maxTries = 3
 
-// fingerprint is what the file system says of files, and when the last of them changed.
+// fingerprint is the file system's metadata of files, and the time of their last change.
 type fingerprint struct {
 	text    string
 	changed time.Time
 }
 
-// remembered returns the digest of what is at path: from memory if its fingerprint has not changed.
+// remembered returns the digest of path: from the cache if the fingerprint has not changed.
 func (l *Locator) remembered(path string, look func() (fingerprint, error), compute func() (string, error)) (string, error) {
 	memory := l.memoryOf(path)
 	now, err := look()
@@ -62,10 +62,10 @@ func (l *Locator) remembered(path string, look func() (fingerprint, error), comp
 		}
 		now = again
 	}
-	return "", fmt.Errorf("%q changes while it is read", path)
+	return "", fmt.Errorf("%q changed while it was read", path)
 }
 
-// memoryOf names the file that remembers the digest of what is at path, "" without a cache directory.
+// memoryOf returns the name of the file that caches the digest of path; "" without a cache directory.
 func (l *Locator) memoryOf(path string) string {
 	dir, err := l.Dir()
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *Locator) memoryOf(path string) string {
 	return filepath.Join(dir, "checked", hex.EncodeToString(sum[:8]))
 }
 
-// writeAtomic writes a file that readers see whole or not at all.
+// writeAtomic writes a file atomically.
 func writeAtomic(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (l *Locator) fileDigest(ctx context.Context, path string) (string, error) {
 	return l.remembered(path, look, func() (string, error) { return sumFile(ctx, path) })
 }
 
-// treeDigest returns a digest of all files below dir: of their paths, contents and whether they
-// are executable. Whatever is no regular file or folder counts by its kind.
+// treeDigest returns a digest of all files below dir: of their paths, contents and execute permission. For anything
+// other than regular files and folders it uses the file type.
 func (l *Locator) treeDigest(ctx context.Context, dir string) (string, error) {
 	look := func() (fingerprint, error) {
 		var all strings.Builder
@@ -143,14 +143,13 @@ func (l *Locator) treeDigest(ctx context.Context, dir string) (string, error) {
 	})
 }
 
-// unpackedMark is an empty file by which the CLI says that it has unpacked itself.
+// unpackedMark is an empty file that the CLI creates after it has unpacked its files.
 const unpackedMark = ".extraction-complete"
 
-// inUse are the files by which running CLIs say that they use what was unpacked. They come and
-// go with the processes, and nothing executes them.
+// inUse are files with which running CLIs mark the unpacked files as used. They are temporary and never executed.
 var inUse = regexp.MustCompile(`^inuse\.[0-9]+\.(lock|hold)$`)
 
-// walkTree calls f for everything below dir but folders, in the order of the relative paths.
+// walkTree calls f for all entries below dir except folders, ordered by relative path.
 func walkTree(dir string, f func(rel, path string, info fs.FileInfo) error) error {
 	type entry struct {
 		rel, path string
@@ -200,13 +199,12 @@ func sumFile(ctx context.Context, path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// readerUntil reads until a context ends.
+// readerUntil reads until its context ends.
 type readerUntil struct {
 	ctx context.Context
 	io.Reader
 }
 
-// Read implements io.Reader.
 func (r readerUntil) Read(b []byte) (int, error) {
 	if cause := context.Cause(r.ctx); cause != nil {
 		return 0, cause

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// identify says what the file system knows of a file, and when it changed last. Nobody but the
-// kernel sets the time of the change.
+// identify returns the file system's metadata of a file and the time of its last change. Only the kernel can set that
+// time.
 func identify(info os.FileInfo) (text string, changed time.Time) {
 	text, changed = fmt.Sprintf("%v %d %d", info.Mode(), info.Size(), info.ModTime().UnixNano()), info.ModTime()
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

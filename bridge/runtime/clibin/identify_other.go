@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// identify says what the file system knows of a file, and when it changed last.
+// identify returns the file system's metadata of a file and the time of its last change.
 func identify(info os.FileInfo) (text string, changed time.Time) {
 	return fmt.Sprintf("%v %d %d", info.Mode(), info.Size(), info.ModTime().UnixNano()), info.ModTime()
 }

@@ -21,8 +21,7 @@ func (l *Locator) NPM() (path string, ok bool) {
 	return "", false
 }
 
-// install installs the pinned version under the cache directory, once for all
-// processes of this user.
+// install installs the pinned version below the cache directory, once for all processes of the user.
 func (l *Locator) install(ctx context.Context) (Binary, error) {
 	npm, ok := l.NPM()
 	if !ok {
@@ -43,7 +42,7 @@ func (l *Locator) install(ctx context.Context) (Binary, error) {
 		}
 		defer func() { _ = lock.Close() }()
 		if _, ok, err := l.cached(ctx); ok || err != nil {
-			return err // somebody else was faster
+			return err // another process installed it
 		}
 		return l.installInto(ctx, npm, final)
 	})
@@ -68,12 +67,12 @@ func installFailed(err error) *fault.Error {
 		"install it yourself and set %s to its path", packageName, PinnedVersion, PathEnv)
 }
 
-// installInto installs beside the final place and moves the result there, so
-// that the final place is either absent or complete, and verified.
+// installInto installs into a temporary place and renames the result, so that the final place is either absent or
+// complete and verified.
 func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	parent, pattern := filepath.Dir(final), ".tmp-"+PinnedVersion+"-*"
 	if left, _ := filepath.Glob(filepath.Join(parent, pattern)); len(left) > 0 {
-		for _, dir := range left { // we hold the lock, so whoever made these was killed
+		for _, dir := range left { // we hold the lock, so their owner was killed
 			os.RemoveAll(dir)
 		}
 	}
@@ -81,8 +80,8 @@ func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) // gone already when all went well
-	// A package.json of its own keeps npm from looking for one further up.
+	defer os.RemoveAll(tmp) // already gone on success
+	// Its own package.json prevents npm from searching parent folders.
 	if err := os.WriteFile(filepath.Join(tmp, "package.json"), []byte("{\"private\":true}\n"), 0o600); err != nil {
 		return err
 	}
@@ -90,8 +89,8 @@ func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 		Path: npm,
 		Args: []string{"install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", tmp, packageName + "@" + PinnedVersion},
 		Dir:  tmp,
-		// npm is the user's own tool: registry, proxy and credentials come
-		// from the user's environment, and no package code runs in it.
+		// npm is the user's tool: registry, proxy and credentials come from the user's environment, and it runs no
+		// package code.
 		Env: os.Environ(),
 	})
 	switch {
@@ -113,7 +112,7 @@ func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	return nil
 }
 
-// sealInstallation verifies what npm installed in dir and remembers the digest of its executable.
+// sealInstallation verifies the files that npm installed in dir, and stores the digest of the executable.
 func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	table, err := l.table()
 	if err != nil {
@@ -146,8 +145,7 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	return os.WriteFile(filepath.Join(dir, installedFile), []byte(sum+"\n"), 0o400)
 }
 
-// installedIntegrity returns the integrity by which npm checked a package that it has installed
-// below dir.
+// installedIntegrity returns the integrity that npm checked for a package installed below dir.
 func installedIntegrity(dir, name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "node_modules", ".package-lock.json"))
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// lockPoll is how often a held lock is tried again.
+// lockPoll is the interval of attempts to take a held lock.
 const lockPoll = 50 * time.Millisecond
 
-// acquire waits for a lock between processes, which ends with its holder. Closing it releases
-// it; the file stays, because removing it would let two holders in.
+// acquire waits for a lock between processes. The operating system releases it when its holder exits; Close releases
+// it too. The file stays: removing it could let two processes hold the lock.
 func acquire(ctx context.Context, path string) (*flock.Flock, error) {
 	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR))
 	if _, err := lock.TryLockContext(ctx, lockPoll); err != nil {

@@ -10,24 +10,24 @@ import (
 //go:embed pins.txt
 var pinsText string
 
-// Pin is what is known of the package of a CLI version for a platform.
+// Pin describes the published package of a CLI version for a platform.
 type Pin struct {
 	// Version and Platform name the package: @github/copilot-PLATFORM@VERSION.
 	Version, Platform string
 	// Integrity is npm's integrity of the package's tarball.
 	Integrity string
-	// Executable is the SHA-256 of the executable, Unpacked the digest of the files that the
-	// executable unpacks, in hexadecimal; "" if they were not measured.
+	// Executable is the SHA-256 of the executable, Unpacked the digest of the files that it unpacks, in hexadecimal;
+	// "" if not measured.
 	Executable, Unpacked string
 }
 
 // pinTable is a table of pins.
 type pinTable []Pin
 
-// defaultPins reads the table of this repository.
+// defaultPins parses the embedded table.
 var defaultPins = sync.OnceValues(func() (pinTable, error) { return parsePins(pinsText) })
 
-// parsePins reads lines of VERSION PLATFORM INTEGRITY EXECUTABLE UNPACKED.
+// parsePins parses lines of VERSION PLATFORM INTEGRITY EXECUTABLE UNPACKED.
 func parsePins(text string) (pinTable, error) {
 	var table pinTable
 	for n, line := range strings.Split(text, "\n") {
@@ -47,7 +47,7 @@ func parsePins(text string) (pinTable, error) {
 	return table, nil
 }
 
-// of returns the pin of a version on one of the platforms.
+// of returns the pin of a version for the first matching platform.
 func (t pinTable) of(version string, platforms []string) (Pin, bool) {
 	for _, platform := range platforms {
 		for _, p := range t {
@@ -59,7 +59,7 @@ func (t pinTable) of(version string, platforms []string) (Pin, bool) {
 	return Pin{}, false
 }
 
-// byExecutable returns the pin of an executable with a digest.
+// byExecutable returns the pin of the executable with a digest.
 func (t pinTable) byExecutable(sum string) (Pin, bool) {
 	for _, p := range t {
 		if p.Executable != "" && p.Executable == sum {
@@ -69,7 +69,7 @@ func (t pinTable) byExecutable(sum string) (Pin, bool) {
 	return Pin{}, false
 }
 
-// measured reports whether executables for one of the platforms were measured.
+// measured reports whether the table has the digest of an executable for one of the platforms.
 func (t pinTable) measured(platforms []string) bool {
 	for _, platform := range platforms {
 		for _, p := range t {
@@ -81,7 +81,7 @@ func (t pinTable) measured(platforms []string) bool {
 	return false
 }
 
-// table returns the pins that the Locator compares with.
+// table returns the Locator's pins.
 func (l *Locator) table() (pinTable, error) {
 	if l.pins != nil {
 		return l.pins, nil

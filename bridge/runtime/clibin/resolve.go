@@ -17,12 +17,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// versionTimeout bounds asking an unknown program for its version. A first
-// start unpacks 235 MB.
+// versionTimeout bounds the run of an unknown program with --version. A first start unpacks 235 MB.
 const versionTimeout = 60 * time.Second
 
-// resolve turns a path into a Binary: links followed, npm's start script
-// replaced by the program it would start.
+// resolve converts a path to a Binary: it follows links and replaces npm's start script by the program that the
+// script starts.
 func resolve(path string) (Binary, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -55,8 +54,7 @@ func resolve(path string) (Binary, error) {
 	return bin, nil
 }
 
-// isSelf prevents the bridge from starting itself when it is installed under
-// the name of the CLI.
+// isSelf prevents the bridge from starting itself if it is installed under the CLI's name.
 func isSelf(info os.FileInfo) bool {
 	self, err := os.Executable()
 	if err != nil {
@@ -66,7 +64,7 @@ func isSelf(info os.FileInfo) bool {
 	return err == nil && os.SameFile(info, own)
 }
 
-// isNodeScript tells whether a file is to be run by node.
+// isNodeScript reports whether a file is a script for node.
 func isNodeScript(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,9 +80,8 @@ func isNodeScript(path string) bool {
 	return bytes.HasPrefix(line, []byte("#!")) && bytes.Contains(line, []byte("node"))
 }
 
-// platformBinary looks for the platform package as node would: in node_modules
-// of dir and of every directory above it. That covers flat, nested, global and
-// linked installations.
+// platformBinary searches for the platform package like node: in node_modules of dir and of all its parents. This
+// covers flat, nested, global and linked installations.
 func platformBinary(dir string) (string, bool) {
 	for {
 		for _, platform := range platforms() {
@@ -101,7 +98,7 @@ func platformBinary(dir string) (string, bool) {
 	}
 }
 
-// platforms returns npm's names of this platform, the likelier one first.
+// platforms returns npm's names of this platform, the most likely one first.
 func platforms() []string {
 	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if arch == "" {
@@ -126,8 +123,7 @@ func executableName() string {
 	return "copilot"
 }
 
-// packageVersion returns the version in the package.json beside the program if
-// that is the CLI's.
+// packageVersion returns the version in the package.json beside the program if it is the CLI's.
 func packageVersion(dir string) string {
 	raw, err := os.ReadFile(filepath.Join(dir, "package.json"))
 	if err != nil {
@@ -140,11 +136,10 @@ func packageVersion(dir string) string {
 	return p.Version
 }
 
-// versionLine is how the CLI, and no other program of that name, answers.
+// versionLine matches the output of the CLI and of no other program with its name.
 var versionLine = regexp.MustCompile(`GitHub Copilot CLI v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.]*[0-9A-Za-z])?)`)
 
-// askVersion runs the program with --version, with nothing of our environment
-// but what it takes to run.
+// askVersion runs the program with --version in a minimal environment.
 func (l *Locator) askVersion(ctx context.Context, bin Binary) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
@@ -155,7 +150,7 @@ func (l *Locator) askVersion(ctx context.Context, bin Binary) (string, error) {
 	defer os.RemoveAll(home)
 	env := l.quietEnv(home)
 	if cache, err := l.Dir(); err == nil {
-		env = append(env, PkgCacheEnv+"="+cache) // else it unpacks into home, and again next time
+		env = append(env, PkgCacheEnv+"="+cache) // otherwise it unpacks into home, and again next time
 	}
 	out, exit, err := process.Run(ctx, process.Options{
 		Path: bin.Path, Args: []string{"--version", "--no-auto-update"}, Env: env,
@@ -166,10 +161,10 @@ func (l *Locator) askVersion(ctx context.Context, bin Binary) (string, error) {
 	if m := versionLine.FindStringSubmatch(out); m != nil {
 		return m[1], nil
 	}
-	return "", fmt.Errorf("%q does not say that it is the GitHub Copilot CLI (%w)", bin.Path, exit)
+	return "", fmt.Errorf("%q does not identify itself as the GitHub Copilot CLI (%w)", bin.Path, exit)
 }
 
-// quietEnv is the environment of a run that must leave nothing behind.
+// quietEnv is the environment of a run that must not leave files.
 func (l *Locator) quietEnv(home string) []string {
 	return []string{"HOME=" + home, "COPILOT_HOME=" + home, "PATH=" + l.getenv("PATH"), "TERM=dumb"}
 }

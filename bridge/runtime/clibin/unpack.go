@@ -17,21 +17,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 )
 
-// PkgCacheEnv tells the CLI where its unpacked files are.
+// PkgCacheEnv is the variable that sets the CLI's folder of unpacked files.
 const PkgCacheEnv = "COPILOT_PKG_CACHE_HOME"
 
-// unpackTimeout bounds the unpacking; it takes 1 to 3 seconds on a fast disk.
+// unpackTimeout bounds unpacking, which takes 1 to 3 seconds on a fast disk.
 const unpackTimeout = 5 * time.Minute
 
-// Unpack lets the executable unpack itself, once for each version, and returns
-// the directory to give to it as PkgCacheEnv. Without this each new home
-// directory would cost 235 MB and two seconds. The directory may be read-only
-// afterwards.
+// Unpack makes the executable unpack its files, once for each version, and returns the directory for PkgCacheEnv.
+// Otherwise each new home directory would take 235 MB and two seconds. The directory may be read-only afterwards.
 //
-// The CLI executes what is there without looking at it. Unpack therefore
-// compares the files with the table of known digests, or with what they were
-// when they were unpacked: changed ones are set aside, and unpacked again. It is
-// to be called before each start.
+// The CLI executes the unpacked files without a check. Unpack therefore compares them with the table of known
+// digests, or with their digest after unpacking: it sets changed files aside and unpacks again. Call it before each
+// start.
 func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error) {
 	dir, err = l.Dir()
 	if err != nil {
@@ -41,7 +38,7 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 	if err != nil {
 		return "", err
 	}
-	// Without the lock an error may be that somebody else sets the files aside just now.
+	// Without the lock an error may mean that another process is setting the files aside.
 	if ok, err := l.isReady(ctx, ready, bin); ok && err == nil {
 		return dir, nil
 	}
@@ -71,9 +68,9 @@ func (l *Locator) Unpack(ctx context.Context, bin Binary) (dir string, err error
 	return dir, nil
 }
 
-// readyFile names the marker of a binary. The file, not the version, is what was
-// unpacked: a reinstalled one is unpacked again. Whole seconds, because the layers
-// of a container image keep no more.
+// readyFile returns the marker file of a binary. It depends on the file and not only on its version, so that a
+// reinstalled executable is unpacked again. Times have whole seconds, because layers of container images store no
+// more.
 func readyFile(dir string, bin Binary) (string, error) {
 	info, err := os.Stat(bin.Path)
 	if err != nil {
@@ -83,8 +80,8 @@ func readyFile(dir string, bin Binary) (string, error) {
 	return filepath.Join(dir, "pkg", ".ready-"+hex.EncodeToString(sum[:8])), nil
 }
 
-// isReady believes the marker only while what it names exists (caches get
-// cleared) and is what it was.
+// isReady reports whether the marker is valid: caches can be deleted, so the unpacked files must exist and be
+// unchanged.
 func (l *Locator) isReady(ctx context.Context, marker string, bin Binary) (bool, error) {
 	text, err := os.ReadFile(marker)
 	if err != nil {
@@ -95,7 +92,7 @@ func (l *Locator) isReady(ctx context.Context, marker string, bin Binary) (bool,
 		return false, nil
 	}
 	if sum == "" {
-		return true, nil // of an unknown layout
+		return true, nil // the layout is unknown
 	}
 	if want, err := l.pinnedTree(bin); err != nil || want != "" && want != sum {
 		return false, err
@@ -107,7 +104,7 @@ func (l *Locator) isReady(ctx context.Context, marker string, bin Binary) (bool,
 	return got == sum, nil
 }
 
-// pinnedTree returns the digest that the table has for what an executable unpacks, "" if none.
+// pinnedTree returns the table's digest of the files that an executable unpacks; "" if unknown.
 func (l *Locator) pinnedTree(bin Binary) (string, error) {
 	table, err := l.table()
 	if err != nil || bin.Digest == "" {
@@ -117,15 +114,15 @@ func (l *Locator) pinnedTree(bin Binary) (string, error) {
 	return pin.Unpacked, nil
 }
 
-// asidePrefix begins the names of folders whose files were changed.
+// asidePrefix is the prefix of folders with changed files.
 const asidePrefix = ".changed-"
 
-// setAside renames what is there in the place of what the executable unpacks, unless it is just
-// that. Of those set aside the last is kept, for whoever wants to know what was changed.
+// setAside renames the folder of unpacked files unless its content is correct. The last renamed folder is kept for
+// inspection.
 //
-// Executables of one version share the place: a wrapper script and the program that it starts,
-// say. What one that is not in the table finds there at its first start belongs to another, which
-// may be running from it, and stays.
+// Executables of one version share the folder, for instance a wrapper script and the program that it starts. If an
+// executable that is not in the table finds files at its first start, they belong to another executable, which may be
+// running, and stay.
 func (l *Locator) setAside(ctx context.Context, dir, marker string, bin Binary) error {
 	unpacked := unpackedDir(dir, bin.Version)
 	pkg := filepath.Join(dir, "pkg")
@@ -142,10 +139,10 @@ func (l *Locator) setAside(ctx context.Context, dir, marker string, bin Binary) 
 		return nil
 	}
 	if l.Logger != nil {
-		l.Logger.Warn("what the copilot CLI had unpacked is not what it unpacks: set aside and unpacked again",
+		l.Logger.Warn("unpacked files of the copilot CLI were changed: set aside and unpacked again",
 			slog.String("path", unpacked))
 	}
-	old, _ := filepath.Glob(filepath.Join(pkg, asidePrefix+"*")) // the pattern is good
+	old, _ := filepath.Glob(filepath.Join(pkg, asidePrefix+"*")) // the pattern is valid
 	for _, path := range old {
 		if err := os.RemoveAll(path); err != nil {
 			return err
@@ -154,9 +151,8 @@ func (l *Locator) setAside(ctx context.Context, dir, marker string, bin Binary) 
 	return os.Rename(unpacked, filepath.Join(pkg, asidePrefix+bin.Version+"-"+strconv.FormatInt(time.Now().Unix(), 10)))
 }
 
-// unpack runs the CLI so that it unpacks itself. 1.0.81 does not know the
-// variable that makes it stop there, so it is started as a server whose input
-// has already ended: that too unpacks, asks nothing of the network and exits.
+// unpack runs the CLI until it has unpacked its files. Version 1.0.81 lacks the variable that makes it stop then, so
+// it is started as a server whose input has ended: it unpacks, sends nothing to the network and exits.
 func (l *Locator) unpack(ctx context.Context, bin Binary, dir, ready string) error {
 	ctx, cancel := context.WithTimeout(ctx, unpackTimeout)
 	defer cancel()
@@ -169,7 +165,7 @@ func (l *Locator) unpack(ctx context.Context, bin Binary, dir, ready string) err
 		Path: bin.Path,
 		Args: []string{"--headless", "--no-auto-update", "--no-auto-login", "--stdio"},
 		Env:  append(l.quietEnv(home), "COPILOT_SEA_EXTRACT_ONLY=1", PkgCacheEnv+"="+dir),
-		// Its input is closed from the beginning: the grace is for the work.
+		// The input is closed from the start, so the grace is the time for the work.
 		InputGrace: time.Second,
 	})
 	switch {
@@ -181,8 +177,7 @@ func (l *Locator) unpack(ctx context.Context, bin Binary, dir, ready string) err
 	return l.sealUnpacked(ctx, bin, dir, ready)
 }
 
-// sealUnpacked verifies what was unpacked, makes it read-only against accidents, and writes the
-// marker.
+// sealUnpacked verifies the unpacked files, makes them read-only to prevent accidents, and writes the marker.
 func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready string) error {
 	unpacked := unpackedDir(dir, bin.Version)
 	if unpacked == filepath.Join(dir, "pkg") {
@@ -206,20 +201,20 @@ func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready strin
 		return err
 	}
 	if want != "" && sum != want {
-		return fault.New(fault.CLIUnverified, "what %q unpacked to %q has the digest %s, but version %s unpacks files with %s",
+		return fault.New(fault.CLIUnverified, "files that %q unpacked to %q have the digest %s, but those of version %s have %s",
 			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked)
 	}
 	return writeAtomic(ready, unpacked+"\n"+sum)
 }
 
-// How often files that are not as they should be are looked at again, and how long after.
+// Number of attempts and pause between them while unpacked files have a wrong digest.
 const (
 	settleLooks = 20
 	settleEvery = 500 * time.Millisecond
 )
 
-// settledDigest returns the digest of what was unpacked. A CLI that was started without the lock
-// may be unpacking itself there: while the files change, and are not as wanted, it waits.
+// settledDigest returns the digest of the unpacked files. A CLI that was started without the lock may be unpacking at
+// the same time: settledDigest waits while the files change and have a wrong digest.
 func (l *Locator) settledDigest(ctx context.Context, unpacked, want string) (sum string, err error) {
 	before := ""
 	for range settleLooks {
@@ -237,9 +232,8 @@ func (l *Locator) settledDigest(ctx context.Context, unpacked, want string) (sum
 	return sum, err
 }
 
-// unpackedDir returns where the version was unpacked: pkg/<platform>/<version>.
-// If it is not there (the layout is the CLI's own business) the cache as a
-// whole has to do.
+// unpackedDir returns the folder of a version's unpacked files: pkg/<platform>/<version>. If it does not exist,
+// because the CLI may change the layout, it returns dir.
 func unpackedDir(dir, version string) string {
 	if version != "" {
 		if found, _ := filepath.Glob(filepath.Join(dir, "pkg", "*", version)); len(found) == 1 {

@@ -10,46 +10,44 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Trust says how an executable compares with the table of pinned digests.
+// Trust is the result of comparing an executable with the table of pinned digests.
 type Trust string
 
-// The results of the comparison.
 const (
-	// TrustPinned is an executable with a digest of the table.
+	// TrustPinned: the digest is in the table.
 	TrustPinned Trust = "pinned"
-	// TrustInstalled is an executable that was installed from a package with the integrity of the
-	// table and has not changed since. The table has no digest of the file itself.
+	// TrustInstalled: the executable was installed from a package with the table's integrity and has not changed. The
+	// table has no digest of the file.
 	TrustInstalled Trust = "installed from the pinned package"
-	// TrustChanged is an executable of a version in the table with another digest than there.
+	// TrustChanged: the version is in the table with another digest.
 	TrustChanged Trust = "changed"
-	// TrustUnknown is an executable that the table does not know.
+	// TrustUnknown: the executable is not in the table.
 	TrustUnknown Trust = "unknown"
 )
 
-// Verify says which executables must be in the table of digests.
+// Verify selects the executables that must be in the table of digests.
 type Verify string
 
-// The values of Verify; "" is VerifyFound.
+// Values of Verify. "" means VerifyFound.
 const (
-	// VerifyFound demands it of what the Locator installed or found by itself. A path that was
-	// given is used as it is, unless it is below the cache directory.
+	// VerifyFound requires it for executables that the Locator installed or found. An explicit path is not checked,
+	// unless it is below the cache directory.
 	VerifyFound Verify = "found"
-	// VerifyAll demands it of paths that were given too.
+	// VerifyAll also requires it for explicit paths.
 	VerifyAll Verify = "all"
-	// VerifyNone accepts everything.
+	// VerifyNone requires it for none.
 	VerifyNone Verify = "none"
 )
 
-// Valid reports whether v is one of the values.
+// Valid reports whether v is a valid value.
 func (v Verify) Valid() bool {
 	return v == "" || v == VerifyFound || v == VerifyAll || v == VerifyNone
 }
 
-// installedFile remembers the digest of a private copy at its installation, in its folder.
+// installedFile stores the digest of a private copy at its installation.
 const installedFile = ".installed"
 
-// inspect sets the digest of an executable, how that compares with the table, and the version
-// that the table has for it. It runs nothing.
+// inspect sets the digest of an executable, its trust, and the version from the table. It runs nothing.
 func (l *Locator) inspect(ctx context.Context, bin *Binary) error {
 	table, err := l.table()
 	if err != nil {
@@ -68,7 +66,7 @@ func (l *Locator) inspect(ctx context.Context, bin *Binary) error {
 	return nil
 }
 
-// compare judges an executable whose digest is not the right one of the table.
+// compare returns the trust of an executable whose digest is not the table's.
 func (l *Locator) compare(table pinTable, bin Binary) Trust {
 	version, private := l.privateVersion(bin.Path)
 	if !private {
@@ -97,7 +95,7 @@ func (l *Locator) compare(table pinTable, bin Binary) Trust {
 	return TrustInstalled
 }
 
-// platformsOf returns the platform of the package that path is in, else those of this machine.
+// platformsOf returns the platform of the package that contains path, or those of this machine.
 func platformsOf(path string) []string {
 	if name, ok := strings.CutPrefix(filepath.Base(filepath.Dir(path)), "copilot-"); ok {
 		return []string{name}
@@ -105,7 +103,7 @@ func platformsOf(path string) []string {
 	return platforms()
 }
 
-// cliDir is the folder of the private copies, free of symbolic links like the paths of executables.
+// cliDir is the folder of the private copies, without symbolic links, like the paths of executables.
 func (l *Locator) cliDir() (string, error) {
 	dir, err := l.Dir()
 	if err != nil {
@@ -118,7 +116,7 @@ func (l *Locator) cliDir() (string, error) {
 	return dir, nil
 }
 
-// privateVersion returns the version whose private copy a path belongs to.
+// privateVersion returns the version of the private copy that contains path.
 func (l *Locator) privateVersion(path string) (version string, ok bool) {
 	dir, err := l.cliDir()
 	if err != nil {
@@ -132,7 +130,7 @@ func (l *Locator) privateVersion(path string) (version string, ok bool) {
 	return version, ok
 }
 
-// admit refuses an executable that must be in the table and is not.
+// admit returns an error if an executable must be in the table and is not.
 func (l *Locator) admit(bin Binary) error {
 	_, private := l.privateVersion(bin.Path)
 	given := (bin.Source == SourceExplicit || bin.Source == SourceEnv) && !private
@@ -146,7 +144,7 @@ func (l *Locator) admit(bin Binary) error {
 	}
 	pin, pinned := table.of(bin.Version, platformsOf(bin.Path))
 	if bin.Trust == TrustUnknown && pinned && !private && !table.measured(platformsOf(bin.Path)) && l.Verify != VerifyAll {
-		return nil // nothing on this platform could be verified
+		return nil // no executable for this platform was measured
 	}
 	if bin.Trust == TrustUnknown && !pinned && !private && l.AnyVersion && l.Verify != VerifyAll {
 		return nil
@@ -157,8 +155,8 @@ func (l *Locator) admit(bin Binary) error {
 		text = fmt.Sprintf("the copilot CLI %q (%s) is not the published version %s: its file was changed", bin.Path, bin.Source, pin.Version)
 	}
 	if private {
-		text = fmt.Sprintf("the private copy %q of the copilot CLI is not what was installed: its file was changed", bin.Path)
-		remedy = "find out why, remove its folder, and it is installed again"
+		text = fmt.Sprintf("the private copy %q of the copilot CLI was changed after its installation", bin.Path)
+		remedy = "find out why, then remove its folder to have it installed again"
 	}
 	if l.Verify == VerifyAll {
 		remedy = "reinstall it, or change --verify-cli"
@@ -166,7 +164,7 @@ func (l *Locator) admit(bin Binary) error {
 	return fault.New(fault.CLIUnverified, "%s (SHA-256 %s); %s", text, bin.Digest, remedy).With("path", bin.Path)
 }
 
-// Unchanged reports whether an executable that was located before still has its digest.
+// Unchanged reports whether an executable still has the digest that Locate determined.
 func (l *Locator) Unchanged(ctx context.Context, bin Binary) bool {
 	sum, err := l.fileDigest(ctx, bin.Path)
 	return err == nil && sum == bin.Digest

@@ -3,17 +3,17 @@ package clibin
 import "github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 
 const (
-	// PinnedVersion is the CLI this bridge is built for and installs.
+	// PinnedVersion is the CLI version that this bridge is built for and installs.
 	PinnedVersion = "1.0.102"
-	// OldestVersion is the oldest CLI it works with.
+	// OldestVersion is the oldest supported CLI version.
 	OldestVersion = "1.0.81"
 )
 
-// Support is what this bridge makes of a CLI version.
+// Support tells whether this bridge supports a CLI version.
 type Support int
 
 const (
-	// Unsupported versions are refused: too old, or not a version at all.
+	// Unsupported versions are refused: too old, or not a valid version.
 	Unsupported Support = iota
 	// Supported versions are between the oldest and the pinned one.
 	Supported
@@ -21,7 +21,7 @@ const (
 	Newer
 )
 
-// SupportOf judges a version as reported by the CLI.
+// SupportOf returns the support of a version that the CLI reported.
 func SupportOf(version string) Support {
 	v, ok := quirks.ParseVersion(version)
 	oldest, _ := quirks.ParseVersion(OldestVersion)

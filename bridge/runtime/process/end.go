@@ -12,30 +12,29 @@ import (
 // ErrStreamClosed is the Cause of an exit that followed Close.
 var ErrStreamClosed = errors.New("its stream was closed")
 
-// settle is how long after Close an exit still counts as the child's own doing.
+// settle is the time after Close in which an exit still counts as unrequested.
 const settle = 20 * time.Millisecond
 
-// Exit says how a child ended.
+// Exit describes the end of a child.
 type Exit struct {
-	// Code is the exit status, -1 when a signal ended it.
+	// Code is the exit status; -1 if a signal ended it.
 	Code int
-	// Signal names the signal that ended it, "" if none did.
+	// Signal is the signal that ended it; "" if none.
 	Signal string
-	// Cause is who asked for the end: the cause of the context, ErrStreamClosed,
-	// or nil when it ended by itself.
+	// Cause is why the end was requested: the cause of the context or ErrStreamClosed; nil if it was not requested.
 	Cause error
-	// Forced names the strongest signal we sent, "" when none was needed.
+	// Forced is the strongest signal that was sent; "" if none.
 	Forced string
-	// Orphans counts the descendants that outlived it and were ended.
+	// Orphans counts the remaining descendants that were ended.
 	Orphans int
-	// Stderr is the last it wrote to stderr.
+	// Stderr is the end of its stderr.
 	Stderr string
 }
 
-// Clean tells whether the child ended in order: status 0, no signal.
+// Clean reports whether the child exited normally: status 0, no signal.
 func (e Exit) Clean() bool { return e.Code == 0 && e.Signal == "" }
 
-// Error describes the exit in one line; an Exit is usable as a cause.
+// Error describes the exit in one line, so that an Exit can be an error's cause.
 func (e Exit) Error() string {
 	var b strings.Builder
 	if e.Signal != "" {
@@ -44,7 +43,7 @@ func (e Exit) Error() string {
 		fmt.Fprintf(&b, "exit status %d", e.Code)
 	}
 	if e.Cause != nil {
-		fmt.Fprintf(&b, ", asked to end because %v", e.Cause)
+		fmt.Fprintf(&b, ", stopped because %v", e.Cause)
 	}
 	if e.Forced != "" {
 		fmt.Fprintf(&b, ", sent %s", e.Forced)
@@ -55,7 +54,7 @@ func (e Exit) Error() string {
 	return b.String()
 }
 
-// Unwrap returns who asked for the end.
+// Unwrap returns the cause of the request to end.
 func (e Exit) Unwrap() error { return e.Cause }
 
 func (e *Exit) fill(state *os.ProcessState) {
@@ -67,7 +66,7 @@ func (e *Exit) fill(state *os.ProcessState) {
 	e.Signal = signalOf(state)
 }
 
-// end waits until somebody wants the child to end and sees to it.
+// end waits for a request to end the child, and ends it.
 func (p *Process) end(ctx context.Context) {
 	var cause error
 	select {
@@ -76,8 +75,8 @@ func (p *Process) end(ctx context.Context) {
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	case <-p.closed:
-		// A child that ends by itself is often noticed first by whoever reads
-		// its output, who then closes the stream: do not take the blame for that.
+		// The reader of its output often notices the end of the child first and closes the stream: such an exit was
+		// not requested.
 		if p.exitsWithin(settle) {
 			return
 		}
@@ -117,8 +116,7 @@ func (p *Process) exitsWithin(d time.Duration) bool {
 	}
 }
 
-// signalGroup signals the group of the child unless its id may by now be
-// somebody else's.
+// signalGroup signals the child's process group, unless its id may have been reused.
 func (p *Process) signalGroup(s strength) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +125,7 @@ func (p *Process) signalGroup(s strength) {
 	}
 }
 
-// strength is how hard to ask for an end.
+// strength is the force of a request to end.
 type strength int
 
 const (

@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// MarkerEnv is the environment variable by which the descendants of a child
-// are recognised. Its value is unique to the child and names its owner:
-// <pid namespace>-<owner pid>-<owner start time>-<random>.
+// MarkerEnv is the environment variable that identifies the descendants of a child. Its value is unique to the child
+// and names its owner: <pid namespace>-<owner pid>-<owner start time>-<random>.
 const MarkerEnv = "COPILOT_GRPC_RUNTIME"
 
 func newMarker() string {

@@ -1,28 +1,23 @@
-// Package process owns one child process: its birth, its three standard
-// streams, its end and what it leaves behind.
+// Package process owns one child process: its start, its three standard streams, its end and its remaining
+// descendants.
 //
 // # Ownership
 //
-// Each child has one goroutine, locked to its OS thread, that forks it and
-// waits for it. Both on the same thread matters on Linux: the signal a child
-// gets when its parent dies is tied to the thread that forked it, so that
-// thread has to live as long as the child.
+// Each child has one goroutine, locked to its OS thread, that starts it and waits for it. Linux ties the signal that
+// a child gets at its parent's death to the thread that forked it, so that thread must live as long as the child.
 //
 // # The end
 //
-// A child ends by itself, when the context it was started with ends, or when
-// its stream is closed. In the last two cases its input is closed, then its
-// process group gets SIGTERM, then SIGKILL, each after a grace time.
+// A child exits on its own, or is ended when its context ends or its stream is closed. In the last two cases the
+// package closes its input, then sends SIGTERM to its process group, then SIGKILL, each after a grace time.
 //
-// # What it leaves behind
+// # Remaining descendants
 //
-// Descendants that changed session or lost their parent are found by a marker
-// in their environment, not by ancestry. The alternative, PR_SET_CHILD_SUBREAPER,
-// would hand every stray of the host program to this package, and reaping
-// those takes wait4(-1), which steals the exit status of children that os/exec
-// waits for. Markers also outlive this process: SweepAbandoned finds
-// what a killed predecessor left. A descendant that wipes its environment and
-// leaves the process group escapes both.
+// Descendants that changed their session or lost their parent are found by a marker in their environment, and not by
+// ancestry. The alternative, PR_SET_CHILD_SUBREAPER, would make this package the parent of all orphans of the host
+// program; reaping them needs wait4(-1), which takes the exit status of children that os/exec waits for. Markers also
+// survive this process: SweepAbandoned finds what a killed predecessor left. A descendant that clears its environment
+// and leaves the process group is not found.
 package process
 
 import (
@@ -37,39 +32,36 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultInputGrace is how long a child may take to end after its input closed.
+	// DefaultInputGrace is how long a child may run after its input was closed.
 	DefaultInputGrace = 3 * time.Second
-	// DefaultTermGrace is how long it may take to end after SIGTERM.
+	// DefaultTermGrace is how long it may run after SIGTERM.
 	DefaultTermGrace = 2 * time.Second
-	// DefaultOrphanGrace is how long descendants may take after SIGTERM.
+	// DefaultOrphanGrace is how long descendants may run after SIGTERM.
 	DefaultOrphanGrace = 500 * time.Millisecond
 )
 
-// lingerGrace is how long the streams of an exited child stay readable when a
-// descendant that could not be found keeps them open.
+// lingerGrace is how long the streams of an exited child stay readable if an unknown descendant keeps them open.
 const lingerGrace = 2 * time.Second
 
-// Options says what to start and how to end it.
+// Options describe the child and how to end it.
 type Options struct {
 	// Path is the executable.
 	Path string
-	// Args are its arguments, without the name of the program.
+	// Args are its arguments without the program's name.
 	Args []string
-	// Env is its whole environment, to which only the marker is added.
+	// Env is its complete environment; only the marker is added.
 	Env []string
-	// Dir is its working directory; empty is the caller's.
+	// Dir is its working directory; empty means the caller's.
 	Dir string
-	// User is the user it runs as; nil is the caller's own. Only on Unix.
+	// User is the user of the child; nil means the caller's. Only on Unix.
 	User *User
-	// Stderr, if set, takes each line written to stderr, without its end and
-	// cut to a bound. It runs on the goroutine that reads stderr: while it
-	// blocks, so may the child.
+	// Stderr, if set, is called for each line of stderr, without line end and truncated to a limit. It runs on the
+	// goroutine that reads stderr: if it blocks, the child may block too.
 	Stderr func(line string)
-	// Cleanup, if set, runs after the child has exited and its descendants
-	// have been ended, while its pid cannot have been given to another process.
+	// Cleanup, if set, runs after the child and its descendants have ended and before its pid can be reused.
 	Cleanup func(pid int, exit Exit)
 
-	// InputGrace, TermGrace and OrphanGrace replace the defaults when not zero.
+	// InputGrace, TermGrace and OrphanGrace replace the defaults if not zero.
 	InputGrace  time.Duration
 	TermGrace   time.Duration
 	OrphanGrace time.Duration
@@ -78,8 +70,7 @@ type Options struct {
 // User is a user of the operating system.
 type User struct{ UID, GID uint32 }
 
-// Process is a started child. Read, Write, CloseWrite and Close are its
-// standard output and input.
+// Process is a started child. Read, Write, CloseWrite and Close use its standard output and input.
 type Process struct {
 	opts   Options
 	marker string
@@ -93,14 +84,14 @@ type Process struct {
 	closeOnce sync.Once
 	closed    chan struct{} // Close was called
 	exited    chan struct{} // it has exited; maybe not yet reaped
-	done      chan struct{} // everything is over, exit is set
+	done      chan struct{} // the end is complete and exit is set
 
 	mu     sync.Mutex
-	reaped bool // the pid means nothing any more
+	reaped bool // the pid may be reused
 	exit   Exit
 }
 
-// Start starts a child that lives no longer than ctx.
+// Start starts a child that is ended with ctx.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -139,9 +130,8 @@ func setDefault(field *time.Duration, value time.Duration) {
 	}
 }
 
-// prepare makes the command and its pipes and returns the child's ends. The
-// ends kept here are non-blocking: reads park a goroutine, not a thread, and
-// deadlines work.
+// prepare creates the command and its pipes, and returns the child's ends. The ends kept here are non-blocking: reads
+// block a goroutine and no thread, and deadlines work.
 func (p *Process) prepare() (children []*os.File, err error) {
 	p.cmd = exec.Command(p.opts.Path, p.opts.Args...)
 	p.cmd.Dir = p.opts.Dir
@@ -164,8 +154,7 @@ func (p *Process) prepare() (children []*os.File, err error) {
 	return []*os.File{ends[0][0], ends[1][1], ends[2][1]}, nil
 }
 
-// own is the goroutine to which the child belongs: it starts it, is the only
-// one to wait for it, and clears up after it.
+// own is the child's goroutine: it starts the child, is the only one to wait for it, and cleans up.
 func (p *Process) own(started chan<- error) {
 	runtime.LockOSThread() // see "Ownership" in the package comment
 	defer runtime.UnlockOSThread()
@@ -184,7 +173,7 @@ func (p *Process) own(started chan<- error) {
 	if keepsPid {
 		p.afterExit()
 	}
-	_ = p.cmd.Wait() // ProcessState says the same and more
+	_ = p.cmd.Wait() // ProcessState has the details
 	if !keepsPid {
 		p.afterExit()
 	}
@@ -203,12 +192,12 @@ func (p *Process) own(started chan<- error) {
 	close(p.done)
 }
 
-// afterExit ends the descendants and runs the caller's clean-up.
+// afterExit ends the descendants and calls Cleanup.
 func (p *Process) afterExit() {
 	close(p.exited)
 	orphans := endMarked(p.marker, p.opts.OrphanGrace)
 	p.signalGroup(kill)
-	// Nobody we know of holds the write ends now; do not wait for others.
+	// No known process has the write ends open; do not wait for others.
 	deadline := time.Now().Add(lingerGrace)
 	_ = p.stdout.SetReadDeadline(deadline)
 	_ = p.stderr.SetReadDeadline(deadline)
@@ -224,16 +213,15 @@ func (p *Process) afterExit() {
 // PID returns the process id of the child.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when the child has exited, has been waited for, its
-// descendants are gone and its clean-up is over.
+// Done is closed when the child was reaped, its descendants have ended and Cleanup has returned.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit says how the child ended. It is complete once Done is closed.
+// Exit describes the child's end. It is complete after Done is closed.
 func (p *Process) Exit() Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit
 }
 
-// StderrTail returns the last that the child wrote to stderr, so far.
+// StderrTail returns the end of the stderr output so far.
 func (p *Process) StderrTail() string { return p.tail.String() }

@@ -5,12 +5,11 @@ import (
 	"io"
 )
 
-// maxOutput bounds what Run keeps of the output of a child.
+// maxOutput bounds the output that Run returns.
 const maxOutput = 64 << 10
 
-// Run starts a child with empty input, waits for its end and returns the first
-// of what it wrote to stdout. The error is that of the start; how it ended is
-// in Exit.
+// Run starts a child with empty input, waits for its end and returns the beginning of its stdout. err is an error of
+// the start; exit describes the end.
 func Run(ctx context.Context, o Options) (stdout string, exit Exit, err error) {
 	p, err := Start(ctx, o)
 	if err != nil {
@@ -23,6 +22,6 @@ func Run(ctx context.Context, o Options) (stdout string, exit Exit, err error) {
 	}
 	<-p.Done()
 	_ = p.Close()
-	// Reading a pipe fails only when we close it, and nobody did before Done.
+	// Reading a pipe fails only after it was closed, which happens after Done.
 	return string(out), p.Exit(), readErr
 }

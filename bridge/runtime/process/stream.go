@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// Bounds of what is kept of stderr.
+// Bounds of the stored stderr.
 const (
 	maxTail = 8 << 10
 	maxLine = 4 << 10
 )
 
-// Read reads from the standard output of the child. It returns io.EOF a short
-// time after the child's exit even if a descendant keeps the pipe open.
+// Read reads the child's standard output. It returns io.EOF shortly after the child's exit even if a descendant keeps
+// the pipe open.
 func (p *Process) Read(b []byte) (int, error) {
 	n, err := p.stdout.Read(b)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -24,15 +24,12 @@ func (p *Process) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write writes to the standard input of the child.
 func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
-// CloseWrite closes the input of the child and nothing else: no grace time
-// begins to run.
+// CloseWrite closes the child's input only. It starts no grace time.
 func (p *Process) CloseWrite() error { return p.closeStdin() }
 
-// Close closes input and output. The child is then given its grace times to
-// end; Done tells when it has.
+// Close closes input and output, and starts the grace times for the child's end. Done reports the end.
 func (p *Process) Close() error {
 	p.closeOnce.Do(func() { close(p.closed) })
 	err := p.closeStdin()
@@ -42,7 +39,7 @@ func (p *Process) Close() error {
 	return err
 }
 
-// closeStdin may be called by several parties; only the first one's error counts.
+// closeStdin may be called several times; only the first call's error counts.
 func (p *Process) closeStdin() error {
 	if err := p.stdin.Close(); !errors.Is(err, os.ErrClosed) {
 		return err
@@ -56,8 +53,7 @@ func (p *Process) closeStreams() {
 	p.stderr.Close()
 }
 
-// readStderr reads stderr to its end, whoever listens, so that the child never
-// blocks on it.
+// readStderr reads stderr to its end, even if there is no listener, so that the child never blocks on it.
 func (p *Process) readStderr() {
 	defer p.stderr.Close()
 	lines := lineSplitter{emit: p.opts.Stderr}
@@ -73,7 +69,7 @@ func (p *Process) readStderr() {
 	}
 }
 
-// tail keeps the last maxTail bytes written to it.
+// tail stores the last maxTail bytes written to it.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -90,7 +86,7 @@ func (t *tail) write(b []byte) {
 	}
 }
 
-// String returns the tail as whole lines where that is possible.
+// String returns the tail, if possible as whole lines.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,8 +97,7 @@ func (t *tail) String() string {
 	return string(bytes.ToValidUTF8(bytes.TrimSpace(b), []byte("\uFFFD")))
 }
 
-// lineSplitter calls emit with each non-empty line; of a line over maxLine only
-// the beginning is kept.
+// lineSplitter calls emit with each non-empty line. Lines over maxLine are truncated.
 type lineSplitter struct {
 	emit func(string)
 	line []byte

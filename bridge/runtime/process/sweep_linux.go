@@ -9,25 +9,23 @@ import (
 	"time"
 )
 
-// sweepRounds bounds the search for processes that fork while being ended.
+// sweepRounds bounds the rounds for processes that fork while they are being ended.
 const sweepRounds = 5
 
-// SweepAbandoned ends what runtimes of dead owners left running (the owner was
-// killed and could not do it) and returns how many processes that were. Only
-// processes of this user and of owners in this pid namespace are touched; as root,
-// those of any user, since CLI processes may be of another than the server.
+// SweepAbandoned ends the processes that runtimes of killed owners left, and returns their count. It affects only
+// processes of this user with owners in this pid namespace; as root those of all users, since CLI processes may run
+// as another user than the server.
 func SweepAbandoned() int {
 	return sweep(abandoned, DefaultOrphanGrace)
 }
 
-// endMarked ends every process that carries the marker and returns how many
-// there were.
+// endMarked ends all processes with the marker and returns their count.
 func endMarked(marker string, grace time.Duration) int {
 	return sweep(func(value string) bool { return value == marker }, grace)
 }
 
-// sweep asks the matching processes to end, and after the grace makes them.
-// Both happen in rounds, since a process may fork while it is being looked for.
+// sweep sends SIGTERM to the matching processes, and SIGKILL after the grace. It works in rounds, because processes
+// may fork meanwhile.
 func sweep(match func(marker string) bool, grace time.Duration) int {
 	ended := map[int]bool{}
 	deadline := time.Now().Add(grace)
@@ -47,12 +45,12 @@ func sweep(match func(marker string) bool, grace time.Duration) int {
 			}
 			ended[pid] = true
 		}
-		time.Sleep(10 * time.Millisecond) // nothing announces the end of a process that is not our child
+		time.Sleep(10 * time.Millisecond) // the end of a process that is not a child cannot be waited for
 	}
 	return len(ended)
 }
 
-// marked lists the living processes that are ours to end and whose marker matches.
+// marked lists the running processes whose marker matches and that this process may end.
 func marked(match func(string) bool) map[int]bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -72,9 +70,8 @@ func marked(match func(string) bool) map[int]bool {
 	return found
 }
 
-// signalMarked signals a process if it still is the one that was found: the
-// handle is taken first and the marker read again, so that a pid given to
-// another process in between is left alone.
+// signalMarked signals a process if its marker still matches: it takes the handle first and reads the marker again,
+// so that a reused pid is not signalled.
 func signalMarked(pid int, match func(string) bool, sig os.Signal) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -82,11 +79,11 @@ func signalMarked(pid int, match func(string) bool, sig os.Signal) {
 	}
 	defer func() { _ = p.Release() }()
 	if value, ok := markerOf(pid); ok && match(value) {
-		_ = p.Signal(sig) // it may have ended meanwhile
+		_ = p.Signal(sig) // the process may have ended meanwhile
 	}
 }
 
-// markerOf reads the marker of a process of this user, as root of any. A zombie has none.
+// markerOf reads the marker of a process of this user, or as root of any user. A zombie has none.
 func markerOf(pid int) (string, bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	info, err := os.Stat(dir)
@@ -108,8 +105,8 @@ func markerOf(pid int) (string, bool) {
 	return "", false
 }
 
-// abandoned tells whether the owner named in a marker is gone. Owners in other
-// pid namespaces are none of our business: their pids mean nothing here.
+// abandoned reports whether the owner in a marker has ended. It returns false for owners in other pid namespaces,
+// whose pids are unknown here.
 func abandoned(marker string) bool {
 	parts := strings.Split(marker, "-")
 	if len(parts) != 4 {
@@ -124,13 +121,12 @@ func abandoned(marker string) bool {
 
 const unknown = "0"
 
-// owner identifies a process for as long as the machine runs: its pid may be
-// given to another one, but not with the same start time.
+// owner identifies a process until the machine restarts: a pid may be reused, but not with the same start time.
 func owner(pid int) string {
 	return pidNamespace() + "-" + strconv.Itoa(pid) + "-" + startTime(pid)
 }
 
-// pidNamespace returns the inode of our pid namespace: "pid:[4026531836]".
+// pidNamespace returns the inode of the current pid namespace: "pid:[4026531836]".
 func pidNamespace() string {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
@@ -139,8 +135,8 @@ func pidNamespace() string {
 	return strings.TrimSuffix(strings.TrimPrefix(link, "pid:["), "]")
 }
 
-// startTime returns field 22 of /proc/<pid>/stat. The second field is the
-// program's name in parentheses and may contain anything, so count from its end.
+// startTime returns field 22 of /proc/<pid>/stat. The second field is the program's name in parentheses and may
+// contain any text, so fields are counted from its end.
 func startTime(pid int) string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// SweepAbandoned ends what runtimes of dead owners left running and returns how
-// many processes that were. Without /proc there is no way to find them: it does
-// nothing here.
+// SweepAbandoned ends the processes that runtimes of killed owners left, and returns their count. Without /proc they
+// cannot be found: here it does nothing.
 func SweepAbandoned() int { return 0 }
 
 func endMarked(string, time.Duration) int { return 0 }

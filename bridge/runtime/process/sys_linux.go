@@ -7,14 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepsPid says that awaitExit leaves the child a zombie, so that its pid and
-// group id stay reserved until Wait.
+// keepsPid is true: awaitExit leaves the child a zombie, so that its pid and group id stay reserved until Wait.
 const keepsPid = true
 
-// sysProcAttr gives the child a group of its own and ends it with its parent.
-// SIGTERM, not SIGKILL: given it, the CLI ends its shells and removes its lock
-// files in some 50 ms; killed, it leaves both. One that ignores SIGTERM and the
-// end of its input is found by SweepAbandoned.
+// sysProcAttr puts the child into its own process group and ends it with its parent, by SIGTERM: the CLI then ends
+// its shells and removes its lock files in about 50 ms, which it does not after SIGKILL. SweepAbandoned finds a child
+// that ignores SIGTERM and the end of its input.
 func sysProcAttr(u *User) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: credential(u)}
 }

@@ -12,8 +12,7 @@ func sendGroup(p *os.Process, s strength) {
 	if s == kill {
 		sig = syscall.SIGKILL
 	}
-	// An error means that no process of the group is left, or that those that
-	// are changed their user: nothing can be done about either.
+	// An error means that the group has no processes left, or that they changed their user. Both cannot be handled.
 	_ = syscall.Kill(-p.Pid, sig)
 }
 
@@ -24,7 +23,7 @@ func signalOf(state *os.ProcessState) string {
 	return ""
 }
 
-// credential is the user of a child, with no groups but its own; nil leaves it ours.
+// credential returns the user of a child, without supplementary groups; nil means the current user.
 func credential(u *User) *syscall.Credential {
 	if u == nil {
 		return nil

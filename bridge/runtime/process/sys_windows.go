@@ -13,8 +13,7 @@ func sysProcAttr(*User) *syscall.SysProcAttr {
 
 func awaitExit(int) {}
 
-// sendGroup knows only the hard way: there is no SIGTERM on Windows, and the
-// gentle way, closing the input, has been tried before.
+// sendGroup always kills: there is no SIGTERM on Windows, and closing the input was tried before.
 func sendGroup(p *os.Process, s strength) {
 	if s == kill {
 		_ = p.Kill()
