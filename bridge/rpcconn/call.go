@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// outgoing is one message to the peer and, for a call, all that is known of it.
+// outgoing is one message to the peer and, for a call, its state.
 type outgoing struct {
 	id       uint64 // 0: no reply is expected
 	frame    []byte
@@ -19,15 +19,15 @@ type outgoing struct {
 	onReply  func()
 	onQueued func()
 	onFree   func()
-	slot     chan struct{} // where the slot it holds goes back to
-	// over is closed when the reply has been dealt with, after onReply; nil if none is expected.
+	slot     chan struct{} // the pool to which its slot returns
+	// over is closed when the reply was processed, after onReply; nil if no reply is expected.
 	over chan struct{}
 
-	// Guarded by outbound.mu.
+	// outbound.mu guards the following fields.
 	place *list.Element
 	taken bool
 
-	// Guarded by Conn.mu; result and err are final once answered is set.
+	// Conn.mu guards the following fields; result and err are final once answered is set.
 	answered  bool
 	abandoned bool
 	grace     *time.Timer
@@ -35,9 +35,8 @@ type outgoing struct {
 	err       error
 }
 
-// Call sends a request and waits for its reply. params are written as they
-// are; nil leaves the member out. The error is an *Error if the peer answered
-// with one and a *CallError otherwise.
+// Call sends a request and waits for its reply. params are written unchanged; nil omits the member. The error is an
+// *Error if the peer replied with one, and a *CallError otherwise.
 func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...CallOption) (json.RawMessage, error) {
 	out := &outgoing{id: c.lastID.Add(1), over: make(chan struct{}), onFree: func() {}}
 	for _, opt := range opts {
@@ -66,8 +65,8 @@ func (c *Conn) Call(ctx context.Context, method string, params []byte, opts ...C
 	return c.await(ctx, method, out)
 }
 
-// checkBody refuses params or a result, unless nil, that are not one JSON value, or nested so deeply
-// that the peer does not read the message with it.
+// checkBody returns an error for params or a result that are not one JSON value, or nested so deeply that the peer
+// would not read the message. nil is valid.
 func (c *Conn) checkBody(b []byte) error {
 	switch {
 	case b == nil:
@@ -94,7 +93,7 @@ func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.Ra
 			return nil, &CallError{Method: method, Sent: c.out.wasTaken(out), Err: c.cause}
 		}
 	}
-	<-out.over // the reader has the reply, and is about to say so
+	<-out.over // the reader has the reply and will close over
 	var bad *Error
 	if out.err != nil && !errors.As(out.err, &bad) {
 		return nil, &CallError{Method: method, Sent: true, Err: out.err}
@@ -102,7 +101,7 @@ func (c *Conn) await(ctx context.Context, method string, out *outgoing) (json.Ra
 	return out.result, out.err
 }
 
-// Notify sends a notification: it returns when it is queued.
+// Notify sends a notification. It returns when the notification is queued.
 func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	if err := c.checkBody(params); err != nil {
 		return &CallError{Method: method, Err: err}
@@ -116,7 +115,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params []byte) error {
 	return nil
 }
 
-// Tell is Notify that waits for room where the peer reads too slowly.
+// Tell is like Notify, but waits for room if the peer reads too slowly.
 func (c *Conn) Tell(ctx context.Context, method string, params []byte) error {
 	for {
 		err := c.Notify(ctx, method, params)
@@ -140,7 +139,7 @@ func (c *Conn) Tell(ctx context.Context, method string, params []byte) error {
 	}
 }
 
-// acquire takes an in-flight slot, waiting for one if it must.
+// acquire takes an in-flight slot. It waits until one is free.
 func (c *Conn) acquire(ctx context.Context, out *outgoing) error {
 	if ctx.Err() != nil {
 		return endOf(ctx)
@@ -169,8 +168,7 @@ func (c *Conn) acquire(ctx context.Context, out *outgoing) error {
 	return nil
 }
 
-// endOf is why a context ended: its own error, which callers test for, and the
-// cause given by whoever ended it.
+// endOf returns why a context ended: its error, for which callers test, and its cause.
 func endOf(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {
@@ -179,7 +177,7 @@ func endOf(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// forget ends a call's claim on its id and its slot.
+// forget releases a call's id and its slot.
 func (c *Conn) forget(out *outgoing) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +196,8 @@ func (c *Conn) forgetLocked(out *outgoing) {
 	out.onFree()
 }
 
-// abandon ends a call whose context has ended. Its slot stays taken while the peer is likely
-// still busy with it.
+// abandon ends a call whose context has ended. The call keeps its slot while the peer is probably still processing
+// it.
 func (c *Conn) abandon(out *outgoing) (sent, answered bool) {
 	sent = !c.out.drop(out)
 	c.mu.Lock()
@@ -230,7 +228,7 @@ func (c *Conn) wasAnswered(out *outgoing) bool {
 	return out.answered
 }
 
-// reply completes the call a reply belongs to. Reader goroutine only.
+// reply completes the call of a reply. Only the reader goroutine calls it.
 func (c *Conn) reply(m *message) {
 	result, err := outcome(m)
 	out := c.answer(m.id, result, err)
@@ -245,7 +243,7 @@ func (c *Conn) reply(m *message) {
 	close(out.over)
 }
 
-// answer finds the live call of a reply and gives it the outcome.
+// answer finds the active call of a reply and sets its outcome.
 func (c *Conn) answer(rawID []byte, result json.RawMessage, err error) *outgoing {
 	id, numeric := replyID(rawID)
 	c.mu.Lock()
@@ -262,14 +260,14 @@ func (c *Conn) answer(rawID []byte, result json.RawMessage, err error) *outgoing
 		return nil
 	case !numeric || out == nil || out.answered:
 		c.stats.unknownReplies.Add(1)
-		c.opts.Logger.Warn("ignoring reply", slog.String("reason", "no such call"), slog.Bool("error", err != nil))
+		c.opts.Logger.Warn("reply ignored", slog.String("reason", "no such call"), slog.Bool("error", err != nil))
 		return nil
 	}
 	out.answered, out.result, out.err = true, result, err
 	return out
 }
 
-// outcome reads a reply's result or error.
+// outcome returns a reply's result or error.
 func outcome(m *message) (json.RawMessage, error) {
 	switch {
 	case m.err != nil && !isNull(m.err):

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Conn is one JSON-RPC connection. All methods may be used from any goroutine,
-// Close and Notify also from the callbacks of Options.
+// Conn is one JSON-RPC connection. It is safe for concurrent use; the callbacks of Options may call Close and Notify.
 type Conn struct {
 	opts   Options
 	rwc    io.ReadWriteCloser
@@ -26,8 +25,8 @@ type Conn struct {
 
 	mu    sync.Mutex
 	calls map[uint64]*outgoing // every call that holds a slot
-	// unanswered has the calls that were given up after they had been written, until the peer
-	// replies. AbandonGrace frees their slots, so at most MaxInFlight are added in that time.
+	// unanswered has the calls that were abandoned after they were written, until the peer replies. AbandonGrace
+	// frees their slots, so at most MaxInFlight are added in that time.
 	unanswered map[uint64]struct{}
 
 	ctx    context.Context // of request handlers
@@ -40,8 +39,7 @@ type Conn struct {
 	stats counters
 }
 
-// New starts a connection on rwc, which it owns from then on. It runs until
-// Close or until the stream ends.
+// New starts a connection on rwc and takes ownership of it. The connection ends with Close or with the stream.
 func New(rwc io.ReadWriteCloser, o Options) *Conn {
 	o = o.withDefaults()
 	c := &Conn{
@@ -66,21 +64,19 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 	return c
 }
 
-// Close ends the connection: calls fail, handlers' contexts end, the stream is
-// closed. It does not wait for them; Wait does. Only the first cause counts.
+// Close ends the connection: calls fail, handlers' contexts end, the stream is closed. It does not wait for them; use
+// Wait. The first cause becomes the connection's error.
 func (c *Conn) Close() error {
 	c.shut(&CloseError{Cause: ErrLocalClose})
 	return nil
 }
 
-// CloseWrite ends this side's half of the stream: what is queued is written,
-// then the peer reads the end. Later calls fail with ErrLocalClose. Reading goes
-// on until the peer ends its half. A stream without a CloseWrite method of its
-// own stays open.
+// CloseWrite ends this side's half of the stream: it writes the queued frames, then the peer reads the end. Later
+// calls fail with ErrLocalClose. Reading continues until the peer ends its half. A stream without a CloseWrite method
+// stays open.
 func (c *Conn) CloseWrite() { c.out.finish() }
 
-// Flush waits until all that was queued has been written, or the connection or ctx has
-// ended.
+// Flush waits until all queued frames were written, or the connection or ctx has ended.
 func (c *Conn) Flush(ctx context.Context) {
 	for {
 		wait, possible := c.out.fits(c.out.max)
@@ -97,10 +93,10 @@ func (c *Conn) Flush(ctx context.Context) {
 	}
 }
 
-// Done is closed when the connection is over.
+// Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Err is nil until Done is closed and a *CloseError from then on.
+// Err returns nil until Done is closed, and then a *CloseError.
 func (c *Conn) Err() error {
 	select {
 	case <-c.done:
@@ -110,15 +106,15 @@ func (c *Conn) Err() error {
 	}
 }
 
-// Wait returns when the connection is over and its goroutines, request
-// handlers included, have ended. Callbacks must not call it.
+// Wait returns when the connection and its goroutines, including request handlers, have ended. Callbacks must not
+// call it.
 func (c *Conn) Wait() {
 	<-c.done
 	c.tasks.Wait()
 	c.serve.wait()
 }
 
-// shut ends the connection with the first cause it is given.
+// shut ends the connection. Only its first cause is used.
 func (c *Conn) shut(cause *CloseError) {
 	c.once.Do(func() {
 		c.cause = cause
@@ -132,7 +128,7 @@ func (c *Conn) shut(cause *CloseError) {
 	})
 }
 
-// stopTimers lets go of the slots of abandoned calls; nobody needs them now.
+// stopTimers stops the timers of abandoned calls.
 func (c *Conn) stopTimers() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +139,8 @@ func (c *Conn) stopTimers() {
 	}
 }
 
-// writeLoop owns writing. When a write fails the peer is usually gone, but what
-// it said before may still be unread: reading goes on for a grace time.
+// writeLoop is the only writer. After a failed write the peer is usually gone, but data from it may still be unread:
+// reading continues for a grace time.
 func (c *Conn) writeLoop() {
 	err := c.out.run(c.rwc, &c.stats)
 	if err == nil {
@@ -162,7 +158,7 @@ func (c *Conn) writeLoop() {
 	}
 }
 
-// endWriting passes on the end of writing after CloseWrite.
+// endWriting closes the writing half after CloseWrite.
 func (c *Conn) endWriting() {
 	half, ok := c.rwc.(interface{ CloseWrite() error })
 	if !ok || c.Err() != nil {
@@ -173,7 +169,7 @@ func (c *Conn) endWriting() {
 	}
 }
 
-// readLoop owns reading.
+// readLoop is the only reader.
 func (c *Conn) readLoop() {
 	for {
 		body, err := c.frames.next()
@@ -193,7 +189,7 @@ func (c *Conn) readLoop() {
 	}
 }
 
-// betweenReads is what is done before more is read.
+// betweenReads calls Pause and Throttle before more is read.
 func (c *Conn) betweenReads() {
 	c.pause()
 	if c.opts.Throttle == nil {
@@ -206,15 +202,14 @@ func (c *Conn) betweenReads() {
 	c.stats.throttling.Store(false)
 }
 
-// pause tells that all that was read has been handed on.
+// pause reports that all received messages were delivered.
 func (c *Conn) pause() {
 	if c.opts.Pause != nil {
 		c.opts.Pause()
 	}
 }
 
-// readCause prefers an earlier write failure: it came first, and the end of
-// the stream is its consequence.
+// readCause prefers an earlier write failure, because the end of the stream is its consequence.
 func (c *Conn) readCause(err error) *CloseError {
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
@@ -228,7 +223,7 @@ func (c *Conn) readCause(err error) *CloseError {
 	return cause
 }
 
-// dispatch handles every message but an event in the CLI's own form.
+// dispatch handles every message except an event in the CLI's canonical form.
 func (c *Conn) dispatch(body []byte) {
 	m, ok := parseMessage(body)
 	if !ok {
@@ -260,13 +255,13 @@ func (c *Conn) dispatch(body []byte) {
 	}
 }
 
-// odd counts a message that means nothing; the stream itself is still good.
+// odd counts an invalid message; the stream itself is still valid.
 func (c *Conn) odd(what string, size int) {
 	c.stats.malformed.Add(1)
 	c.opts.Logger.Warn("ignoring message", slog.String("reason", what), slog.Int("bytes", size))
 }
 
-// complain tells a peer that is held to the protocol of a message that means nothing.
+// complain replies to an invalid message if Strict is set.
 func (c *Conn) complain(body []byte) {
 	if !c.opts.Strict {
 		return

@@ -8,25 +8,23 @@ import (
 	"github.com/sourcegraph/jsonrpc2"
 )
 
-// Codes this package answers the peer with. The first three are JSON-RPC's
-// own.
+// Codes of this package's error replies. The first three are JSON-RPC's own.
 const (
-	// CodeMethodNotFound says that nobody serves the method.
+	// CodeMethodNotFound: there is no handler for the method.
 	CodeMethodNotFound = jsonrpc2.CodeMethodNotFound
-	// CodeParseError says that the message is not JSON.
+	// CodeParseError: the message is not JSON.
 	CodeParseError = jsonrpc2.CodeParseError
-	// CodeInternalError is what a handler's plain error becomes.
+	// CodeInternalError is the code for a handler's error without a code.
 	CodeInternalError = jsonrpc2.CodeInternalError
-	// CodeInvalidRequest says that the message is not a usable request.
+	// CodeInvalidRequest: the message is not a valid request.
 	CodeInvalidRequest = jsonrpc2.CodeInvalidRequest
-	// CodeOverloaded says that the request was refused unseen because too
-	// many are waiting; its data carries {"reason":"REQUEST_QUEUE_FULL"}.
+	// CodeOverloaded: the request was refused because too many are waiting; its data is
+	// {"reason":"REQUEST_QUEUE_FULL"}.
 	CodeOverloaded = -32050
 )
 
-// Errors a call or a connection can end with. ErrClosed matches every error
-// that reports the end of the connection; exactly one of the causes after it
-// matches too.
+// Errors of calls and connections. ErrClosed matches every error caused by the end of a connection; exactly one of
+// the causes that follow it matches too.
 var (
 	// ErrClosed matches every error caused by the end of the connection.
 	ErrClosed = errors.New("connection closed")
@@ -44,49 +42,43 @@ var (
 	ErrReadFailed = errors.New("read failed")
 	// ErrWriteFailed is the cause when writing failed.
 	ErrWriteFailed = errors.New("write failed")
-	// ErrPeerStalled is the cause when the peer sends requests but reads no answers.
-	ErrPeerStalled = errors.New("peer does not read its answers")
+	// ErrPeerStalled is the cause when the peer sends requests but reads no replies.
+	ErrPeerStalled = errors.New("peer does not read its replies")
 
-	// ErrNotSent matches errors of calls of which no byte was given to the
-	// peer, so that trying again cannot do the work twice.
+	// ErrNotSent matches errors of calls that were not written at all, so that a retry is safe.
 	ErrNotSent = errors.New("request not sent")
-	// ErrOutboundFull is the error of a message that does not fit in what may
-	// be queued for a peer that reads too slowly.
+	// ErrOutboundFull is the error of a message that exceeds the limit of bytes queued for a slow peer.
 	ErrOutboundFull = errors.New("outbound queue full")
-	// ErrInvalidJSON is the error of params or a result that are not exactly
-	// one JSON value, and so could break out of the message around them.
+	// ErrInvalidJSON is the error of params or a result that are not exactly one JSON value, and so could change the
+	// message around them.
 	ErrInvalidJSON = errors.New("not a single JSON value")
 	// ErrTooDeep is the error of params or a result that would make a message nested more deeply
 	// than Options.MaxDepth.
 	ErrTooDeep = errors.New("nested too deeply for the peer")
-	// ErrBadReply is the error of a call whose reply held neither a result
-	// nor a readable error.
+	// ErrBadReply is the error of a call whose reply had neither a result nor a valid error.
 	ErrBadReply = errors.New("malformed reply")
 )
 
-// Error is the error object of a JSON-RPC reply. A call returns it, unwrapped,
-// when the peer answered with one; a request handler returns it, wrapped or
-// not, to choose what the peer is told.
+// Error is the error object of a JSON-RPC reply. A call returns it, unwrapped, if the peer replied with one. A
+// request handler returns it, wrapped or not, to determine the error reply.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// Error implements error.
 func (e *Error) Error() string {
 	return fmt.Sprintf("rpc error %d: %s", e.Code, e.Message)
 }
 
-// CloseError is how a connection ended.
+// CloseError is why a connection ended.
 type CloseError struct {
-	// Cause is one of the sentinel causes of this package.
+	// Cause is one of the causes of this package.
 	Cause error
-	// Err has the details, if there are any.
+	// Err has the details, if any.
 	Err error
 }
 
-// Error implements error.
 func (e *CloseError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%v: %v", ErrClosed, e.Cause)
@@ -94,7 +86,7 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("%v: %v: %v", ErrClosed, e.Cause, e.Err)
 }
 
-// Unwrap makes ErrClosed, the cause and the details all visible to errors.Is.
+// Unwrap returns ErrClosed, the cause and the details, so that errors.Is matches each.
 func (e *CloseError) Unwrap() []error {
 	if e.Err == nil {
 		return []error{ErrClosed, e.Cause}
@@ -102,17 +94,16 @@ func (e *CloseError) Unwrap() []error {
 	return []error{ErrClosed, e.Cause, e.Err}
 }
 
-// CallError is why a call has no answer from the peer.
+// CallError is the error of a call without a reply.
 type CallError struct {
 	// Method is the method called.
 	Method string
-	// Sent tells whether the peer may have seen the request.
+	// Sent reports whether the peer may have received the request.
 	Sent bool
 	// Err is the reason: a context's error, ErrOutboundFull, a *CloseError …
 	Err error
 }
 
-// Error implements error.
 func (e *CallError) Error() string {
 	if e.Sent {
 		return fmt.Sprintf("call %q: %v", e.Method, e.Err)
@@ -120,7 +111,7 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("call %q: %v: %v", e.Method, ErrNotSent, e.Err)
 }
 
-// Unwrap makes the reason visible to errors.Is, and ErrNotSent where it holds.
+// Unwrap returns the reason, and ErrNotSent if nothing was sent.
 func (e *CallError) Unwrap() []error {
 	if e.Sent {
 		return []error{e.Err}
@@ -128,8 +119,7 @@ func (e *CallError) Unwrap() []error {
 	return []error{ErrNotSent, e.Err}
 }
 
-// replyError chooses what the peer is told about a handler's error. It looks
-// through wrapping, which the library does not.
+// replyError converts a handler's error to an error reply. It unwraps errors, unlike the library.
 func replyError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -10,12 +10,12 @@ import (
 
 const (
 	readBufferSize = 64 << 10
-	// maxHeader caps a header block; the protocol's own is under 30 bytes.
+	// maxHeader bounds a header block; normal ones have less than 30 bytes.
 	maxHeader = 4 << 10
-	// bigStart is the first buffer of a frame that does not fit in the read
-	// buffer; it doubles as bytes really arrive, whatever was announced.
+	// bigStart is the initial buffer for a frame that does not fit in the read buffer. It doubles as bytes arrive,
+	// independently of the announced size.
 	bigStart = 256 << 10
-	// bigKeep is the largest buffer given back to the pool.
+	// bigKeep is the largest buffer that returns to the pool.
 	bigKeep = 4 << 20
 )
 
@@ -26,11 +26,10 @@ var (
 	lengthName  = []byte("Content-Length")
 )
 
-// bigBuffers are shared by all connections, since each needs one rarely.
+// bigBuffers are shared by all connections, because each rarely needs one.
 var bigBuffers = sync.Pool{New: func() any { b := make([]byte, bigStart); return &b }}
 
-// frameReader cuts a byte stream into frames. A frame that fits in its buffer
-// is returned where it lies.
+// frameReader splits a byte stream into frames. A frame that fits in its buffer is returned without a copy.
 type frameReader struct {
 	src   io.Reader
 	max   int
@@ -45,8 +44,8 @@ func newFrameReader(src io.Reader, maxFrame int) *frameReader {
 	return &frameReader{src: src, max: maxFrame, buf: make([]byte, readBufferSize), pause: func() {}}
 }
 
-// next returns the body of the next frame, valid until the next call. Its
-// error is a *CloseError that says how the stream ended.
+// next returns the body of the next frame, valid until the next call. Its error is a *CloseError with the reason for
+// the end of the stream.
 func (f *frameReader) next() ([]byte, error) {
 	f.release()
 	n, err := f.header()
@@ -69,7 +68,7 @@ func (f *frameReader) next() ([]byte, error) {
 	return body, nil
 }
 
-// release gives the buffer of a big frame back.
+// release returns the buffer of a big frame to the pool.
 func (f *frameReader) release() {
 	if f.big == nil {
 		return
@@ -100,7 +99,7 @@ func (f *frameReader) bigBody(n int) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// header reads a header block and returns the length it announces.
+// header reads a header block and returns the length in it.
 func (f *frameReader) header() (int, error) {
 	for {
 		pending := f.buf[f.r:f.w]
@@ -125,7 +124,7 @@ func (f *frameReader) compact() {
 	f.r = 0
 }
 
-// fill adds at least one byte to the buffer, or fails.
+// fill reads at least one byte into the buffer, or fails.
 func (f *frameReader) fill() error {
 	if f.r == f.w {
 		f.r, f.w = 0, 0
@@ -135,8 +134,8 @@ func (f *frameReader) fill() error {
 	return err
 }
 
-// read returns at least one byte, or fails. A source may give bytes together
-// with its error; the error is kept for the next call.
+// read returns at least one byte, or fails. If a source returns bytes together with an error, the error is kept for
+// the next call.
 func (f *frameReader) read(p []byte) (int, error) {
 	f.pause()
 	for range 100 {
@@ -155,7 +154,7 @@ func (f *frameReader) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// parseHeader finds the length in a header block without its final blank line.
+// parseHeader returns the length in a header block without its final blank line.
 func parseHeader(block []byte, limit int) (int, error) {
 	if value, ok := bytes.CutPrefix(block, lengthStart); ok && !bytes.Contains(value, lineEnd) {
 		return parseLength(value, limit)
@@ -184,7 +183,7 @@ func parseHeader(block []byte, limit int) (int, error) {
 	return length, nil
 }
 
-// parseLength reads digits only: no sign, no spaces, no overflow.
+// parseLength accepts digits only: no sign, no spaces, no overflow.
 func parseLength(value []byte, limit int) (int, error) {
 	if len(value) == 0 {
 		return 0, badFrame("empty length")
@@ -209,7 +208,7 @@ func badFrame(format string, args ...any) error {
 	return &CloseError{Cause: ErrBadFrame, Err: fmt.Errorf(format, args...)}
 }
 
-// streamEnd says how a stream ended from the error its source gave.
+// streamEnd converts the source's error to the reason for the end of the stream.
 func streamEnd(err error, inFrame bool) error {
 	switch {
 	case !errors.Is(err, io.EOF):

@@ -9,26 +9,24 @@ import (
 const eventMethod = "session.event"
 
 var (
-	// eventPrefix and eventSuffix frame every session.event the CLI sends.
-	// With both present the members before params are known and the last
-	// member of the message is an object, so the message has no id.
+	// eventPrefix and eventSuffix enclose every session.event that the CLI sends. If both are present, the members
+	// before params are known and the last member of the message is an object, so the message has no id.
 	eventPrefix = []byte(`{"jsonrpc":"2.0","method":"session.event","params":{`)
 	eventSuffix = []byte(`}}`)
 )
 
-// isCanonicalEvent recognises the CLI's own form of an event without parsing.
-// Any other form goes through parseMessage and is recognised there.
+// isCanonicalEvent recognises the CLI's form of an event without parsing. parseMessage handles all other forms.
 func isCanonicalEvent(body []byte) bool {
 	return bytes.HasPrefix(body, eventPrefix) && bytes.HasSuffix(body, eventSuffix)
 }
 
-// message is a JSON-RPC message taken apart; the members are parts of the
-// body, nil where absent. Of a repeated member the last counts.
+// message is a parsed JSON-RPC message. Members are parts of the body; nil if absent. The last of a repeated member
+// counts.
 type message struct {
 	id, method, params, result, err []byte
 }
 
-// parseMessage takes a body apart, and reports whether it is one object.
+// parseMessage parses a body, and reports whether it is one object.
 func parseMessage(b []byte) (m message, ok bool) {
 	i := skipSpace(b, 0)
 	if i >= len(b) || b[i] != '{' {
@@ -104,14 +102,13 @@ func unquote(quoted []byte) (string, bool) {
 
 func isNull(value []byte) bool { return string(value) == "null" }
 
-// replyID reads an id of the form this side gives its own calls.
+// replyID parses an id in the form of this side's calls.
 func replyID(id []byte) (uint64, bool) {
 	n, err := strconv.ParseUint(string(id), 10, 64)
 	return n, err == nil
 }
 
-// headerRoom is kept before a body for the header, whose length is known only
-// once the body is complete.
+// headerRoom is the space before a body for the header, whose length is known after the body is complete.
 const headerRoom = len("Content-Length: ") + 20 + len("\r\n\r\n")
 
 // newBody starts a frame of about size bytes.
@@ -120,7 +117,7 @@ func newBody(size int) []byte {
 	return append(b, `{"jsonrpc":"2.0",`...)
 }
 
-// seal puts the header right before the body.
+// seal writes the header directly before the body.
 func seal(b []byte) []byte {
 	var scratch [headerRoom]byte
 	header := append(scratch[:0], "Content-Length: "...)
@@ -131,8 +128,7 @@ func seal(b []byte) []byte {
 	return b[start:]
 }
 
-// requestFrame builds a call, or a notification when id is 0, around the exact
-// bytes of params.
+// requestFrame builds a call, or a notification if id is 0, with the exact bytes of params.
 func requestFrame(id uint64, method string, params []byte) []byte {
 	b := newBody(len(method) + len(params) + 80)
 	if id != 0 {
@@ -149,7 +145,7 @@ func requestFrame(id uint64, method string, params []byte) []byte {
 	return seal(append(b, '}'))
 }
 
-// resultFrame builds a reply around the exact bytes of the id and the result.
+// resultFrame builds a reply with the exact bytes of the id and the result.
 func resultFrame(id string, result []byte) []byte {
 	if result == nil {
 		result = []byte("null")
@@ -178,11 +174,11 @@ func errorFrame(id string, e *Error) []byte {
 	return seal(append(b, "}}"...))
 }
 
-// appendString quotes s for JSON; names need no escaping and take the short way.
+// appendString quotes s for JSON. Names that need no escaping take a fast path.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			quoted, _ := json.Marshal(s) // a string always marshals
+			quoted, _ := json.Marshal(s) // a string can always be encoded
 			return append(b, quoted...)
 		}
 	}

@@ -9,16 +9,15 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMaxFrame is large enough for the history of a long session in one reply.
+	// DefaultMaxFrame permits the history of a long session in one reply.
 	DefaultMaxFrame = 128 << 20
-	// CLIMaxDepth is how deeply messages to the CLI may be nested: 1.0.81 and 1.0.102 drop deeper
-	// ones without an answer.
+	// CLIMaxDepth is the nesting limit for messages to the CLI: 1.0.81 and 1.0.102 drop deeper ones without a reply.
 	CLIMaxDepth = 127
-	// DefaultMaxInFlight stays below the 256 at which CLI 1.0.81 refuses.
+	// DefaultMaxInFlight is below 256, the limit of CLI 1.0.81.
 	DefaultMaxInFlight = 192
-	// DefaultReservedInFlight is the share of them kept for priority calls.
+	// DefaultReservedInFlight is the part of it reserved for priority calls.
 	DefaultReservedInFlight = 32
-	// DefaultMaxRequestWorkers bounds the peer's requests served at once.
+	// DefaultMaxRequestWorkers bounds the peer's requests being served.
 	DefaultMaxRequestWorkers = 256
 	// DefaultMaxRequestQueue bounds the peer's requests waiting for a worker.
 	DefaultMaxRequestQueue = 1024
@@ -26,82 +25,71 @@ const (
 	DefaultMaxOutbound = 64 << 20
 	// DefaultAbandonGrace is how long an abandoned call keeps its slot.
 	DefaultAbandonGrace = time.Minute
-	// DefaultDrainGrace is how long a peer that cannot be written to is still read.
+	// DefaultDrainGrace is how long reading continues after a write has failed.
 	DefaultDrainGrace = 2 * time.Second
 )
 
-// Options configures a Conn. The zero value of every field is usable.
+// Options configures a Conn. The zero value of every field is valid.
 type Options struct {
-	// Event takes each session.event notification: the whole message, as
-	// read. It runs on the reader goroutine, in wire order and in order with
-	// replies (see OnReply). It must not block, and body is valid only
-	// during the call.
+	// Event receives each session.event notification: the whole message, as read. It runs on the reader goroutine, in
+	// wire order and in order with replies (see OnReply). It must not block, and body is valid only during the call.
 	Event func(body []byte)
 
-	// Pause, if set, is called on the reader goroutine when all that was read has been
-	// handed on, before more is read, which may take any time, and when no more will be. It
-	// must not block. What Event does not want to do for each event it can do there for a
-	// burst.
+	// Pause, if set, is called on the reader goroutine when all received messages were delivered, before the next
+	// read, and when nothing more will be read. It must not block. Use it for work that Event postpones to the end of
+	// a burst.
 	Pause func()
 
-	// Throttle, if set, is called on the reader goroutine after Pause, before more is read. It
-	// may block, and slows the peer by that; it must return when over is closed, and must not
-	// wait for anything that the peer has yet to say. It reports whether it has blocked.
+	// Throttle, if set, is called on the reader goroutine after Pause, before the next read. It may block to slow the
+	// peer down. It must return when over is closed, and must not wait for a message of the peer. It reports whether
+	// it has blocked.
 	Throttle func(over <-chan struct{}) bool
 
-	// Notification takes every other notification, under the same rules.
-	// params is nil when the message has none.
+	// Notification receives every other notification, under the same rules. params is nil if the message has none.
 	Notification func(method string, params []byte)
 
-	// Arrive, if set, sees each request of the peer on the reader goroutine,
-	// in order with events, before a worker gets it; it may set Mark. Requests
-	// for which it returns the same non-empty lane are served one after the
-	// other in the order they came. It must not block. Params are the
-	// handler's: Arrive only reads them.
+	// Arrive, if set, is called for each request of the peer on the reader goroutine, in order with events, before a
+	// worker serves it; it may set Mark. Requests with the same non-empty lane are served one after the other in the
+	// order of arrival. It must not block and must not modify Params.
 	Arrive func(r *Request) (lane string)
 
-	// Request serves a request of the peer on one of the workers. ctx ends
-	// with the connection or by CancelRequest. Its result must be one JSON
-	// value (nil counts as null); an error that is or wraps an *Error reaches
-	// the peer with that code, message and data. Without Request every
-	// request is answered with CodeMethodNotFound.
+	// Request serves a request of the peer on a worker. ctx ends with the connection or by CancelRequest. Its result
+	// must be one JSON value (nil means null). An error that is or wraps an *Error determines code, message and data
+	// of the reply. Without Request every request is answered with CodeMethodNotFound.
 	Request func(ctx context.Context, r *Request) (json.RawMessage, error)
 
-	// Strict answers messages that mean nothing with an error, as a server of JSON-RPC
-	// does; without it they are counted and logged. Requests whose id is null are such.
+	// Strict makes the connection reply to invalid messages with an error, like a JSON-RPC server. Otherwise they are
+	// counted and logged. A request whose id is null is invalid.
 	Strict bool
 
-	// MaxFrame is the largest frame accepted from the peer.
+	// MaxFrame is the size of the largest accepted frame.
 	MaxFrame int
-	// MaxDepth is how many levels of objects and arrays a message to the peer may have, its own
-	// included; a deeper one is not sent. Zero sets no limit.
+	// MaxDepth bounds the levels of objects and arrays in a message to the peer, including its outer object. A deeper
+	// message is not sent. Zero sets no limit.
 	MaxDepth int
-	// MaxInFlight bounds the calls the peer is busy with, ReservedInFlight of
-	// which only calls made with Priority may use. A negative
-	// ReservedInFlight reserves none.
+	// MaxInFlight bounds the calls that the peer is processing. ReservedInFlight of them are for calls with Priority
+	// only; a negative value reserves none.
 	MaxInFlight      int
 	ReservedInFlight int
-	// MaxRequestWorkers and MaxRequestQueue bound the requests being served
-	// and waiting; one more is answered with CodeOverloaded. A negative
-	// MaxRequestQueue lets none wait.
+	// MaxRequestWorkers and MaxRequestQueue bound the requests being served and waiting. Further ones are answered
+	// with CodeOverloaded. A negative MaxRequestQueue permits no waiting requests.
 	MaxRequestWorkers int
 	MaxRequestQueue   int
-	// MaxOutbound bounds the bytes queued for a peer that does not read. An
-	// eighth of it is kept for priority calls and answers.
+	// MaxOutbound bounds the bytes queued for the peer. An eighth of it is reserved for priority calls and replies.
 	MaxOutbound int
 
-	// AbandonGrace is how long a call whose context ended after it was
-	// written keeps its in-flight slot while no reply comes.
+	// AbandonGrace is how long a call whose context ended after it was written keeps its in-flight slot without a
+	// reply.
 	AbandonGrace time.Duration
-	// DrainGrace is how long reading goes on after writing has failed, so that
-	// what the peer said before it went is not lost.
+	// DrainGrace is how long reading continues after a write has failed, so that the peer's last messages are not
+	// lost.
 	DrainGrace time.Duration
 
-	// Logger gets protocol oddities, never contents. Nil discards them.
+	// Logger receives warnings about the protocol, never contents. Nil discards them.
 	Logger *slog.Logger
 }
 
-// withDefaults returns o with every unset field filled in.
+// withDefaults returns o with defaults for unset fields.
 func (o Options) withDefaults() Options {
 	setDefault(&o.MaxFrame, DefaultMaxFrame)
 	setDefault(&o.MaxInFlight, DefaultMaxInFlight)
@@ -111,7 +99,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.MaxOutbound, DefaultMaxOutbound)
 	setDefault(&o.AbandonGrace, DefaultAbandonGrace)
 	setDefault(&o.DrainGrace, DefaultDrainGrace)
-	// At least one slot stays for ordinary calls, or none could ever be made.
+	// At least one slot remains for ordinary calls.
 	o.ReservedInFlight = max(0, min(o.ReservedInFlight, o.MaxInFlight-1))
 	o.MaxRequestQueue = max(0, o.MaxRequestQueue)
 	if o.Event == nil {
@@ -144,30 +132,28 @@ func setDefault[T comparable](field *T, value T) {
 // CallOption changes one call.
 type CallOption func(*outgoing)
 
-// OnReply runs f on the reader goroutine when the reply (a result or an error)
-// is read: every event before it on the wire has been given to Event, none
-// after it. f does not run when the call ends without a reply, or after its
+// OnReply runs f on the reader goroutine when the reply (a result or an error) is read: Event has received every
+// event before it on the wire and none after it. f does not run if the call ends without a reply, or after its
 // context has ended. It must not block.
 func OnReply(f func()) CallOption {
 	return func(out *outgoing) { out.onReply = f }
 }
 
-// OnFree runs f, once, when the call does not count as in flight any more: when its reply has come,
-// or, of a call whose context ended before that, when its slot is given back. f also runs when the
-// call is refused, but not when the connection ends first. It must not block, nor use the Conn.
+// OnFree runs f, once, when the call no longer counts as in flight: when its reply was received, or, if its context
+// ended earlier, when its slot is released. f also runs if the call is refused, but not if the connection ends first.
+// It must not block or use the Conn.
 func OnFree(f func()) CallOption {
 	return func(out *outgoing) { out.onFree = f }
 }
 
-// OnQueued runs f on the caller's goroutine when the request has its place among what is
-// sent: everything that is sent after it comes after it. f does not run when the request
-// is refused.
+// OnQueued runs f on the caller's goroutine when the request is queued: everything sent later follows it. f does not
+// run if the request is refused.
 func OnQueued(f func()) CallOption {
 	return func(out *outgoing) { out.onQueued = f }
 }
 
-// Priority lets a call use the reserved lane, for answers to what the peer
-// asked: they must not wait behind calls that may be waiting for them.
+// Priority lets a call use the reserved slots. It is for answers to the peer's requests: they must not wait behind
+// calls that may be waiting for them.
 func Priority() CallOption {
 	return func(out *outgoing) { out.priority = true }
 }

@@ -8,12 +8,11 @@ import (
 	"sync"
 )
 
-// writeBatch is how many bytes of queued frames leave in one write.
+// writeBatch is the size of one write of queued frames.
 const writeBatch = 64 << 10
 
-// outbound is the queue of frames waiting for the peer to read. Only its
-// writer goroutine writes, so that a peer that stops reading blocks nobody
-// else.
+// outbound is the queue of frames for the peer. Only its writer goroutine writes, so that a peer that stops reading
+// blocks no other goroutine.
 type outbound struct {
 	mu      sync.Mutex
 	ready   sync.Cond // there is something to write, or the end
@@ -32,7 +31,7 @@ func newOutbound(limit int) *outbound {
 	return o
 }
 
-// push queues a frame, or refuses it whole.
+// push queues a frame, or refuses it.
 func (o *outbound) push(out *outgoing) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,10 +54,10 @@ func (o *outbound) push(out *outgoing) error {
 	return nil
 }
 
-// isFull reports that push found no room. The cause of a closed connection may be that too.
+// isFull reports that push found no room. A closed connection can have the same cause.
 func isFull(err error) bool { return errors.Is(err, ErrOutboundFull) && !errors.Is(err, ErrClosed) }
 
-// drop takes a frame back, and reports whether it was still unwritten.
+// drop removes a frame, and reports whether it was still unwritten.
 func (o *outbound) drop(out *outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,14 +72,14 @@ func (o *outbound) drop(out *outgoing) bool {
 	return true
 }
 
-// wasTaken reports whether the writer got the frame.
+// wasTaken reports whether the writer took the frame.
 func (o *outbound) wasTaken(out *outgoing) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return out.taken
 }
 
-// release gives bytes back; the lock is held.
+// release subtracts from the queued bytes. The caller holds the lock.
 func (o *outbound) release(n int) {
 	o.bytes -= n
 	if o.room != nil {
@@ -89,8 +88,8 @@ func (o *outbound) release(n int) {
 	}
 }
 
-// fits returns nil when n more bytes fit, or else a channel that closes when
-// it is worth asking again. more is false if they never will.
+// fits returns nil if n more bytes fit, and otherwise a channel that closes when the caller should ask again. more is
+// false if they can never fit.
 func (o *outbound) fits(n int) (wait <-chan struct{}, more bool) { return o.fitsIn(o.max, n) }
 
 // fitsLow is fits for frames without priority.
@@ -113,7 +112,7 @@ func (o *outbound) fitsIn(limit, n int) (wait <-chan struct{}, more bool) {
 	return o.room, true
 }
 
-// close refuses every later frame with err and forgets the queued ones.
+// close refuses all later frames with err and drops the queued ones.
 func (o *outbound) close(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,7 +128,7 @@ func (o *outbound) close(err error) {
 	o.ready.Broadcast()
 }
 
-// finish refuses every later frame; those queued are still written.
+// finish refuses all later frames; the queued ones are still written.
 func (o *outbound) finish() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +137,7 @@ func (o *outbound) finish() {
 	o.ready.Broadcast()
 }
 
-// next waits for frames and takes as many as go into one write.
+// next waits for frames and takes as many as fit in one write.
 func (o *outbound) next() (batch []byte, count int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +158,7 @@ func (o *outbound) next() (batch []byte, count int, ok bool) {
 	return o.scratch, count, true
 }
 
-// joins reports whether the first queued frame still goes into a batch of n bytes.
+// joins reports whether the first queued frame fits into a batch of n bytes.
 func (o *outbound) joins(n int) bool {
 	return n+len(o.frames.Front().Value.(*outgoing).frame) <= writeBatch
 }
@@ -169,11 +168,11 @@ func (o *outbound) take() []byte {
 	out := o.frames.Remove(o.frames.Front()).(*outgoing)
 	out.place, out.taken = nil, true
 	frame := out.frame
-	out.frame = nil // the call may outlive its frame by minutes
+	out.frame = nil // the call may exist for minutes after its frame
 	return frame
 }
 
-// wrote gives the bytes of a finished write back.
+// wrote subtracts the bytes of a finished write.
 func (o *outbound) wrote(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

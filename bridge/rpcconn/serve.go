@@ -13,22 +13,19 @@ import (
 // errCancelRequest is the cause of a handler's context after CancelRequest.
 var errCancelRequest = errors.New("request cancelled")
 
-// Request is a request of the peer.
 type Request struct {
-	// ID is the request's id as JSON text, as CancelRequest takes it.
+	// ID is the request's id as JSON text, for CancelRequest.
 	ID string
-	// Method and Params are as the peer sent them; Params is nil when absent.
+	// Method and Params are unchanged; Params is nil if absent.
 	Method string
 	Params json.RawMessage
-	// Mark is for Arrive to tell the handler something, such as where among
-	// the events the request came.
+	// Mark passes data from Arrive to the handler, such as the request's position among the events.
 	Mark any
-	// Replied, if the handler sets it, is called when the reply has its place among what
-	// is sent, or is given up.
+	// Replied, if the handler sets it, is called when the reply is queued or dropped.
 	Replied func()
 }
 
-// task is a request being served or waiting.
+// task is a request that is being served or is waiting.
 type task struct {
 	req    *Request
 	ctx    context.Context
@@ -36,8 +33,7 @@ type task struct {
 	lane   string
 }
 
-// server runs the peer's requests on at most MaxRequestWorkers goroutines,
-// which live only while there is work.
+// server serves the peer's requests on at most MaxRequestWorkers goroutines, which exist only while there is work.
 type server struct {
 	conn *Conn
 
@@ -53,7 +49,7 @@ func newServer(c *Conn) *server {
 	return &server{conn: c, lanes: map[string][]*task{}, all: map[*task]struct{}{}}
 }
 
-// accept queues a request. Reader goroutine only; it never blocks.
+// accept queues a request. It runs on the reader goroutine and never blocks.
 func (s *server) accept(m *message, method string) {
 	req := &Request{ID: string(m.id), Method: method, Params: bytes.Clone(m.params)}
 	t := &task{req: req, lane: s.conn.opts.Arrive(req)}
@@ -64,8 +60,8 @@ func (s *server) accept(m *message, method string) {
 	}
 }
 
-// refuse answers for a request that found no place. If even the answer finds
-// none, the peer has stopped reading while it goes on asking.
+// refuse replies to a request that found no room. If the reply finds no room either, the peer sends requests without
+// reading replies.
 func (s *server) refuse(t *task) {
 	o := s.conn.opts
 	err := s.send(errorFrame(t.req.ID, &Error{
@@ -78,7 +74,7 @@ func (s *server) refuse(t *task) {
 	}
 }
 
-// queue makes t ready, or puts it behind the others of its lane.
+// queue makes t ready, or appends it to its lane.
 func (s *server) queue(t *task) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +105,8 @@ func (s *server) work() {
 	}
 }
 
-// next retires the finished task, makes the one behind it ready, and takes the
-// oldest ready one. On nil the worker is gone.
+// next removes the finished task, makes the next one of its lane ready, and returns the oldest ready task. If it
+// returns nil, the worker ends.
 func (s *server) next(finished *task) *task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +163,7 @@ func (s *server) run(t *task) {
 	}
 }
 
-// deliver sends a reply, waiting for room: a lost reply would leave the peer
-// waiting for ever, and the wait holds only this worker.
+// deliver sends a reply, and waits for room: without a reply the peer would wait forever, and only this worker waits.
 func (s *server) deliver(t *task, frame []byte) error {
 	for {
 		err := s.send(frame)
@@ -199,9 +194,8 @@ func (s *server) send(frame []byte) error {
 	return s.conn.out.push(&outgoing{frame: frame, priority: true})
 }
 
-// CancelRequest ends the context of the peer's requests with this id, waiting
-// or running, and reports whether there were any. They are still answered,
-// with what their handlers return.
+// CancelRequest ends the context of the peer's requests with this id, waiting or running, and reports whether there
+// were any. Their handlers' results are still sent.
 func (c *Conn) CancelRequest(id string) bool {
 	c.serve.mu.Lock()
 	defer c.serve.mu.Unlock()
@@ -215,6 +209,5 @@ func (c *Conn) CancelRequest(id string) bool {
 	return found
 }
 
-// wait returns when no handler runs any more; tasks still waiting run with an
-// ended context, and are quick.
+// wait returns when no handler runs; waiting tasks run with an ended context and return quickly.
 func (s *server) wait() { s.tasks.Wait() }

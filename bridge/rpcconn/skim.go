@@ -2,13 +2,12 @@ package rpcconn
 
 import "bytes"
 
-// maxDepth is the deepest nesting skimmed; encoding/json stops there too.
+// maxDepth is the deepest accepted nesting; encoding/json has the same limit.
 const maxDepth = 10000
 
-// The skimmer finds where JSON values end. It checks structure (strings,
-// brackets and what may stand between them), not every scalar: enough to take
-// a message apart and to be sure that a value cannot break out of the message
-// it is put in. Whoever reads the values parses them in full.
+// The skimmer finds the ends of JSON values. It checks structure (strings, brackets and the tokens between them), but
+// not every scalar: this is enough to split a message and to ensure that a value cannot affect the message around it.
+// The users of the values parse them completely.
 
 func skipSpace(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r') {
@@ -104,7 +103,7 @@ func skipContainer(b []byte, i int) (int, bool) {
 	return 0, false
 }
 
-// nesting is how many levels of objects and arrays a value has that isOneValue has accepted.
+// nesting returns the number of levels of objects and arrays in a value that isOneValue has accepted.
 func nesting(b []byte) (levels int) {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -125,7 +124,7 @@ func nesting(b []byte) (levels int) {
 	return levels
 }
 
-// isOneValue tells whether b is exactly one value.
+// isOneValue reports whether b is exactly one value.
 func isOneValue(b []byte) bool {
 	end, ok := skipValue(b, skipSpace(b, 0))
 	return ok && skipSpace(b, end) == len(b)

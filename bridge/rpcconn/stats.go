@@ -4,28 +4,27 @@ import "sync/atomic"
 
 // Stats are a connection's counters and gauges.
 type Stats struct {
-	// Frames and bytes of bodies read; frames and bytes with headers written.
+	// Frames read and the bytes of their bodies; frames written and their bytes with headers.
 	FramesIn, BytesIn, FramesOut, BytesOut uint64
-	// What the frames read were.
+	// Frames read, by type.
 	Events, Notifications, Requests, Replies uint64
-	// LateReplies came after their call had been given up, UnknownReplies to
-	// no call at all. Malformed messages were whole frames without meaning.
+	// LateReplies arrived after their call was abandoned, UnknownReplies belong to no call. Malformed messages are
+	// valid frames with an invalid message.
 	LateReplies, UnknownReplies, Malformed uint64
-	// Abandoned calls had been written when their context ended; DroppedUnsent
-	// had not.
+	// Abandoned calls were written before their context ended; DroppedUnsent ones were not.
 	Abandoned, DroppedUnsent uint64
-	// RefusedRequests found the queue full, DroppedAnswers a closed connection.
+	// RefusedRequests exceeded the queue, DroppedAnswers found the connection closed.
 	RefusedRequests, DroppedAnswers uint64
-	// Throttled counts the times that reading was held up by Options.Throttle; Throttling says
-	// that it may be just now.
+	// Throttled counts the times that Options.Throttle delayed reading; Throttling reports that it may be doing so
+	// now.
 	Throttled  uint64
 	Throttling bool
-	// SlotWaits counts calls that had to wait for an in-flight slot.
+	// SlotWaits counts calls that waited for an in-flight slot.
 	SlotWaits uint64
-	// Unanswered calls were abandoned, and the peer has not replied yet: it may be busy with them.
+	// Unanswered counts abandoned calls without a reply so far: the peer may still be processing them.
 	Unanswered int
-	// InFlight calls hold a slot now; Serving requests of the peer run or
-	// wait; QueuedBytes wait for the peer to read.
+	// InFlight calls hold a slot; Serving counts the peer's requests that run or wait; QueuedBytes wait for the peer
+	// to read.
 	InFlight, Serving, QueuedBytes int
 }
 
@@ -39,7 +38,7 @@ type counters struct {
 	throttling                                 atomic.Bool
 }
 
-// Stats returns the counters as they are now.
+// Stats returns the current values.
 func (c *Conn) Stats() Stats {
 	s := &c.stats
 	inFlight, unanswered := c.held()
@@ -57,7 +56,7 @@ func (c *Conn) Stats() Stats {
 	}
 }
 
-// held counts the calls that hold a slot, and those that the peer still owes a reply.
+// held counts the calls that hold a slot, and the abandoned calls without a reply.
 func (c *Conn) held() (inFlight, unanswered int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
