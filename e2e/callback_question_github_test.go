@@ -73,7 +73,7 @@ var gitHubQuestions = map[string]question{
 			Cancelled: &cliv1.CallbackGitHubTokenServiceGetTokenResponseCancelled{},
 		}},
 		declined: "callback was cancelled", insists: true,
-		silent: "nobody answered in time", stays: true,
+		silent: "no participant answered in time", stays: true,
 	},
 	"session limits": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_SESSION_LIMITS,

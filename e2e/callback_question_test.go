@@ -29,7 +29,7 @@ var questions = map[string]question{
 		accept:  &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "something over water"}}, accepted: "something over water",
 		decline: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: copilot.Failure("no such word")}}, declined: "no such word",
 		wrong:  &bridgev1.ToolAnswer{},
-		silent: "nobody answered in time", stays: true,
+		silent: "no participant answered in time", stays: true,
 	},
 	"permission": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION,

@@ -113,7 +113,7 @@ func TestModelRequestRefused(t *testing.T) {
 		failure(t, ended(), "not today")
 	})
 	t.Run("unanswered", func(t *testing.T) {
-		failure(t, st.goTurn(open(300*time.Millisecond), "hello")(), "nobody answered in time")
+		failure(t, st.goTurn(open(300*time.Millisecond), "hello")(), "no participant answered in time")
 	})
 	t.Run("taken and never answered", func(t *testing.T) {
 		s := open(300 * time.Millisecond)

@@ -213,7 +213,7 @@ func TestToolCallTimesOut(t *testing.T) {
 			})
 			frames := st.callbacks(s.ID())
 			out := st.say(s, "call it")
-			if !strings.Contains(out.GetText(), "nobody answered in time") {
+			if !strings.Contains(out.GetText(), "no participant answered in time") {
 				t.Errorf("the model was told %q", out.GetText())
 			}
 			asked := frames.requested(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL)

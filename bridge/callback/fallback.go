@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// fixed is a fallback that is always the same.
+// fixed returns a constant fallback.
 func fixed(members string) func(*Pending, Why) Reply {
 	return func(*Pending, Why) Reply { return Reply{Members: json.RawMessage(members)} }
 }
 
-// toolFallback fails the tool call with a text that tells the model why.
+// toolFallback fails the tool call with a text that tells the model the reason.
 func toolFallback(p *Pending, why Why) Reply {
 	return Reply{Members: mustJSON(map[string]any{"result": map[string]any{
 		"textResultForLlm": fmt.Sprintf("The tool %q gave no result: %s.", p.Tool, why.text()),
@@ -29,13 +29,13 @@ func errorFallback(p *Pending, why Why) Reply {
 	return Reply{Error: &ReplyError{Code: DefaultErrorCode, Message: p.Kind.Method + ": " + why.text()}}
 }
 
-// hookFallback refuses what a hook before a tool was to judge, and has no opinion in
-// all other hooks: what nobody looked at is not let through.
+// hookFallback denies the operation for a hook that runs before a tool, and has no effect for all other hooks: an
+// unchecked operation is not permitted.
 func hookFallback(p *Pending, why Why) Reply { return HookFailure(p, "hook not answered: "+why.text()) }
 
-// HookFailure answers a hook whose handler failed: the CLI would take an error for
-// consent. That of preMcpToolCall it takes for consent as well, whatever the answer: 1.0.81
-// to 1.0.102 cannot be kept from the call there, only by preToolUse before.
+// HookFailure answers a hook whose handler failed. An error would count as consent for the CLI. For preMcpToolCall
+// the CLI treats every answer as consent: versions 1.0.81 to 1.0.102 can only be stopped by an earlier preToolUse
+// hook.
 func HookFailure(p *Pending, reason string) Reply {
 	var call struct {
 		HookType string `json:"hookType"`
@@ -49,7 +49,7 @@ func HookFailure(p *Pending, reason string) Reply {
 	}})}
 }
 
-// unchangedSections gives the sections of a system message back as they came.
+// unchangedSections returns the sections of a system message unchanged.
 func unchangedSections(p *Pending, why Why) Reply {
 	var call struct {
 		Sections json.RawMessage `json:"sections"`
@@ -60,8 +60,7 @@ func unchangedSections(p *Pending, why Why) Reply {
 	return Reply{Members: mustJSON(map[string]any{"sections": call.Sections})}
 }
 
-// mustJSON encodes what cannot fail to encode: maps of strings and raw JSON that has
-// been parsed.
+// mustJSON encodes values that cannot fail: maps of strings and raw JSON that was parsed before.
 func mustJSON(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 // Every kind has an answer for when nobody gives one, and none of them approves.
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
-	const failure = `{"result":{"error":"nobody handles it","resultType":"failure","textResultForLlm":"The tool \"t\" gave no result: nobody handles it."}}`
-	const deny = `{"output":{"permissionDecision":"deny","permissionDecisionReason":"hook not answered: nobody answered in time"}}`
+	const failure = `{"result":{"error":"no participant handles it","resultType":"failure","textResultForLlm":"The tool \"t\" gave no result: no participant handles it."}}`
+	const deny = `{"output":{"permissionDecision":"deny","permissionDecisionReason":"hook not answered: no participant answered in time"}}`
 	for _, test := range []struct {
 		method, params string
 		why            Why
@@ -19,7 +19,7 @@ func TestFallbacks(t *testing.T) {
 		{method: PermissionRequested, want: `{"result":{"kind":"user-not-available"}}`},
 		{method: "elicitation.requested", want: `{"result":{"action":"cancel"}}`},
 		{method: CommandExecute, why: Overflow, want: `{"error":"too many requests are pending"}`},
-		{method: "userInput.request", err: "userInput.request: nobody handles it"},
+		{method: "userInput.request", err: "userInput.request: no participant handles it"},
 		{method: "exitPlanMode.request", want: `{"approved":false}`},
 		{method: "autoModeSwitch.request", want: `{"response":"no"}`},
 		{method: HooksInvoke, params: `{"hookType":"preToolUse"}`, why: TimedOut, want: deny},
@@ -28,9 +28,9 @@ func TestFallbacks(t *testing.T) {
 		{method: HooksInvoke, params: `{"hookType":"sessionStart"}`, want: `{}`},
 		{method: HooksInvoke, params: `what`, why: TimedOut, want: deny},
 		{method: "systemMessage.transform", params: `{"sections":{"a":{"content":"x"}}}`, want: `{"sections":{"a":{"content":"x"}}}`},
-		{method: "systemMessage.transform", params: `{}`, err: "systemMessage.transform: nobody handles it"},
-		{method: "providerToken.getToken", why: TimedOut, err: "providerToken.getToken: nobody answered in time"},
-		{method: "something.new", err: "something.new: nobody handles it"},
+		{method: "systemMessage.transform", params: `{}`, err: "systemMessage.transform: no participant handles it"},
+		{method: "providerToken.getToken", why: TimedOut, err: "providerToken.getToken: no participant answered in time"},
+		{method: "something.new", err: "something.new: no participant handles it"},
 	} {
 		k := ForEvent(test.method)
 		if k == nil {

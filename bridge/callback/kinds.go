@@ -1,6 +1,5 @@
-// Package callback knows what the CLI asks of its callers: which kinds there are, how
-// each is answered, what the answer is when nobody gives one, and which callbacks of a
-// session are pending.
+// Package callback defines what the CLI asks of its callers: the kinds of callbacks, how each is answered, the
+// default answer if no participant answers, and the pending callbacks of a session.
 package callback
 
 import (
@@ -22,61 +21,56 @@ type Kind struct {
 	Method string
 	// Type is the kind's type in the API.
 	Type bridgev1.CallbackKind
-	// Event is set when an event asks: AnswerMethod then takes the answer, in the
-	// parameter AnswerMember if it has one of its own, and the event of type DoneEvent
-	// says that the callback is over.
+	// Event is set if an event asks. The method AnswerMethod then takes the answer, in the parameter AnswerMember if
+	// that is set, and an event of type DoneEvent reports the end of the callback.
 	Event                                 bool
 	AnswerMethod, AnswerMember, DoneEvent string
-	// Interest says that the CLI sends the event to those only who registered an
-	// interest in it.
+	// Interest reports that the CLI sends the event only to connections that registered an interest in it.
 	Interest bool
-	// Switch is the member of the session's configuration that makes the CLI ask;
-	// empty when nothing has to be switched on.
+	// Switch is the member of the session's configuration that makes the CLI ask; empty if none is required.
 	Switch string
-	// Bound says that the CLI asks on the connection on which what it asks about was
-	// declared: one participant's, or else the session's.
+	// Bound reports that the CLI asks on the connection that declared the subject of the callback: that of one
+	// participant, or the session's.
 	Bound bool
-	// Survives says that the CLI still knows the callback after its process died and
-	// the session was resumed with continuePendingWork.
+	// Survives reports that the CLI still knows the callback after its process died and the session was resumed with
+	// continuePendingWork.
 	Survives bool
-	// Limit bounds how long an answer may take, whatever the session says; zero does not.
+	// Limit bounds the time for an answer independently of the session's settings; zero sets no limit.
 	Limit time.Duration
-	// Fallback gives the bridge's own answer.
+	// Fallback returns the bridge's default answer.
 	Fallback func(p *Pending, why Why) Reply
 }
 
-// Why says why the bridge answers in everybody's place.
+// Why is the reason for a default answer.
 type Why uint8
 
-// The whys.
 const (
-	// Unhandled: nobody handles the kind.
+	// Unhandled: no participant handles the kind.
 	Unhandled Why = iota
-	// TimedOut: nobody answered in time.
+	// TimedOut: no participant answered in time.
 	TimedOut
-	// Abstained: all who handle it have left it to others.
+	// Abstained: all participants that handle it have abstained.
 	Abstained
 	// Overflow: too many callbacks of the session are pending.
 	Overflow
 )
 
-// text completes a sentence about the callback.
+// text returns the reason as the end of a sentence about the callback.
 func (w Why) text() string {
 	switch w {
 	case TimedOut:
-		return "nobody answered in time"
+		return "no participant answered in time"
 	case Abstained:
-		return "everybody who handles it has abstained"
+		return "all its handlers abstained"
 	case Overflow:
 		return "too many requests are pending"
 	default:
-		return "nobody handles it"
+		return "no participant handles it"
 	}
 }
 
-// Reply is what the CLI is told. For an event, Members are the parameters of the
-// answering call beside sessionId and requestId; for a request, they are its result,
-// unless Error is set.
+// Reply is the answer to the CLI. For an event, Members are the parameters of the answering call beside sessionId and
+// requestId. For a request they are its result, unless Error is set.
 type Reply struct {
 	Members json.RawMessage
 	Error   *ReplyError
@@ -88,10 +82,10 @@ type ReplyError struct {
 	Message string
 }
 
-// DefaultErrorCode is the JSON-RPC code of an answer that is an error.
+// DefaultErrorCode is the JSON-RPC code of an error reply.
 const DefaultErrorCode = -32603
 
-// The names other packages need.
+// Names that other packages need.
 const (
 	ToolRequested       = "external_tool.requested"
 	PermissionRequested = "permission.requested"
@@ -105,7 +99,7 @@ const (
 	GitHubToken         = "gitHubToken.getToken"
 )
 
-// events are the kinds that an event asks.
+// events are the kinds for which an event asks.
 var events = []*Kind{
 	{
 		Method: ToolRequested, AnswerMethod: "session.tools.handlePendingToolCall",
@@ -146,16 +140,15 @@ var events = []*Kind{
 	},
 }
 
-// Told are the events that only tell of what a request asks, with that request.
+// Told maps events that only report a request to the request's method.
 var Told = map[string]string{
 	"user_input.requested":       "userInput.request",
 	"exit_plan_mode.requested":   "exitPlanMode.request",
 	"auto_mode_switch.requested": "autoModeSwitch.request",
 }
 
-// requests are the kinds that a JSON-RPC request asks and whose fallback is not an error,
-// or that have a switch or a connection of their own. Every other request is of a kind that
-// has none of these.
+// requests are the kinds for which a JSON-RPC request asks and that have a special fallback, a switch or a
+// connection. All other requests have a default kind.
 var requests = []*Kind{
 	{Method: "userInput.request", Switch: "requestUserInput", Fallback: errorFallback},
 	{Method: "exitPlanMode.request", Switch: "requestExitPlanMode", Fallback: fixed(`{"approved":false}`)},
@@ -172,7 +165,7 @@ var requests = []*Kind{
 var (
 	byMethod = map[string]*Kind{}
 	byDone   = map[string][]*Kind{}
-	// types are the kinds of the API, by method: the options of the enum's values say so.
+	// types are the kinds of the API, by method, from the options of the enum's values.
 	types   = map[string]bridgev1.CallbackKind{}
 	methods = map[bridgev1.CallbackKind]string{}
 )
@@ -204,14 +197,13 @@ func typeOf(method string) bridgev1.CallbackKind {
 	return bridgev1.CallbackKind_CALLBACK_KIND_RAW
 }
 
-// MethodOf returns the method or event type of a kind of the API; ok is false for RAW and
-// for numbers that are none.
+// MethodOf returns the method or event type of a kind of the API. ok is false for RAW and for unknown values.
 func MethodOf(t bridgev1.CallbackKind) (method string, ok bool) {
 	method, ok = methods[t]
 	return method, ok
 }
 
-// ForEvent returns the kind that events of the type ask, or nil.
+// ForEvent returns the kind for which events of the type ask, or nil.
 func ForEvent(eventType string) *Kind {
 	if k := byMethod[eventType]; k != nil && k.Event {
 		return k
@@ -219,7 +211,7 @@ func ForEvent(eventType string) *Kind {
 	return nil
 }
 
-// Answers reports whether a method answers an event that asks.
+// Answers reports whether a method answers a callback of an event.
 func Answers(method string) bool {
 	return slices.ContainsFunc(events, func(k *Kind) bool { return k.AnswerMethod == method })
 }
@@ -227,8 +219,7 @@ func Answers(method string) bool {
 // Ends reports whether events of the type end callbacks.
 func Ends(eventType string) bool { return byDone[eventType] != nil }
 
-// ForRequest returns the kind of a JSON-RPC request; a method it has not heard of has
-// a kind too.
+// ForRequest returns the kind of a JSON-RPC request. An unknown method has a default kind.
 func ForRequest(method string) *Kind {
 	if k := byMethod[method]; k != nil && !k.Event {
 		return k
@@ -249,8 +240,7 @@ func SwitchFor(method string) string {
 	return ""
 }
 
-// Interests lists the event types that the CLI only sends to those who registered an
-// interest in them.
+// Interests lists the event types that the CLI sends only to connections that registered an interest in them.
 func Interests() []string {
 	var out []string
 	for _, k := range events {
@@ -261,7 +251,7 @@ func Interests() []string {
 	return out
 }
 
-// Switches lists every member of a session's configuration that is one.
+// Switches lists all members of a session's configuration that are switches.
 func Switches() []string {
 	var out []string
 	for _, k := range byMethod {
@@ -272,14 +262,12 @@ func Switches() []string {
 	return out
 }
 
-// ProviderTimeout is how long what a program answers, and no person, waits for it at most:
-// the CLI is idle meanwhile.
+// ProviderTimeout is the longest wait for an answer from a program rather than a person. The CLI is idle meanwhile.
 const ProviderTimeout = 30 * time.Second
 
-// DefaultTimeout is how long a callback waits for an answer unless its session says
-// otherwise. The CLI itself waits for ever.
+// DefaultTimeout is how long a callback waits for an answer unless its session has another limit. The CLI itself has
+// no limit.
 const DefaultTimeout = 30 * time.Minute
 
-// Asks returns the method of the request that an event tells of which asks nothing itself,
-// or "".
+// Asks returns the method of the request that an event reports, or "".
 func Asks(eventType string) string { return Told[eventType] }

@@ -13,64 +13,60 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 )
 
-// MaxPending bounds the callbacks of a session that wait for an answer. One more is
-// answered by its fallback at once.
+// MaxPending bounds the pending callbacks of a session. Further ones are answered by their fallback at once.
 const MaxPending = 1024
 
-// maxRemembered bounds the ids of callbacks that are over.
+// maxRemembered bounds the remembered ids of resolved callbacks.
 const maxRemembered = 4096
 
-// Pending is a callback that waits for an answer. Its exported fields do not change
-// after Add; what happens to it is the Registry's.
+// Pending is a callback waiting for an answer. Its exported fields do not change after Add; the Registry owns the
+// rest.
 type Pending struct {
 	ID   string
 	Kind *Kind
 	// Params are the request's parameters, or the event's data.
 	Params json.RawMessage
-	// Tool is the name of the tool that is called, for a tool call; Hook is the type of a
-	// hook.
+	// Tool is the name of the tool in a tool call; Hook is the type of a hook.
 	Tool, Hook string
-	// Command is the name of the command that is given.
+	// Command is the name of a command.
 	Command string
-	// For is the one participant that is asked; empty for all who handle the kind.
+	// For is the only participant that is asked; empty for all that handle the kind.
 	For string
-	// Agent is the sub-agent that asks; empty for the session's own agent.
+	// Agent is the sub-agent that asks; empty for the main agent.
 	Agent string
-	// Pos is where the event is in the journal; zero for a request.
+	// Pos is the event's position in the journal; zero for a request.
 	Pos      journal.Position
 	Created  time.Time
 	Deadline time.Time
-	// Reply hands the answer to a JSON-RPC request; nil for an event.
+	// Reply sends the answer to a JSON-RPC request; nil for an event.
 	Reply func(Reply)
-	// Trace is the trace context that the CLI gives it, Span what it is in the bridge's own
-	// trace; nil if it has none.
+	// Trace is the trace context from the CLI, Span the bridge's span; nil if there is none.
 	Trace observe.Remote
 	Span  *observe.Span
 
 	timer     *time.Timer
 	answering bool
-	// by is who claimed it, with what; settled is closed when the claim is over.
+	// by is the claimant with its answer; settled is closed when the claim ends.
 	by        Giver
 	settled   chan struct{}
 	offered   []string
 	abstained []string
 }
 
-// Giver is a participant with an answer. The zero Giver is nobody in particular.
+// Giver is a participant with an answer. The zero Giver stands for no particular participant.
 type Giver struct {
 	Participant string
-	// Digest is of the answer.
+	// Digest is the digest of the answer.
 	Digest [sha256.Size]byte
 }
 
-// given is how a callback ended.
+// given is the end of a callback.
 type given struct {
 	by Giver
 	at journal.Position
 }
 
-// Registry is the pending callbacks of one session. Its methods may be called from any
-// goroutine.
+// Registry has the pending callbacks of one session. It is safe for concurrent use: its mu guards all of its state.
 type Registry struct {
 	room Room
 
@@ -81,22 +77,21 @@ type Registry struct {
 	overIDs []string
 }
 
-// Room is where callbacks of several registries wait. Its methods do not wait themselves.
+// Room limits the callbacks of several registries. Its methods do not block.
 type Room interface {
-	// Take takes a place, if there is one.
+	// Take takes a place, and reports whether one was free.
 	Take() bool
-	// Give gives it back.
+	// Give returns a place.
 	Give()
 }
 
-// NewRegistry returns an empty registry. Its callbacks wait in room; nil has room for all.
+// NewRegistry returns an empty registry. Its callbacks take places in room; a nil room has no limit.
 func NewRegistry(room Room) *Registry {
 	return &Registry{room: room, pending: map[string]*Pending{}, over: map[string]given{}}
 }
 
-// Add adds a callback, and calls expire, from a goroutine of its own, when its deadline
-// passes. It returns false when there is no room, or when a callback of that id is
-// there already.
+// Add adds a callback, and calls expire in a new goroutine when its deadline passes. It returns false if there is no
+// place or if the id is already pending.
 func (r *Registry) Add(p *Pending, expire func(id string)) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +107,7 @@ func (r *Registry) Add(p *Pending, expire func(id string)) bool {
 	return true
 }
 
-// Offer notes to whom the callback was offered.
+// Offer records the participants that the callback was offered to.
 func (r *Registry) Offer(id string, participants ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,15 +120,14 @@ func (r *Registry) Offer(id string, participants ...string) {
 	}
 }
 
-// Offered returns the participants the callback was offered to.
+// Offered returns the participants that the callback was offered to.
 func (r *Registry) Offered(p *Pending) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(p.offered)
 }
 
-// Abstain notes that a participant leaves the callback to others, and reports whether
-// everybody it was offered to has.
+// Abstain records that a participant abstains, and reports whether all participants that it was offered to have.
 func (r *Registry) Abstain(id, participant string) (all bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,10 +159,10 @@ func (r *Registry) Get(id string) (*Pending, error) {
 	return nil, r.gone(id)
 }
 
-// Claim takes a pending callback for answering: nobody else can, until Release or Done.
+// Claim claims a pending callback for an answer. Other claims fail until Release or Done.
 func (r *Registry) Claim(id string) (*Pending, error) { return r.ClaimBy(id, Giver{}) }
 
-// ClaimBy is Claim, and remembers for whom.
+// ClaimBy is Claim with the claimant.
 func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,8 +177,8 @@ func (r *Registry) ClaimBy(id string, by Giver) (*Pending, error) {
 	return p, nil
 }
 
-// Repeated reports whether somebody gives the answer again that the callback has had of
-// him, and where it came. It waits while that is under way.
+// Repeated reports whether a participant repeats the answer that it gave to the callback, and the position of that
+// answer. It waits while the answer is being delivered.
 func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journal.Position, repeated bool) {
 	for {
 		r.mu.Lock()
@@ -206,8 +200,7 @@ func (r *Registry) Repeated(ctx context.Context, id string, by Giver) (at journa
 	}
 }
 
-// Release gives a claimed callback back: the answer did not reach the CLI. A deadline
-// that passed in the meantime found the callback claimed; it counts now.
+// Release ends a claim whose answer did not reach the CLI. A deadline that passed during the claim takes effect now.
 func (r *Registry) Release(p *Pending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -220,11 +213,10 @@ func (r *Registry) Release(p *Pending) {
 	}
 }
 
-// Done removes a callback that is over, and reports whether it was pending.
+// Done removes a resolved callback, and reports whether it was pending.
 func (r *Registry) Done(id string) (*Pending, bool) { return r.done(id, journal.Position{}, false) }
 
-// Answered is Done for a callback whose answer by the one who claimed it has come to the
-// CLI at a position.
+// Answered is Done for a callback whose claimant's answer reached the CLI at a position.
 func (r *Registry) Answered(id string, at journal.Position) (*Pending, bool) {
 	return r.done(id, at, true)
 }
@@ -268,14 +260,14 @@ func (r *Registry) List() []*Pending {
 	return slices.Clone(r.order)
 }
 
-// Len returns how many callbacks are pending.
+// Len returns the number of pending callbacks.
 func (r *Registry) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.pending)
 }
 
-// gone tells apart a callback that is over from one that never was. The caller holds mu.
+// gone returns the error for an id: resolved or unknown. The caller holds mu.
 func (r *Registry) gone(id string) error {
 	if _, ok := r.over[id]; ok {
 		return resolved(id)
@@ -284,5 +276,5 @@ func (r *Registry) gone(id string) error {
 }
 
 func resolved(id string) error {
-	return fault.New(fault.CallbackResolved, "callback %q has been resolved", id).WithField("callback_id").With("callback_id", id)
+	return fault.New(fault.CallbackResolved, "callback %q is already resolved", id).WithField("callback_id").With("callback_id", id)
 }

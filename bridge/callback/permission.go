@@ -2,8 +2,7 @@ package callback
 
 import "encoding/json"
 
-// PermissionPrompt describes what a permission request asks for: in the form for prompts or,
-// without one, in its own.
+// PermissionPrompt describes a permission request: in the form for prompts or, if there is none, in its own form.
 type PermissionPrompt struct {
 	Kind                    string          `json:"kind"`
 	FullCommandText         string          `json:"fullCommandText"`
@@ -22,7 +21,7 @@ type PermissionPrompt struct {
 	} `json:"commands"`
 }
 
-// PermissionPromptOf reads the prompt of a permission request.
+// PermissionPromptOf parses the prompt of a permission request.
 func PermissionPromptOf(p *Pending) (out PermissionPrompt, err error) {
 	var data struct {
 		PermissionRequest json.RawMessage `json:"permissionRequest"`

@@ -110,7 +110,7 @@ func TestNobodyHandles(t *testing.T) {
 		r.open(Opening{})
 		r.send(message("ask")).Waiter.Wait(t.Context(), 0)
 		r.awaitOver(unhandled)
-		has(t, r.replies()[0], `"error"`, "userInput.request: nobody handles it")
+		has(t, r.replies()[0], `"error"`, "userInput.request: no participant handles it")
 	})
 }
 
@@ -182,7 +182,7 @@ func TestCallbacksTimeOut(t *testing.T) {
 			t.Errorf("given up after %v", took)
 		}
 		r.awaitOver(expired)
-		has(t, r.last("session.tools.handlePendingToolCall"), "nobody answered in time", `"resultType":"failure"`)
+		has(t, r.last("session.tools.handlePendingToolCall"), "no participant answered in time", `"resultType":"failure"`)
 	})
 }
 
