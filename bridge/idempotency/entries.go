@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// put adds an entry, in the place of one with the same key. The caller holds mu.
+// put adds an entry and replaces one with the same key. The caller holds mu.
 func (s *Store) put(e *entry) {
 	if before := s.entries[e.key]; before != nil {
 		s.remove(before)
@@ -21,7 +21,7 @@ func (s *Store) put(e *entry) {
 	s.count(e, 1, e.size)
 }
 
-// insert puts an entry where its expiry belongs. Almost always that is at the end.
+// insert adds an entry in the order of expiry. Nearly always that is at the end.
 func (t *tenant) insert(e *entry) *list.Element {
 	for at := t.order.Back(); at != nil; at = at.Prev() {
 		if !at.Value.(*entry).expires.After(e.expires) {
@@ -31,7 +31,7 @@ func (t *tenant) insert(e *entry) *list.Element {
 	return t.order.PushFront(e)
 }
 
-// remove forgets an entry. The caller holds mu.
+// remove deletes an entry. The caller holds mu.
 func (s *Store) remove(e *entry) {
 	if s.entries[e.key] != e {
 		return
@@ -45,7 +45,7 @@ func (s *Store) remove(e *entry) {
 	}
 }
 
-// resize counts an entry with an answer of that many bytes. The caller holds mu.
+// resize sets the counted size of an entry to that of its answer. The caller holds mu.
 func (s *Store) resize(e *entry, answer int64) {
 	if s.entries[e.key] != e {
 		return
@@ -62,7 +62,7 @@ func (s *Store) count(e *entry, requests int, bytes int64) {
 	s.used.add(requests, bytes)
 }
 
-// Sweep forgets what has expired, of all tenants, and makes the log smaller.
+// Sweep deletes expired entries of all tenants, and compacts the log.
 func (s *Store) Sweep(ctx context.Context) error {
 	s.mu.Lock()
 	var expired []*entry
@@ -77,8 +77,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return s.log.Compact(ctx)
 }
 
-// expire removes the entries of a tenant that have expired. The caller holds mu, and passes
-// them to forget once it has released mu.
+// expire removes the expired entries of a tenant. The caller holds mu, and passes the entries to forget after it has
+// released mu.
 func (s *Store) expire(name string) (expired []*entry) {
 	now := s.now()
 	for t := s.tenants[name]; t != nil && t.order.Len() > 0; {
@@ -92,8 +92,8 @@ func (s *Store) expire(name string) (expired []*entry) {
 	return expired
 }
 
-// giveWay removes old entries of tenants that are beyond their quota, those that expire first
-// first. Without quotas no more was promised for them. The caller holds mu.
+// giveWay removes entries without guaranteed lifetime of tenants beyond their quota, by expiry. They come from a
+// version without quotas. The caller holds mu.
 func (s *Store) giveWay() (dropped []*entry) {
 	for name, t := range s.tenants {
 		own, _ := s.limits(name)

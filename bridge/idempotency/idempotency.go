@@ -1,5 +1,6 @@
-// Package idempotency answers a repeated request with the answer to the first one, so that
-// a client may send a request again without it being carried out twice.
+// Package idempotency answers a repeated request with the answer to the first one, so that a client can safely retry.
+//
+// Store.mu guards all entries. The package starts no goroutines.
 package idempotency
 
 import (
@@ -15,18 +16,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// The limits.
+// Limits.
 const (
-	// Keep is how long an answer is remembered.
+	// Keep is how long an answer is stored.
 	Keep = 24 * time.Hour
 	// MaxIDLength is the longest request id.
 	MaxIDLength = 128
-	// MaxInline is the largest answer that stays in memory when a log has it too.
+	// MaxInline is the largest answer that stays in memory if a log stores it too.
 	MaxInline = 1 << 10
 )
 
-// Store remembers answers by request id. Call New to make one. Its methods may be called
-// from any goroutine, except Keep and Remember, which come before the first request.
+// Store stores answers by request id. Use New to create one. It is safe for concurrent use, except Keep and Remember,
+// which must be called before the first request.
 type Store struct {
 	now    func() time.Time
 	limits func(tenant string) (own, all Quota)
@@ -34,11 +35,11 @@ type Store struct {
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	tenants map[string]*tenant // those with entries
+	tenants map[string]*tenant // tenants with entries
 	used    usage
 }
 
-// tenant is what is remembered for one tenant.
+// tenant has the entries of one tenant.
 type tenant struct {
 	used  usage
 	kinds [kinds]usage
@@ -51,61 +52,61 @@ type entry struct {
 	expires time.Time
 	done    chan struct{}
 	answer  proto.Message
-	logged  bool  // the log has the answer, and answer is nil
-	size    int64 // what it counts for
+	logged  bool  // the answer is in the log, and answer is nil
+	size    int64 // counted against the quotas
 	err     error
 	place   *list.Element
-	// old entries were remembered before there were quotas, and give way to them.
+	// old entries come from a version without quotas, and are removed first.
 	old bool
-	// doubt: nobody knows whether the request was carried out; since is what was true before.
+	// doubt means that the outcome of the request is unknown; since is the state at its start.
 	doubt, settling bool
 	since           []byte
 }
 
-// Log keeps requests for the next run of the process.
+// Log persists requests for the next process.
 type Log interface {
-	// Begun notes that a request begins; since is what is true then.
+	// Begun records the start of a request. since is the state at that time.
 	Begun(key Key, request []byte, expires time.Time, since []byte) error
-	// Ended notes how it ended: with an answer, or with nil for a failure.
+	// Ended records the end of a request: an answer, or nil for a failure.
 	Ended(key Key, request []byte, expires time.Time, answer proto.Message) error
-	// Answer reads the answer that Ended was given.
+	// Answer reads an answer that Ended recorded.
 	Answer(key Key) (proto.Message, error)
-	// Forget drops a request that has expired or given way to a quota, unless the log has a
-	// newer one with the key, which expires later.
+	// Forget drops a request that has expired or was removed for a quota. It keeps a newer request with the same key,
+	// which expires later.
 	Forget(key Key, expires time.Time)
-	// Compact makes the log as small as it can be.
+	// Compact compacts the log as far as possible.
 	Compact(ctx context.Context) error
-	// Close ends the log.
+	// Close closes the log.
 	Close() error
 }
 
-// Doubt says how a request is settled of which nobody knows what became of it.
+// Doubt describes how to resolve a request whose outcome is unknown after a crash.
 type Doubt struct {
-	// Since returns what settling needs to know of the time before the request.
+	// Since returns the state before the request that Settle needs.
 	Since func() []byte
-	// Settle finds out; it fails where that cannot be found.
+	// Settle determines the outcome. It returns an error if that is impossible.
 	Settle func(since []byte) (proto.Message, error)
-	// Open tells of a failure whether it leaves that to be found out; nil is never.
+	// Open reports whether a failure leaves the outcome unknown. A nil Open never does.
 	Open func(error) bool
 }
 
-// Remembered is a request of an earlier run of the process.
+// Remembered is a request of an earlier process.
 type Remembered struct {
 	Key     Key
 	Request []byte // its digest
 	Expires time.Time
-	// Answer is nil when the log has it (Logged), or when the outcome is unknown.
+	// Answer is nil if the log has it (Logged) or if the outcome is unknown.
 	Answer proto.Message
-	// Logged says that the log has an answer, which takes Bytes on the wire.
+	// Logged reports that the log has an answer; Bytes is its size on the wire.
 	Logged bool
 	Bytes  int64
 	Since  []byte
-	// Old says that it comes from a log without quotas.
+	// Old reports that the request comes from a log without quotas.
 	Old bool
 }
 
-// New returns an empty store. now is the clock; limits returns the quota of a tenant and of
-// all tenants together, nil for the defaults.
+// New returns an empty store. now is the clock. limits returns the quota of a tenant and that of all tenants
+// together; nil means the defaults.
 func New(now func() time.Time, limits func(tenant string) (own, all Quota)) *Store {
 	if limits == nil {
 		limits = func(string) (own, all Quota) {
@@ -115,10 +116,10 @@ func New(now func() time.Time, limits func(tenant string) (own, all Quota)) *Sto
 	return &Store{now: now, limits: limits, entries: map[Key]*entry{}, tenants: map[string]*tenant{}}
 }
 
-// Keep has the store use a log.
+// Keep makes the store use a log.
 func (s *Store) Keep(log Log) { s.log = log }
 
-// Close ends the log.
+// Close closes the log.
 func (s *Store) Close() error {
 	if s.log == nil {
 		return nil
@@ -126,8 +127,8 @@ func (s *Store) Close() error {
 	return s.log.Close()
 }
 
-// Remember takes up requests of an earlier run, those that expire first first. Requests that
-// were remembered without quotas give way to them, oldest first; all others stay.
+// Remember adds requests of an earlier process, ordered by expiry. Requests from before there were quotas are removed
+// if they exceed them, oldest first; all others stay.
 func (s *Store) Remember(requests iter.Seq[Remembered]) {
 	done := make(chan struct{})
 	close(done)
@@ -148,20 +149,18 @@ func (s *Store) Remember(requests iter.Seq[Remembered]) {
 	s.forget(dropped)
 }
 
-// Do returns f's answer to the request, or, when a request with the same key was
-// made before, that one's answer: also when it is still under way. Failures are not
-// remembered: the next request tries again. An empty id always calls f. When the quota has no
-// room for one more request, Do returns LIMIT_EXCEEDED with the time to retry and does not
-// call f. The answer is shared and must not be changed.
+// Do returns f's answer to the request, or the answer to an earlier request with the same key; it waits for one that
+// is still running. Failures are not stored: the next request tries again. An empty id always calls f. If the quota
+// is used up, Do returns LIMIT_EXCEEDED with the time to retry and does not call f. The answer is shared and must not
+// be changed.
 func (s *Store) Do(
 	ctx context.Context, k Key, request proto.Message, f func() (proto.Message, error),
 ) (proto.Message, error) {
 	return s.DoOrSettle(ctx, k, request, Doubt{}, f)
 }
 
-// DoOrSettle is Do for requests whose failure in the middle can be settled after the
-// fact: d does that for one that an earlier life of the process began and did not end.
-// Without d such a request is made again.
+// DoOrSettle is Do for requests whose outcome can be determined after a crash: d does so for a request that an
+// earlier process started and did not end. Without d such a request is carried out again.
 func (s *Store) DoOrSettle(
 	ctx context.Context, k Key, request proto.Message, d Doubt, f func() (proto.Message, error),
 ) (proto.Message, error) {
@@ -197,8 +196,8 @@ func (s *Store) DoOrSettle(
 	}
 }
 
-// enter finds the entry of a key, or makes one that is the caller's to complete. It fails
-// when the key was used for another request, or when the quota is used up.
+// enter finds the entry of a key, or creates one that the caller must complete. It fails if the key was used for a
+// different request or if the quota is used up.
 func (s *Store) enter(k Key, request [sha256.Size]byte) (e *entry, mine bool, err error) {
 	s.mu.Lock()
 	expired := s.expire(k.Tenant)
@@ -207,7 +206,7 @@ func (s *Store) enter(k Key, request [sha256.Size]byte) (e *entry, mine bool, er
 	found := s.entries[k]
 	if found != nil {
 		if found.request != request {
-			err := fault.New(fault.RequestIDReused, "request id %q came with a different request", k.ID)
+			err := fault.New(fault.RequestIDReused, "request id %q was used for a different request: choose a new id", k.ID)
 			return nil, false, err.WithField("request_id")
 		}
 		if !found.doubt || found.settling {
@@ -234,7 +233,7 @@ func (s *Store) answer(e *entry) (proto.Message, error) {
 	}
 	answer, err := s.log.Answer(e.key)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Internal, "the request was carried out, and its answer cannot be read again")
+		return nil, fault.Wrap(err, fault.Internal, "the request was carried out, but its stored answer cannot be read")
 	}
 	return answer, nil
 }
@@ -248,7 +247,7 @@ func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.M
 		s.resize(e, 0)
 		s.mu.Unlock()
 		if s.log != nil {
-			// Only what is noted can be settled; what cannot be noted is done all the same.
+			// Only a recorded request can be settled later; the request is carried out even if recording fails.
 			_ = s.log.Begun(e.key, e.request[:], e.expires, e.since)
 		}
 	}
@@ -287,7 +286,7 @@ func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.M
 	return answer, err
 }
 
-// unsettled reports whether what became of the request is as unknown as before.
+// unsettled reports whether the outcome of the request is still unknown.
 func (e *entry) unsettled() bool {
 	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendInDoubt
 }

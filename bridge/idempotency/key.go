@@ -2,8 +2,8 @@ package idempotency
 
 import "strings"
 
-// Key identifies a request that may come again. Two requests are the same only if all
-// fields are equal, so that tenants never see each other's requests.
+// Key identifies an idempotent request. Requests are the same only if all fields are equal, so tenants never share
+// answers.
 type Key struct {
 	// Tenant is the tenant of the caller; empty for the owner of the host.
 	Tenant string
@@ -13,14 +13,14 @@ type Key struct {
 	ID string
 }
 
-// The operations of copilot.bridge.v1. All other operations are methods of the CLI.
+// Operations of copilot.bridge.v1. All other operations are methods of the CLI.
 const (
 	Create      = "CreateSession"
 	Resume      = "ResumeSession"
 	Attach      = "Attach"
 	Send        = "Send"
 	SendAndWait = "SendAndWait"
-	// TurnEnd is the second half of a SendAndWait: the outcome of the turn that it began.
+	// TurnEnd is the second half of a SendAndWait: the outcome of the turn that it started.
 	TurnEnd = "SendAndWait end"
 	Run     = "Run"
 	Resolve = "Resolve"
@@ -55,9 +55,8 @@ func (k Key) kind() kind {
 	return kindCLI
 }
 
-// ParseKey splits a key of the first form of the request log, in which the parts were
-// joined by NULs and the tenant of the host's owner was left out. isTenant reports whether a
-// name can be a tenant's.
+// ParseKey splits a key of the request log's first format, in which NULs join the parts and the tenant of the host's
+// owner is omitted. isTenant reports whether a name can be a tenant's name.
 func ParseKey(text string, isTenant func(string) bool) Key {
 	var k Key
 	if first, rest, ok := strings.Cut(text, "\x00"); ok && isTenant(first) && strings.Contains(rest, "\x00") {

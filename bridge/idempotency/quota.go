@@ -6,17 +6,17 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Quota bounds what is remembered. A zero field sets no bound.
+// Quota bounds the stored requests. A zero field sets no bound.
 type Quota struct {
 	Requests int
-	// Bytes bounds the answers as they are on the wire, with Overhead for each request.
+	// Bytes bounds the size of the answers on the wire, plus Overhead for each request.
 	Bytes int64
 }
 
-// Overhead is what remembering a request counts for beside its answer, in bytes.
+// Overhead is the counted size of a request without its answer, in bytes.
 const Overhead = 512
 
-// The default quotas.
+// Default quotas.
 const (
 	DefaultRequests      = 200_000
 	DefaultBytes         = 128 << 20
@@ -27,13 +27,13 @@ const (
 // kindShare is the part of a tenant's quota that one kind of operations may use: half of it.
 const kindShare = 2
 
-// The names of the quotas in policy files and in the metadata of errors.
+// Names of the quotas in policy files and in the metadata of errors.
 const (
 	requestsLimit = "remembered_requests"
 	bytesLimit    = "remembered_bytes"
 )
 
-// usage is what remembered requests take.
+// usage is the amount counted against a quota.
 type usage struct {
 	requests int
 	bytes    int64
@@ -44,8 +44,7 @@ func (u *usage) add(requests int, bytes int64) {
 	u.bytes += bytes
 }
 
-// over returns the name and size of the quota that leaves no room for one more request,
-// divided by share; "" when there is room.
+// over returns the name and size of the quota, divided by share, that is used up; "" if there is none.
 func (u usage) over(q Quota, share int) (name string, limit int64) {
 	switch {
 	case q.Requests > 0 && u.requests >= max(q.Requests/share, 1):
@@ -56,16 +55,15 @@ func (u usage) over(q Quota, share int) (name string, limit int64) {
 	return "", 0
 }
 
-// exceeds reports whether more is used than a quota divided by share.
+// exceeds reports whether the usage exceeds a quota divided by share.
 func (u usage) exceeds(q Quota, share int) bool {
 	return q.Requests > 0 && u.requests > max(q.Requests/share, 1) ||
 		q.Bytes > 0 && u.bytes > max(q.Bytes/int64(share), Overhead)
 }
 
-// admit reports why a new request cannot be remembered; nil when it can. Nothing is forgotten
-// to make room: each remembered request keeps a write from being carried out twice. When all
-// tenants together use the total, only those are refused that use more than an equal share
-// of it. The caller holds mu.
+// admit returns an error if a new request cannot be stored. Entries are never removed to make room, because each one
+// prevents a write from being carried out twice. If all tenants together use the total, only those that use more than
+// an equal share are refused. The caller holds mu.
 func (s *Store) admit(k Key) error {
 	if k.call() == TurnEnd {
 		return nil // the message was admitted; its outcome belongs to it
@@ -93,13 +91,13 @@ func (s *Store) admit(k Key) error {
 	return nil
 }
 
-// exhausted is the error of a quota that is used up until the tenant's oldest request expires.
+// exhausted returns the error for a quota that is used up until the tenant's oldest request expires.
 func (s *Store) exhausted(t *tenant, whose, name string, limit int64) error {
 	retry := time.Second
 	if front := t.order.Front(); front != nil {
 		retry = max(retry, front.Value.(*entry).expires.Sub(s.now()))
 	}
-	return fault.New(fault.LimitExceeded, "%s limit %s of %d is reached: the request id cannot be remembered; "+
+	return fault.New(fault.LimitExceeded, "%s limit %s of %d is reached: no more request ids can be remembered; "+
 		"send the request later, or without an id", whose, name, limit).
 		With("limit", name).WithField("request_id").WithRetry(retry)
 }

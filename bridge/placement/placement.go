@@ -1,6 +1,7 @@
-// Package placement decides which runtime a session is loaded in: one of its profile, and
-// of those that are alike the first with room. It keeps count, and knows nothing of
-// processes.
+// Package placement decides which runtime a session is loaded in: the first runtime of the session's profile with
+// room. It only counts; it does not start or end processes.
+//
+// Table.mu guards everything. The package starts no goroutines.
 package placement
 
 import (
@@ -14,25 +15,24 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-// Defaults of Config.
+// Default values of Config.
 const (
-	// DefaultMaxSessions is how many loaded sessions a runtime may have: from there on the
-	// CLI's turns cost noticeably more.
+	// DefaultMaxSessions is the limit of loaded sessions for a runtime. Above it the CLI's turns cost noticeably
+	// more.
 	DefaultMaxSessions = 100
-	// DefaultMaxRuntimes is how many runtimes there may be.
+	// DefaultMaxRuntimes is the limit of runtimes.
 	DefaultMaxRuntimes = 32
-	// DefaultIdle is how long a runtime may be of no use before it is ended.
+	// DefaultIdle is how long a runtime may be unused before it is ended.
 	DefaultIdle = 5 * time.Minute
 )
 
-// Config is what a Table is made with. Zero values are the defaults.
+// Config configures a Table. Zero values mean the defaults.
 type Config struct {
-	// MaxSessions bounds the sessions of one runtime; one more gets another runtime of the
-	// same profile.
+	// MaxSessions bounds the sessions of one runtime. Further sessions get another runtime of the same profile.
 	MaxSessions int
-	// MaxRuntimes bounds the runtimes; one more is refused with LIMIT_EXCEEDED.
+	// MaxRuntimes bounds the runtimes. Further ones are refused with LIMIT_EXCEEDED.
 	MaxRuntimes int
-	// Idle is how long a runtime may have no session before Idle reports it.
+	// Idle is how long a runtime may have no session before Unused returns it.
 	Idle time.Duration
 }
 
@@ -49,16 +49,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Table says which sessions are in which runtimes. Its methods may be called from any
-// goroutine.
+// Table maps sessions to runtimes. It is safe for concurrent use.
 type Table struct {
 	now func() time.Time
-	// first is the runtime that is always there: the default profile's first.
+	// first is the runtime that is never ended: the first one of the default profile.
 	first string
 
 	mu     sync.Mutex
 	cfg    Config
-	shards map[string][]*shard // by the profile's hash without its shard, in their order
+	shards map[string][]*shard // by the profile's hash without its shard, in order
 	places map[string]*shard   // by session
 	count  int
 	bounds func(tenant string) (own, all Bounds)
@@ -70,10 +69,10 @@ type shard struct {
 	profile  runtime.Profile
 	sessions map[string]struct{}
 	used     time.Time
-	holds    int // those who wait for it to start
+	holds    int // callers waiting for it to start
 }
 
-// New returns a table whose profile that is always there is keep. now tells the time.
+// New returns a table. The first runtime of the profile keep is never ended. now is the clock.
 func New(cfg Config, keep runtime.Profile, now func() time.Time) *Table {
 	return &Table{
 		cfg: cfg.withDefaults(), now: now, first: Key(keep),
@@ -81,16 +80,16 @@ func New(cfg Config, keep runtime.Profile, now func() time.Time) *Table {
 	}
 }
 
-// Bounds are those of one tenant's runtimes, or of everybody's. Zero sets none.
+// Bounds limit the runtimes of one tenant or of all tenants. Zero sets no limit.
 type Bounds struct {
-	// Sessions that have a place, Runtimes, and how many of them may be new in a minute.
+	// Sessions and Runtimes are limits of totals; StartsPerMinute limits new runtimes.
 	Sessions, Runtimes, StartsPerMinute int
 }
 
-// Bound sets the bounds of tenants. It is called before the table is used.
+// Bound sets the bounds of tenants. It must be called before the table is used.
 func (t *Table) Bound(bounds func(tenant string) (own, all Bounds)) { t.bounds = bounds }
 
-// roomFor checks the bounds of what is counted. The caller holds mu.
+// roomFor checks one bound. The caller holds mu.
 func (t *Table) roomFor(name, tenant string, bound func(Bounds) int, count func(*shard) int) error {
 	if t.bounds == nil {
 		return nil
@@ -114,7 +113,7 @@ func (t *Table) roomFor(name, tenant string, bound func(Bounds) int, count func(
 	return nil
 }
 
-// boundRetry is when those are told to try again who find no room.
+// boundRetry is the suggested time before a retry when a bound is reached.
 const boundRetry = time.Second
 
 // mayAdd checks the bounds of runtimes. The caller holds mu.
@@ -133,29 +132,28 @@ func (t *Table) mayAdd(tenant string) error {
 	return t.starts.Do(tenant, "runtime_starts_per_minute", perSecond(own), perSecond(all), t.now())
 }
 
-// Config returns the table's configuration with its defaults filled in.
+// Config returns the configuration with defaults filled in.
 func (t *Table) Config() Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.cfg
 }
 
-// Reconfigure gives the table another configuration. Runtimes and sessions that are too many
-// then stay where they are.
+// Reconfigure replaces the configuration. Existing runtimes and sessions above the new limits stay.
 func (t *Table) Reconfigure(cfg Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cfg = cfg.withDefaults()
 }
 
-// Key is the same for all runtimes of a profile.
+// Key returns a key that all runtimes of a profile share.
 func Key(p runtime.Profile) string {
 	p.Shard = 0
 	return p.Hash()
 }
 
-// Place gives a session its place in a runtime of the profile, and returns that runtime's
-// own profile. A session that has a place there keeps it.
+// Place assigns a session to a runtime of the profile, and returns that runtime's profile. An existing assignment
+// stays.
 func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,8 +177,8 @@ func (t *Table) Place(session string, p runtime.Profile) (runtime.Profile, error
 	return s.profile, nil
 }
 
-// PlaceAmong is Place among runtimes that run already, by the hashes of their profiles. ok is
-// false when none of them is of the profile and has room.
+// PlaceAmong is like Place, but considers only running runtimes, given by the hashes of their profiles. ok is false
+// if none of them has the profile and room.
 func (t *Table) PlaceAmong(session string, p runtime.Profile, running map[string]bool) (_ runtime.Profile, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -198,8 +196,8 @@ func (t *Table) PlaceAmong(session string, p runtime.Profile, running map[string
 	return p, false
 }
 
-// Discard takes out the runtime of exactly that profile, with all places in it: it counts no
-// more, and what is placed from now on gets another.
+// Discard removes the runtime with exactly this profile and all assignments to it: it no longer counts, and later
+// sessions are assigned elsewhere.
 func (t *Table) Discard(p runtime.Profile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -219,8 +217,7 @@ func (t *Table) Discard(p runtime.Profile) {
 	}
 }
 
-// Use returns the profile of the first runtime of a profile, for what is about no session
-// that is loaded.
+// Use returns the profile of the first runtime of a profile, for calls that need no loaded session.
 func (t *Table) Use(p runtime.Profile) (runtime.Profile, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -236,7 +233,7 @@ func (t *Table) Use(p runtime.Profile) (runtime.Profile, error) {
 	return s.profile, nil
 }
 
-// roomIn is the first runtime of a profile with room. The caller holds mu.
+// roomIn returns the first runtime of a profile with room. The caller holds mu.
 func (t *Table) roomIn(key string, p runtime.Profile) (*shard, error) {
 	for _, s := range t.shards[key] {
 		if len(s.sessions) < t.cfg.MaxSessions {
@@ -247,11 +244,10 @@ func (t *Table) roomIn(key string, p runtime.Profile) (*shard, error) {
 	return t.add(key, p)
 }
 
-// add adds a runtime of a profile, with the lowest number that is free. The caller holds
-// mu.
+// add adds a runtime of a profile with the lowest free number. The caller holds mu.
 func (t *Table) add(key string, p runtime.Profile) (*shard, error) {
 	if t.count >= t.cfg.MaxRuntimes {
-		return nil, fault.New(fault.LimitExceeded, "there are %d runtimes, and no more are allowed", t.count).
+		return nil, fault.New(fault.LimitExceeded, "all %d permitted runtimes are in use", t.count).
 			With("limit", "max_runtimes")
 	}
 	if err := t.mayAdd(p.Tenant); err != nil {
@@ -271,8 +267,8 @@ func (t *Table) add(key string, p runtime.Profile) (*shard, error) {
 	return s, nil
 }
 
-// Hold keeps a runtime from counting as unused until release is called: it may take longer
-// to start than it may be idle.
+// Hold prevents a runtime from counting as unused until release is called: its start may take longer than the idle
+// time.
 func (t *Table) Hold(p runtime.Profile) (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,7 +286,7 @@ func (t *Table) Hold(p runtime.Profile) (release func()) {
 	return func() {}
 }
 
-// Remove takes a session's place away, if it is in the runtime of that profile.
+// Remove ends a session's assignment if it is to the runtime with this profile.
 func (t *Table) Remove(session string, p runtime.Profile) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,7 +295,7 @@ func (t *Table) Remove(session string, p runtime.Profile) {
 	}
 }
 
-// Forget takes a session's place away, wherever that is.
+// Forget ends a session's assignment to any runtime.
 func (t *Table) Forget(session string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -314,11 +310,9 @@ func (t *Table) remove(session string) {
 	}
 }
 
-// Unused takes out the runtimes that have had no session for the idle time, and returns
-// their profiles: they are to be ended. loaded tells whether a session is loaded in a
-// runtime: a place that was given and never taken does not count for ever. It is called
-// without the table's lock: who answers it may hold a lock of his own under which others give
-// their places back.
+// Unused removes the runtimes that have had no session for the idle time, and returns their profiles; the caller ends
+// them. loaded reports whether a session is loaded in a runtime, so that an unused assignment does not count forever.
+// It is called without the table's lock: it may take a lock under which other goroutines end their assignments.
 func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idle []runtime.Profile) {
 	untaken := map[*shard][]string{}
 	for s, sessions := range t.resting() {
@@ -356,12 +350,12 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 	return idle
 }
 
-// rests reports whether nobody has used the runtime for the idle time. The caller holds mu.
+// rests reports whether the runtime was unused for the idle time. The caller holds mu.
 func (t *Table) rests(s *shard, now time.Time) bool {
 	return s.holds == 0 && now.Sub(s.used) >= t.cfg.Idle
 }
 
-// resting returns the runtimes that rest, with their sessions.
+// resting returns the unused runtimes with their sessions.
 func (t *Table) resting() map[*shard][]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

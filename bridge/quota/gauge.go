@@ -10,12 +10,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// retryAfter is when those are told to try again who find something used up that others
-// give back at their own time.
+// retryAfter is the suggested time before a retry if other calls must end first.
 const retryAfter = time.Second
 
-// Exceeded is the error of a limit that is reached. name is that of the limit, which is told
-// unless it is 0.
+// Exceeded returns the error for a reached limit. name is the limit's name; the limit is included unless it is 0.
 func Exceeded(name string, limit int64, everybody bool, retry time.Duration) error {
 	whose, where := "the tenant's", "tenants.NAME.limits."+name
 	if everybody {
@@ -29,26 +27,26 @@ func Exceeded(name string, limit int64, everybody bool, retry time.Duration) err
 		With("setting", where).WithRetry(retry)
 }
 
-// Limit is one limit, for a tenant and for everybody together; zero is none.
+// Limit is a limit for a tenant and one for all tenants together. Zero sets no limit.
 type Limit struct {
 	Name            string
 	Tenant, Overall int
 }
 
-// Gauge counts what tenants have of one thing. The zero value is ready.
+// Gauge counts the use of one resource by tenants. The zero value is ready to use.
 type Gauge struct {
 	mu   sync.Mutex
 	used map[string]int
 	sum  int
 }
 
-// Take counts one more for a tenant, unless that is too much. release gives it back; it
-// may be called again.
+// Take increments the tenant's count, or returns LIMIT_EXCEEDED. release decrements it; further calls of release have
+// no effect.
 func (g *Gauge) Take(tenant string, l Limit) (release func(), err error) {
 	return g.TakeBeside(tenant, l, 0, 0)
 }
 
-// TakeBeside is Take where own of the tenant, and all of everybody, are counted elsewhere.
+// TakeBeside is Take for a resource with uses that are counted elsewhere: own of the tenant, all of all tenants.
 func (g *Gauge) TakeBeside(tenant string, l Limit, own, all int) (release func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,23 +74,23 @@ func (g *Gauge) give(tenant string) {
 	}
 }
 
-// Rates bounds how often tenants do something. The zero value is ready.
+// Rates limits the rate of a tenant's operations. The zero value is ready to use.
 type Rates struct {
 	mu      sync.Mutex
 	tenants map[string]*rate.Limiter
 	overall *rate.Limiter
 }
 
-// Rate is how often something may be done; zero sets no limit.
+// Rate is a rate of operations. Zero sets no limit.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// burstTime is how much may come at once where nobody says.
+// burstTime determines the default burst: the operations of this time may come at once.
 const burstTime = 2 * time.Second
 
-// limiter makes l what r says, keeping what is left of it.
+// limiter updates l to the rate r and preserves its remaining tokens.
 func (r Rate) limiter(l *rate.Limiter) *rate.Limiter {
 	if r.PerSecond <= 0 {
 		return nil
@@ -113,8 +111,8 @@ func (r Rate) limiter(l *rate.Limiter) *rate.Limiter {
 	return l
 }
 
-// Do counts one more, or says when it could be. The tenant's own limit comes first, so that
-// one who exceeds it takes nothing of what is everybody's.
+// Do takes a token for one operation, or returns LIMIT_EXCEEDED with the time to retry. The tenant's own limit is
+// checked first, so that a tenant that exceeds it does not use tokens of the common limit.
 func (r *Rates) Do(tenant, name string, own, all Rate, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +137,7 @@ func (r *Rates) Do(tenant, name string, own, all Rate, now time.Time) error {
 	return nil
 }
 
-// reserve takes one, or says how long there is none to take.
+// reserve takes a token, or returns how long to wait for one.
 func reserve(l *rate.Limiter, now time.Time) (taken *rate.Reservation, wait time.Duration) {
 	if l == nil {
 		return nil, 0

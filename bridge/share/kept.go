@@ -2,13 +2,13 @@ package share
 
 import "github.com/copilot-grpc/copilot-grpc/bridge/caller"
 
-// Kept is a grant as it is kept on disk.
+// Kept is the saved form of a grant.
 type Kept struct {
 	Class string `json:"class"`
 	State State  `json:"state"`
 }
 
-// Keep returns the grants as they are kept, by tenant; nil if there are none.
+// Keep returns the saved form of the grants by tenant; nil if there are none.
 func (s *Set) Keep() map[string]Kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -22,9 +22,9 @@ func (s *Set) Keep() map[string]Kept {
 	return out
 }
 
-// Restore takes up kept grants. What it cannot read it leaves out: nobody gains a right by a
-// damaged file. older are grants of a version that did not ask the other tenant for its consent,
-// by the name of their class: they become offers. It returns how many there are of those.
+// Restore adds saved grants. It omits unreadable ones, so that a damaged file grants no rights. older are grants of a
+// version that did not ask the other tenant for consent, by the name of their class: they become offers. Restore
+// returns the count of those.
 func (s *Set) Restore(kept map[string]Kept, older map[string]string) (offers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *Set) Restore(kept map[string]Kept, older map[string]string) (offers int
 	return offers
 }
 
-// shareable reads a class that a session may be shared for.
+// shareable parses a class that a session may be shared for.
 func shareable(name string) (caller.Class, bool) {
 	class, ok := caller.ParseClass(name)
 	return class, ok && (class == caller.Read || class == caller.Drive)

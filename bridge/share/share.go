@@ -1,6 +1,7 @@
-// Package share keeps with which tenants a session is shared: what was offered, what was
-// accepted, and which calls of those tenants are under way. It also forms the names by which
-// those tenants use the session. It knows nothing of sessions.
+// Package share records the tenants that a session is shared with: offers, their acceptance, and the calls in
+// progress of those tenants. It also forms the names by which those tenants use the session.
+//
+// Set.mu guards a Set. The package starts no goroutines.
 package share
 
 import (
@@ -11,20 +12,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
-// Max bounds the tenants that a session is shared with, offers and declined ones included.
+// Max bounds the tenants that a session is shared with, including offers and declined ones.
 const Max = 64
 
-// separator is between the owner and the id in a name. It is in no session's id and in no
-// tenant's name, so that a name is never an id of somebody's own.
+// separator stands between the owner and the id in a name. It occurs in no session id and no tenant name, so a name
+// never equals an id.
 const separator = "/"
 
-// Name is the name of a shared session for the tenants that it is shared with.
+// Name returns the name of a shared session for the tenants that it is shared with.
 func Name(owner, id string) string {
 	return PublicTenant(owner) + separator + id
 }
 
-// ParseName splits the name of a shared session into its owner and the id there. ok is false
-// for anything else, ids of a tenant's own included; the id is not checked.
+// ParseName splits the name of a shared session into its owner and its id. ok is false for any other text, such as a
+// tenant's own session ids. The id is not checked.
 func ParseName(name string) (owner, id string, ok bool) {
 	owner, id, ok = strings.Cut(name, separator)
 	if !ok || !caller.ValidTenant(owner) {
@@ -33,7 +34,7 @@ func ParseName(name string) (owner, id string, ok bool) {
 	return InternalTenant(owner), id, true
 }
 
-// PublicTenant is what the API and policy files call a tenant.
+// PublicTenant returns the name of a tenant in the API and in policy files.
 func PublicTenant(tenant string) string {
 	if tenant == caller.HostTenant {
 		return caller.HostName
@@ -41,7 +42,7 @@ func PublicTenant(tenant string) string {
 	return tenant
 }
 
-// InternalTenant is what the bridge calls a tenant of the API.
+// InternalTenant returns the bridge's name of a tenant of the API.
 func InternalTenant(name string) string {
 	if name == caller.HostName {
 		return caller.HostTenant
@@ -49,25 +50,24 @@ func InternalTenant(name string) string {
 	return name
 }
 
-// State says how far a share has come. It is kept on disk.
+// State is the progress of a share. It is stored on disk.
 type State string
 
-// The states.
 const (
 	Offered  State = "offered"
 	Accepted State = "accepted"
 	Declined State = "declined"
 )
 
-// Grant is what a tenant was given.
+// Grant is the access that a tenant was given.
 type Grant struct {
 	// Class is the highest class of calls that the tenant may make: caller.Read or caller.Drive.
 	Class caller.Class
-	// State says whether the tenant has accepted it. Unless it has, it may do nothing.
+	// State tells whether the tenant has accepted. Before that it has no access.
 	State State
 }
 
-// effective is the highest class of calls that the tenant may make now.
+// effective returns the highest class of calls that the tenant may make now.
 func (g Grant) effective() caller.Class {
 	if g.State != Accepted {
 		return caller.Unclassed
@@ -75,26 +75,24 @@ func (g Grant) effective() caller.Class {
 	return g.Class
 }
 
-// Guest is a call under way of a tenant that the session is shared with.
+// Guest is a call in progress from a tenant that the session is shared with.
 type Guest struct {
 	Tenant string
 	Class  caller.Class
-	// End is called once, when the session is no longer shared for what the call does. No
-	// lock of the Set is held.
+	// End is called once, when the share no longer permits the call. No lock of the Set is held.
 	End func()
 }
 
-// Set is with which tenants one session is shared. The zero Set shares it with none. It is
-// safe for concurrent use.
+// Set is the set of tenants that one session is shared with. The zero Set is empty. It is safe for concurrent use.
 type Set struct {
 	mu     sync.Mutex
 	grants map[string]Grant
 	guests map[*Guest]struct{}
 }
 
-// Offer offers the session to a tenant for calls up to class. A tenant that has accepted keeps
-// it, for the new class; one that has declined has a new offer. It returns false if the session
-// is shared with Max others.
+// Offer offers the session to a tenant for calls up to class. A tenant that has accepted before keeps access, with
+// the new class. A tenant that has declined receives a new offer. Offer returns false if the session already has Max
+// grants.
 func (s *Set) Offer(tenant string, class caller.Class) bool {
 	return s.change(func() bool {
 		g, had := s.grants[tenant]
@@ -110,7 +108,7 @@ func (s *Set) Offer(tenant string, class caller.Class) bool {
 	})
 }
 
-// Withdraw takes a tenant's grant back, and returns whether the tenant had accepted it.
+// Withdraw removes a tenant's grant and reports whether the tenant had accepted it.
 func (s *Set) Withdraw(tenant string) (accepted bool) {
 	s.change(func() bool {
 		accepted = s.grants[tenant].State == Accepted
@@ -120,8 +118,8 @@ func (s *Set) Withdraw(tenant string) (accepted bool) {
 	return accepted
 }
 
-// Accept accepts what a tenant was offered. known is false if there is no offer, or it was
-// declined; changed is false if it had been accepted before.
+// Accept accepts a tenant's offer. known is false if there is no offer or it was declined. changed is false if it was
+// already accepted.
 func (s *Set) Accept(tenant string) (known, changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,8 +133,8 @@ func (s *Set) Accept(tenant string) (known, changed bool) {
 	return true, changed
 }
 
-// Decline declines what a tenant was offered, or gives up what it has accepted. before is the
-// state until then, empty if the session is not shared with the tenant.
+// Decline declines a tenant's offer or gives up accepted access. before is the previous state; empty if the session
+// is not shared with the tenant.
 func (s *Set) Decline(tenant string) (before State) {
 	s.change(func() bool {
 		g, has := s.grants[tenant]
@@ -148,7 +146,7 @@ func (s *Set) Decline(tenant string) (before State) {
 	return before
 }
 
-// put notes a grant. The caller holds mu.
+// put stores a grant. The caller holds mu.
 func (s *Set) put(tenant string, g Grant) {
 	if s.grants == nil {
 		s.grants = map[string]Grant{}
@@ -156,7 +154,7 @@ func (s *Set) put(tenant string, g Grant) {
 	s.grants[tenant] = g
 }
 
-// change makes a change under the lock, and then ends the calls that it leaves without a right.
+// change applies f under the lock, and then ends the calls that are no longer permitted.
 func (s *Set) change(f func() bool) bool {
 	s.mu.Lock()
 	ok := f()
@@ -174,15 +172,14 @@ func (s *Set) change(f func() bool) bool {
 	return ok
 }
 
-// Class returns the highest class of calls that a tenant may make: caller.Unclassed unless it
-// has accepted.
+// Class returns the highest class of calls that a tenant may make; caller.Unclassed if the tenant has not accepted.
 func (s *Set) Class(tenant string) caller.Class {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.grants[tenant].effective()
 }
 
-// Grant returns what a tenant was given.
+// Grant returns a tenant's grant.
 func (s *Set) Grant(tenant string) (g Grant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +194,7 @@ func (s *Set) Grants() map[string]Grant {
 	return maps.Clone(s.grants)
 }
 
-// Enter notes a guest, unless what it does is not granted. leave is to be called when the call
-// is over.
+// Enter registers a guest's call if the grant permits it. The caller must call leave when the call ends.
 func (s *Set) Enter(g *Guest) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
