@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Figure names something that is counted by its owner and read when somebody looks.
+// Figure names a metric whose owner counts it; it is read on demand.
 type Figure string
 
-// The figures.
+// Metrics that are read on demand.
 const (
 	Sessions         Figure = "copilot.sessions"
 	TurnsRunning     Figure = "copilot.turns.running"
@@ -32,7 +32,7 @@ const (
 	AuditQueue       Figure = "copilot.audit.queue"
 )
 
-// row says what a figure is.
+// row describes a metric.
 type row struct {
 	figure     Figure
 	counter    bool   // it only grows
@@ -41,33 +41,32 @@ type row struct {
 }
 
 var rows = []row{
-	{Sessions, false, "{session}", "Sessions that the bridge knows, by state.", "state"},
-	{TurnsRunning, false, "{turn}", "Turns that run.", ""},
+	{Sessions, false, "{session}", "Sessions, by state.", "state"},
+	{TurnsRunning, false, "{turn}", "Running turns.", ""},
 	{Participants, false, "{participant}", "Participants of sessions.", ""},
-	{CallbacksPending, false, "{callback}", "Callbacks that wait for an answer, by kind.", "kind"},
+	{CallbacksPending, false, "{callback}", "Callbacks waiting for an answer, by kind.", "kind"},
 	{Runtimes, false, "{runtime}", "CLI processes, by state.", "state"},
-	{RuntimeMemory, false, "By", "Memory of all CLI processes, as last seen.", ""},
-	{Events, true, "{event}", "Events taken from the CLI.", ""},
-	{EventsDropped, true, "{event}", "Events that are not, or no longer, kept, by reason.", "reason"},
-	{Gaps, true, "{gap}", "Gaps that readers were told of.", ""},
-	{JournalMemory, false, "By", "Events of all journals in memory.", ""},
-	{JournalStored, false, "By", "Events of all journals that are kept: on disk, or in memory where there is none.", ""},
-	{JournalUnwritten, false, "By", "Durable events that wait for the disk.", ""},
-	{CLICalls, false, "{call}", "Calls to CLI processes under way.", ""},
-	{CLIRequests, false, "{request}", "Requests of CLI processes under way or waiting.", ""},
-	{CLIQueue, false, "By", "What waits for CLI processes to read it.", ""},
-	{AuditEntries, true, "{entry}", "Entries of the audit log, by what became of them.", "result"},
-	{AuditQueue, false, "{entry}", "Entries of the audit log that wait to be written.", ""},
+	{RuntimeMemory, false, "By", "Memory of all CLI processes at the last measurement.", ""},
+	{Events, true, "{event}", "Events received from the CLI.", ""},
+	{EventsDropped, true, "{event}", "Events that were discarded, by reason.", "reason"},
+	{Gaps, true, "{gap}", "Gaps reported to readers.", ""},
+	{JournalMemory, false, "By", "Memory used by the events of all journals.", ""},
+	{JournalStored, false, "By", "Stored events of all journals: on disk, or in memory without a data directory.", ""},
+	{JournalUnwritten, false, "By", "Durable events waiting to be written to disk.", ""},
+	{CLICalls, false, "{call}", "Calls to CLI processes in flight.", ""},
+	{CLIRequests, false, "{request}", "Requests of CLI processes in flight or queued.", ""},
+	{CLIQueue, false, "By", "Bytes queued until CLI processes read them.", ""},
+	{AuditEntries, true, "{entry}", "Entries of the audit log, by result.", "result"},
+	{AuditQueue, false, "{entry}", "Entries of the audit log waiting to be written.", ""},
 }
 
-// Put takes a value of a figure. label is the value of its attribute, "" if it has none.
+// Put reports the value of a metric. label is the value of its attribute; "" if it has none.
 type Put func(f Figure, label string, value int64)
 
-// Source puts the figures that it owns, as they are now. It is called when somebody looks,
-// and must not take long.
+// Source reports the current values of its metrics. It is called at each collection and must return quickly.
 type Source func(put Put)
 
-// Collect has the sources read whenever somebody looks. The result ends that.
+// Collect registers sources that are read at each collection. stop unregisters them.
 func (o *Observer) Collect(sources ...Source) (stop func() error, err error) {
 	type instrument struct {
 		metric.Int64Observable

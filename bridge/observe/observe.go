@@ -1,9 +1,8 @@
-// Package observe is what the bridge and the server tell of themselves by OpenTelemetry:
-// spans of turns and callbacks, and figures. It uses the API alone; whether anything comes
-// of it, and where it goes, is for whoever gives the providers (package telemetry).
+// Package observe reports spans of turns and callbacks, and metrics, by OpenTelemetry's API. The providers decide
+// where they go (package telemetry).
 //
-// Nothing here is called for each event. What is counted that often is counted by its
-// owner and read when somebody looks (Collect).
+// Nothing in this package is called for each event. Owners count such values themselves, and Collect reads them on
+// demand. An Observer has no lock and no goroutine.
 package observe
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Scope is the name of our spans' and figures' origin.
+// Scope is the name of the instrumentation scope.
 const Scope = "github.com/copilot-grpc/copilot-grpc"
 
-// The attributes. None holds what anybody has said, nor arguments, results or secrets.
+// Attribute names. No value contains prompts, arguments, results or secrets.
 const (
 	AttrSession  = "session.id"
 	AttrTenant   = "copilot.tenant"
@@ -35,10 +34,10 @@ const (
 	AttrOutcome  = "copilot.callback.outcome"
 )
 
-// seconds are the boundaries of durations that people and models make.
+// seconds are the histogram boundaries for durations that people and models determine.
 var seconds = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
 
-// Observer has the instruments. Its methods may be called from any goroutine.
+// Observer has the instruments. It is safe for concurrent use.
 type Observer struct {
 	tracer trace.Tracer
 	meter  metric.Meter
@@ -48,7 +47,7 @@ type Observer struct {
 	streams                           metric.Int64UpDownCounter
 }
 
-// New returns an Observer that tells the providers; nil ones are told nothing.
+// New returns an Observer that uses the providers. A nil provider records nothing.
 func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, error) {
 	if tracers == nil {
 		tracers = tracenoop.NewTracerProvider()
@@ -69,20 +68,20 @@ func New(tracers trace.TracerProvider, meters metric.MeterProvider) (*Observer, 
 		errs = append(errs, err)
 		return h
 	}
-	o.turns = counter("copilot.turns", "{turn}", "Turns that have ended, by how.")
-	o.turnTime = duration("copilot.turn.duration", "How long turns took, from their first message being taken up.")
-	o.callbacks = counter("copilot.callbacks", "{callback}", "Callbacks that are over, by kind and outcome.")
-	o.callbackTime = duration("copilot.callback.duration", "How long callbacks waited, until they were over.")
-	o.spawnTime = duration("copilot.runtime.start.duration", "How long CLI processes took to start, by whether they did.")
-	o.ends = counter("copilot.runtime.ends", "{runtime}", "CLI processes that have ended, by reason and by whether a successor is started unasked.")
-	o.refused = counter("copilot.refused", "{request}", "What was refused because a limit is reached, by limit.")
+	o.turns = counter("copilot.turns", "{turn}", "Ended turns, by outcome.")
+	o.turnTime = duration("copilot.turn.duration", "Duration of turns, from the start of their first message.")
+	o.callbacks = counter("copilot.callbacks", "{callback}", "Resolved callbacks, by kind and outcome.")
+	o.callbackTime = duration("copilot.callback.duration", "Time from the request of a callback until it was resolved.")
+	o.spawnTime = duration("copilot.runtime.start.duration", "Start time of CLI processes, by success.")
+	o.ends = counter("copilot.runtime.ends", "{runtime}", "Ended CLI processes, by reason and by whether the bridge restarts them at once.")
+	o.refused = counter("copilot.refused", "{request}", "Requests refused because a limit was reached, by limit.")
 	var err error
 	o.streams, err = o.meter.Int64UpDownCounter("copilot.streams", metric.WithUnit("{stream}"),
-		metric.WithDescription("Streaming calls under way, by method."))
+		metric.WithDescription("Streaming calls in progress, by method."))
 	return o, errors.Join(append(errs, err)...)
 }
 
-// Silent returns an Observer that tells nobody. Trace contexts still pass through it.
+// Silent returns an Observer that records nothing. Trace contexts still pass through it.
 func Silent() *Observer {
 	o, err := New(nil, nil)
 	if err != nil {
@@ -91,15 +90,13 @@ func Silent() *Observer {
 	return o
 }
 
-// word makes the short form of an enum's value: its name in small letters, without what
-// all names begin with.
+// word returns the short form of an enum value: its name in lower case without the common prefix.
 func word(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
-// Kind is the short form of a CallbackKind's name, as the attribute has it.
+// Kind returns the short form of a CallbackKind's name, as used in attributes.
 func Kind(name string) string { return word(name, callbackKind) }
 
-// TurnOver counts a turn. status is a TurnStatus's name; took is how long it ran, zero if
-// it never did.
+// TurnOver records the end of a turn. status is a TurnStatus's name. took is its duration; zero if it never ran.
 func (o *Observer) TurnOver(status string, took time.Duration) {
 	by := metric.WithAttributes(attribute.String("status", word(status, turnStatus)))
 	o.turns.Add(context.Background(), 1, by)
@@ -108,14 +105,14 @@ func (o *Observer) TurnOver(status string, took time.Duration) {
 	}
 }
 
-// CallbackOver counts a callback by the names of its CallbackKind and CallbackOutcome.
+// CallbackOver records the end of a callback. kind and outcome are names of a CallbackKind and a CallbackOutcome.
 func (o *Observer) CallbackOver(kind, outcome string, took time.Duration) {
 	k := attribute.String("kind", Kind(kind))
 	o.callbacks.Add(context.Background(), 1, metric.WithAttributes(k, attribute.String("outcome", word(outcome, callbackOutcome))))
 	o.callbackTime.Record(context.Background(), took.Seconds(), metric.WithAttributes(k))
 }
 
-// RuntimeStarted notes that the start of a CLI process took so long, and whether it failed.
+// RuntimeStarted records the start of a CLI process: its duration, and its error if it failed.
 func (o *Observer) RuntimeStarted(took time.Duration, err error) {
 	outcome := "started"
 	if err != nil {
@@ -124,7 +121,7 @@ func (o *Observer) RuntimeStarted(took time.Duration, err error) {
 	o.spawnTime.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("outcome", outcome)))
 }
 
-// RuntimeEnded counts the end of a CLI process.
+// RuntimeEnded records the end of a CLI process.
 func (o *Observer) RuntimeEnded(cause error, restart bool) {
 	reason := fault.Name(fault.ReasonOf(cause))
 	if reason == "" {
@@ -133,7 +130,7 @@ func (o *Observer) RuntimeEnded(cause error, restart bool) {
 	o.ends.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason), attribute.Bool("restart", restart)))
 }
 
-// Refused counts err if it says that a limit is reached.
+// Refused counts err if a limit is its reason.
 func (o *Observer) Refused(err error) {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok || f.Reason != fault.LimitExceeded {
@@ -146,7 +143,7 @@ func (o *Observer) Refused(err error) {
 	o.refused.Add(context.Background(), 1, metric.WithAttributes(attribute.String("limit", limit)))
 }
 
-// Stream counts a streaming call of a method until the result is called.
+// Stream counts a streaming call of a method until over is called.
 func (o *Observer) Stream(method string) (over func()) {
 	by := metric.WithAttributeSet(attribute.NewSet(attribute.String("method", strings.TrimPrefix(method, "/"))))
 	o.streams.Add(context.Background(), 1, by)

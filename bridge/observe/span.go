@@ -9,20 +9,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// What the names of the enums begin with whose values are attributes.
+// Prefixes of the names of enum values that are used in attributes.
 const (
 	turnStatus      = "TURN_STATUS_"
 	callbackKind    = "CALLBACK_KIND_"
 	callbackOutcome = "CALLBACK_OUTCOME_"
 )
 
-// w3c reads and writes trace contexts.
+// w3c parses and formats trace contexts.
 var w3c propagation.TraceContext
 
-// Remote is a trace context in the form of the W3C recommendation, as others sent it.
+// Remote is a trace context in the format of the W3C recommendation.
 type Remote struct{ Traceparent, Tracestate string }
 
-// context returns the context that the headers name, invalid if they name none.
+// context returns the context of the headers; invalid if there is none.
 func (r Remote) context() trace.SpanContext {
 	if r.Traceparent == "" {
 		return trace.SpanContext{}
@@ -31,8 +31,8 @@ func (r Remote) context() trace.SpanContext {
 	return trace.SpanContextFromContext(w3c.Extract(context.Background(), carrier))
 }
 
-// Extract returns ctx with the trace context that get finds in a call's metadata, unless
-// ctx has one.
+// Extract returns ctx with the trace context in a call's metadata, which get reads. A ctx that has a trace context
+// stays unchanged.
 func Extract(ctx context.Context, get func(key string) []string) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
@@ -48,11 +48,11 @@ func Extract(ctx context.Context, get func(key string) []string) context.Context
 	return trace.ContextWithRemoteSpanContext(ctx, r.context())
 }
 
-// linkKey is the key of a context that is a span's link and not its parent.
+// linkKey is the context key of a trace context that becomes a span's link and not its parent.
 type linkKey struct{}
 
-// Apart returns ctx for what a long stream brings: it belongs to traces of its own, which
-// name the stream's.
+// Apart returns ctx for work that a long stream starts: its spans get traces of their own with a link to the
+// stream's.
 func Apart(ctx context.Context) context.Context {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {
@@ -61,21 +61,21 @@ func Apart(ctx context.Context) context.Context {
 	return context.WithValue(trace.ContextWithSpanContext(ctx, trace.SpanContext{}), linkKey{}, sc)
 }
 
-// OfSession says on the span of a call which session it is about.
+// OfSession sets the session's id on the span of a call.
 func OfSession(ctx context.Context, id string) {
 	if span := trace.SpanFromContext(ctx); id != "" && span.IsRecording() {
 		span.SetAttributes(attribute.String(AttrSession, id))
 	}
 }
 
-// Span is a turn or a callback that goes on. A nil Span is none.
+// Span is the span of a turn or a callback in progress. All methods accept a nil Span.
 type Span struct {
 	span trace.Span
 	own  bool
 }
 
-// Turn begins the span of a message, from the call that brings it to its turn's end. If the
-// message names a trace context, that is its parent, and the call's is linked.
+// Turn starts the span of a message, from the call that sends it to the end of its turn. If the message has a trace
+// context, that is the parent, and the call's span is linked.
 func (o *Observer) Turn(ctx context.Context, session, tenant string, message Remote) *Span {
 	var links []trace.Link
 	call := trace.SpanContextFromContext(ctx)
@@ -91,8 +91,7 @@ func (o *Observer) Turn(ctx context.Context, session, tenant string, message Rem
 	return o.begin(ctx, "copilot.turn", links, attribute.String(AttrSession, session), attribute.String(AttrTenant, tenant))
 }
 
-// Callback begins the span of a callback. Its parent is the trace context that the CLI
-// names, or else the turn.
+// Callback starts the span of a callback. The parent is the CLI's trace context if there is one, else the turn.
 func (o *Observer) Callback(turn *Span, cli Remote, session, tenant, id, kind string) *Span {
 	ctx := context.Background()
 	if named := cli.context(); named.IsValid() {
@@ -111,8 +110,8 @@ func (o *Observer) begin(ctx context.Context, name string, links []trace.Link, a
 	return &Span{span: span, own: !span.SpanContext().Equal(parent)}
 }
 
-// Remote is the span's context for others: its own, or with no tracing the one that it
-// would have begun under. It is empty when there is neither.
+// Remote returns the trace context to propagate: the span's own, or without tracing its parent. It is empty if there
+// is neither.
 func (s *Span) Remote() Remote {
 	if s == nil {
 		return Remote{}
@@ -120,8 +119,7 @@ func (s *Span) Remote() Remote {
 	return remote(s.span.SpanContext())
 }
 
-// Of is the trace context of the call that ctx belongs to, or of the stream's that it came
-// on; empty when it has none.
+// Of returns the trace context of ctx's call or of the stream that it came on; empty if there is none.
 func Of(ctx context.Context) Remote {
 	if linked, ok := ctx.Value(linkKey{}).(trace.SpanContext); ok {
 		return remote(linked)
@@ -129,7 +127,7 @@ func Of(ctx context.Context) Remote {
 	return remote(trace.SpanContextFromContext(ctx))
 }
 
-// remote writes a trace context for others.
+// remote formats a trace context.
 func remote(sc trace.SpanContext) Remote {
 	if !sc.IsValid() {
 		return Remote{}
@@ -139,10 +137,10 @@ func remote(sc trace.SpanContext) Remote {
 	return Remote{Traceparent: carrier["traceparent"], Tracestate: carrier["tracestate"]}
 }
 
-// Own reports whether the span is more than the context that it was to begin under.
+// Own reports whether the span is recorded, and not only a propagated parent.
 func (s *Span) Own() bool { return s != nil && s.own }
 
-// Message says which message the turn is of.
+// Message sets the id of the turn's message.
 func (s *Span) Message(id string) {
 	if s != nil && id != "" {
 		s.span.SetAttributes(attribute.String(AttrMessage, id))
@@ -171,7 +169,7 @@ func (s *Span) EndCallback(outcome string) {
 	s.span.End()
 }
 
-// Refuse ends the span of a turn that never was.
+// Refuse ends the span of a turn that was refused.
 func (s *Span) Refuse() {
 	if s == nil {
 		return
