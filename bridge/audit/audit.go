@@ -1,6 +1,6 @@
-// Package audit is the record of who did what: who created, shared and ended sessions, who
-// allowed which tool, who used the host, and whose calls were refused. Entries hold names and
-// words of fixed vocabularies, never prompts, arguments or secrets.
+// Package audit defines the audit log's entries: who created, shared and ended sessions, who allowed which tool, who
+// used the host, and whose calls were refused. Entries contain names and terms of fixed vocabularies, never prompts,
+// arguments or secrets.
 package audit
 
 import (
@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Sink takes entries. It is safe for concurrent use.
+// Sink receives entries. It is safe for concurrent use.
 type Sink interface {
-	// Record takes an entry about the call that ctx belongs to; package caller has the call's
-	// caller. It must not block: it is called on the way of calls and callbacks.
+	// Record receives an entry about ctx's call; package caller returns its caller. It must not block, because calls
+	// and callbacks wait for it.
 	Record(ctx context.Context, e Entry)
 }
 
@@ -29,27 +29,26 @@ const (
 	Refused = "refused"
 )
 
-// Bridge is the name of the caller where the bridge itself decided.
+// Bridge is the name of the caller for decisions of the bridge itself.
 const Bridge = "bridge"
 
-// Entry is something that was done. Empty members are left out.
+// Entry describes one action. Empty fields are omitted.
 type Entry struct {
-	// At is when; if it is zero, now. The lines are in the order in which things were over.
+	// At is the time; the zero time means now. Entries are written in the order in which the actions ended.
 	At time.Time
-	// Action is what: "session.create", "session.resume", "session.delete", "session.disconnect",
-	// "session.share", "session.unshare", "session.share_accept", "session.share_decline",
-	// "callback.answer", "callback.default", "call.host", "call.refused".
+	// Action is one of "session.create", "session.resume", "session.delete", "session.disconnect", "session.share",
+	// "session.unshare", "session.share_accept", "session.share_decline", "callback.answer", "callback.default",
+	// "call.host", "call.refused".
 	Action string
-	// Outcome is what came of it; Reason says why not, as ErrorInfo does.
+	// Outcome is the result; Reason is the error reason of a failure, as in ErrorInfo.
 	Outcome, Reason string
-	// Session is the session's id, Owner the tenant that it belongs to where that is not the
-	// caller's.
+	// Session is the session's id, Owner its tenant if that is not the caller's.
 	Session, Owner string
 	// Method is the rpc.
 	Method string
-	// With is the tenant that a session is shared with, Access what for.
+	// With is the tenant that a session is shared with, Access the access granted.
 	With, Access string
-	// Callback is its id, Kind its kind, Subject what it is about: a tool's name, a
-	// permission's kind, a hook's type. Decision is what was decided, Participant by whom.
+	// Callback is its id, Kind its kind, Subject its subject: a tool's name, a permission's kind, a hook's type.
+	// Decision is the decision, Participant the participant that made it.
 	Callback, Kind, Subject, Decision, Participant string
 }

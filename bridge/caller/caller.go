@@ -1,6 +1,5 @@
-// Package caller says who makes a call: the plain value that the server puts into a call's
-// context once it knows, and by which the bridge tells tenants apart. It knows nothing of
-// how callers prove who they are.
+// Package caller identifies the caller of a call: the server puts a Caller into the call's context after
+// authentication, and the bridge uses it to separate tenants. Authentication is not part of this package.
 package caller
 
 import (
@@ -11,40 +10,37 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Role is what a caller may do in its tenant. Each role has the rights of those before it.
+// Role is a caller's role in its tenant. Each role includes the rights of the roles before it.
 type Role uint8
 
-// The roles.
 const (
-	// Nobody may do nothing.
+	// Nobody has no rights.
 	Nobody Role = iota
-	// Observer may look on.
+	// Observer may read.
 	Observer
-	// Participant may also talk, answer and steer.
+	// Participant may also send prompts, answer callbacks and steer turns.
 	Participant
-	// Owner may also make, configure, share and end sessions, and touch the host where
-	// the tenant may.
+	// Owner may also create, configure, share and end sessions, and use the host if the tenant may.
 	Owner
-	// Admin may also what concerns the server as a whole.
+	// Admin may also make calls that concern the whole server.
 	Admin
 )
 
-// Class is what a call does, by the rights that it takes.
+// Class is the kind of a call, by the rights that it requires.
 type Class uint8
 
-// The classes.
 const (
-	// Unclassed calls are denied to everybody.
+	// Unclassed calls are denied to all callers.
 	Unclassed Class = iota
-	// Read looks on.
+	// Read calls only read.
 	Read
-	// Drive talks, answers and steers.
+	// Drive calls send prompts, answer callbacks and steer turns.
 	Drive
-	// Own makes, configures, shares and ends sessions.
+	// Own calls create, configure, share and end sessions.
 	Own
-	// Host touches the machine: commands, paths, networks, accounts.
+	// Host calls use the machine: commands, paths, networks, accounts.
 	Host
-	// Operate concerns the server as a whole.
+	// Operate calls concern the whole server.
 	Operate
 )
 
@@ -59,7 +55,7 @@ func (r Role) String() string { return roles[r] }
 // String returns the class's name in tables.
 func (c Class) String() string { return classes[c] }
 
-// ParseRole returns the role of a name, Nobody and false if there is none.
+// ParseRole returns the role with a name; Nobody and false if there is none.
 func ParseRole(name string) (Role, bool) {
 	for i := Observer; i <= Admin; i++ {
 		if roles[i] == name {
@@ -69,7 +65,7 @@ func ParseRole(name string) (Role, bool) {
 	return Nobody, false
 }
 
-// ParseClass returns the class of a name, Unclassed and false if there is none.
+// ParseClass returns the class with a name; Unclassed and false if there is none.
 func ParseClass(name string) (Class, bool) {
 	for i := Read; i <= Operate; i++ {
 		if classes[i] == name {
@@ -79,54 +75,54 @@ func ParseClass(name string) (Class, bool) {
 	return Unclassed, false
 }
 
-// needs is the role that a class takes at least.
+// needs is the lowest role for each class.
 var needs = [...]Role{Read: Observer, Drive: Participant, Own: Owner, Host: Owner, Operate: Admin}
 
-// ErrWithdrawn is what the cause is, by errors.Is, with which the context of a call ends whose
-// caller has lost the right to it: whoever it was will not be back by right.
+// ErrWithdrawn matches, by errors.Is, the cause of a context that ended because its caller lost the right to the
+// call. A retry by the same caller will fail.
 var ErrWithdrawn = errors.New("the caller's rights were withdrawn")
 
-// HostTenant is the tenant of the machine's owner, with the rights of the process itself.
-// Policy files call it HostName.
+// HostTenant is the tenant of the machine's owner. It has the rights of the server's process. Its name in policy
+// files is HostName.
 const (
 	HostTenant = ""
 	HostName   = "host"
 )
 
-// tenantName is the form of a tenant's name: it becomes part of file names.
+// tenantName is the pattern of tenant names, which are used in file names.
 var tenantName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// ValidTenant reports whether a tenant may have the name.
+// ValidTenant reports whether name is a valid tenant name.
 func ValidTenant(name string) bool { return tenantName.MatchString(name) }
 
-// Caller is who makes a call.
+// Caller is the identity and the rights of a caller.
 type Caller struct {
-	// Tenant is whose sessions the caller sees; HostTenant is the machine's owner.
+	// Tenant owns the sessions that the caller sees; HostTenant is the machine's owner.
 	Tenant string
-	// Name is who it is, for logs; no secret.
+	// Name is the caller's name for logs. It is not secret.
 	Name string
-	// Identity tells callers of the same name apart; no secret.
+	// Identity distinguishes callers with the same name. It is not secret.
 	Identity string
-	// Peer is where the call comes from, for logs: a network address, or "unix".
+	// Peer is the origin of the call for logs: a network address, or "unix".
 	Peer string
-	// Role is what the caller may do.
+	// Role is the caller's role.
 	Role Role
-	// Class is what the call under way does; Unclassed where that is not known.
+	// Class is the class of the current call; Unclassed if it is unknown.
 	Class Class
-	// Confined says that what the tenant's sessions do to the machine is confined: by a
-	// sandbox. The host's own tenant needs none.
+	// Confined reports that a sandbox confines what the tenant's sessions do to the machine. The host's own tenant
+	// needs none.
 	Confined bool
 }
 
-// owner is who calls where no server has said who does: the program itself.
+// owner is the caller of a context that no server has set a caller for: the program itself.
 var owner = Caller{Tenant: HostTenant, Name: "process", Role: Admin}
 
 type key struct{}
 
-// With returns a context that says who calls.
+// With returns a context with the caller.
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, &c) }
 
-// From returns who calls. Without a server in between that is the program itself.
+// From returns the caller of a context. Without a server this is the program itself.
 func From(ctx context.Context) Caller {
 	if c, ok := ctx.Value(key{}).(*Caller); ok {
 		return *c
@@ -136,15 +132,15 @@ func From(ctx context.Context) Caller {
 
 type guestKey struct{}
 
-// WithGuestCheck returns a context of a call whose request the server can check by the rules for
-// guests. check is called each time that the call comes to a session of another tenant, with that
-// tenant, and returns why the call may not have it. It is safe for concurrent use.
+// WithGuestCheck returns a context for a call whose request the server can check by the rules for guests. check is
+// called each time the call reaches a session of another tenant, with that tenant, and returns an error if the call
+// is not permitted. It must be safe for concurrent use.
 func WithGuestCheck(ctx context.Context, check func(owner string) error) context.Context {
 	return context.WithValue(ctx, guestKey{}, check)
 }
 
-// CheckGuest asks the check of WithGuestCheck. Where no server is in between there is none, and
-// the program itself answers for what it says.
+// CheckGuest calls the check of WithGuestCheck. Without a server there is no check, because the program itself is
+// trusted.
 func CheckGuest(ctx context.Context, owner string) error {
 	if check, ok := ctx.Value(guestKey{}).(func(string) error); ok {
 		return check(owner)
@@ -160,16 +156,15 @@ func (c Caller) May(class Class) bool {
 	return class != Host || c.Tenant == HostTenant || c.Confined
 }
 
-// Require returns FORBIDDEN unless the caller may make calls of the class. what says what
-// for.
+// Require returns FORBIDDEN unless the caller may make calls of the class. what names the operation in the error.
 func (c Caller) Require(class Class, what string) error {
 	switch {
 	case c.May(class):
 		return nil
 	case class == Unclassed:
-		return fault.New(fault.Forbidden, "%s has no class in this server's policy, and is denied to everybody until it has", what)
+		return fault.New(fault.Forbidden, "%s has no class in this server's policy, so it is denied to every caller", what)
 	case class == Host && c.Role >= needs[Host]:
-		return fault.New(fault.Forbidden, "%s touches the host, which takes the host's owner or a tenant with a sandbox", what)
+		return fault.New(fault.Forbidden, "%s affects the host: only the host's owner or a tenant with a sandbox may use it", what)
 	}
-	return fault.New(fault.Forbidden, "%s takes the role %q, the caller has %q", what, needs[class], c.Role)
+	return fault.New(fault.Forbidden, "%s requires the role %q, the caller has %q", what, needs[class], c.Role)
 }

@@ -1,6 +1,6 @@
 package fault
 
-// The numbers of google.rpc.Code: the bridge does not import gRPC.
+// Values of google.rpc.Code. The bridge does not import gRPC.
 const (
 	cancelled          = 1
 	invalidArgument    = 3
@@ -17,7 +17,7 @@ const (
 	unauthenticated    = 16
 )
 
-// codes is the status policy: what error.proto says of each reason.
+// codes maps reasons to status codes, as error.proto documents.
 var codes = map[Reason]int32{
 	InvalidField:       invalidArgument,
 	PromptEmpty:        invalidArgument,
@@ -75,8 +75,7 @@ var codes = map[Reason]int32{
 	MethodRefused:   unimplemented,
 }
 
-// Code returns the number of the google.rpc.Code of a reason, and false for a reason that the
-// contract does not have.
+// Code returns the google.rpc.Code of a reason; false for a reason that the contract does not have.
 func Code(r Reason) (int32, bool) {
 	code, ok := codes[r]
 	return code, ok

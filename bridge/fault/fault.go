@@ -1,9 +1,8 @@
-// Package fault is the error of the bridge: a reason of the contract for programs, and a message
-// for people. It has the one table of status codes, and decides what callers are told of an error
-// (Public). It holds no state.
+// Package fault defines the bridge's error: a reason of the contract for programs and a message for people. It has
+// the table of status codes, and determines which part of an error callers see (Public). It has no state.
 //
-// Packages below the server return this type, or plain errors that a caller classifies. No code
-// compares message texts, except for those of the CLI.
+// Packages below the server return this type, or plain errors that a caller classifies. No code compares message
+// texts, except those of the CLI.
 package fault
 
 import (
@@ -12,21 +11,20 @@ import (
 	"time"
 )
 
-// Error is a failure with a Reason. Message is complete by itself: it already
-// contains the text of the cause when that helps the reader, because the cause
-// may stay behind at the process boundary.
+// Error is a failure with a Reason. Message is complete on its own: it contains the text of the cause if that is
+// useful, because the cause is not sent to clients.
 type Error struct {
 	// Reason is the stable class of the failure.
 	Reason Reason
-	// Message says in one line what happened and, where there is one, the remedy.
+	// Message describes in one line what happened and, if there is one, the remedy.
 	Message string
 	// Field is the path of the offending request field, empty if there is none.
 	Field string
 	// Metadata holds details for programs; never secrets.
 	Metadata map[string]string
-	// RetryAfter is when a repetition may succeed; zero says nothing about it.
+	// RetryAfter is when a retry may succeed; zero if unknown.
 	RetryAfter time.Duration
-	// RPC is the CLI's own error, for callers who asked for it; nil for all others.
+	// RPC is the CLI's own error, for callers that requested it; nil for all others.
 	RPC *RPC
 
 	cause error
@@ -36,7 +34,7 @@ type Error struct {
 type RPC struct {
 	Code    int64
 	Message string
-	// Data is JSON text; empty when there was none.
+	// Data is JSON text; empty if there is none.
 	Data string
 }
 
@@ -45,8 +43,7 @@ func New(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wrap returns an Error caused by err, whose text is appended to the message.
-// A nil err is allowed and gives the same as New.
+// Wrap returns an Error caused by err, whose text is appended to the message. With a nil err it is like New.
 func Wrap(err error, reason Reason, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
 	if err != nil {
@@ -55,13 +52,12 @@ func Wrap(err error, reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Message: message, cause: err}
 }
 
-// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
 // Unwrap returns the cause, nil if there is none.
 func (e *Error) Unwrap() error { return e.cause }
 
-// WithField returns a copy that blames the request field at path.
+// WithField returns a copy with the path of the offending request field.
 func (e *Error) WithField(path string) *Error {
 	c := e.clone()
 	c.Field = path
@@ -85,15 +81,14 @@ func (e *Error) WithRPC(rpc RPC) *Error {
 	return c
 }
 
-// WithRetry returns a copy that says when to try again.
+// WithRetry returns a copy with the time to retry.
 func (e *Error) WithRetry(after time.Duration) *Error {
 	c := e.clone()
 	c.RetryAfter = after
 	return c
 }
 
-// clone copies e deeply enough that an Error kept in a variable is never
-// changed by a later With.
+// clone copies e so deeply that With never changes an Error kept in a variable.
 func (e *Error) clone() *Error {
 	c := *e
 	if e.Metadata != nil {
@@ -105,8 +100,7 @@ func (e *Error) clone() *Error {
 	return &c
 }
 
-// ReasonOf returns the reason of the outermost Error in err's chain, None
-// when there is none.
+// ReasonOf returns the reason of the outermost Error in err's chain; None if there is none.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason

@@ -11,20 +11,19 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// What callers are told travels in HTTP/2 trailers, twice for the message, and several
-// gRPC implementations refuse trailers of more than 8 KiB together.
+// Details are sent in HTTP/2 trailers, the message twice. Several gRPC implementations refuse trailers of more than 8
+// KiB in total.
 const (
 	maxMessage  = 1 << 10
 	maxMetadata = 2 << 10
 	maxData     = 1 << 10
 )
 
-// keyStderr names the metadata whose end says more than its beginning.
+// keyStderr is the metadata whose end is more useful than its beginning.
 const keyStderr = "stderr"
 
-// Public returns what a caller may be told of err. Told is false when err carries no public
-// reason: the fault then says no more than that something went wrong, and the text of
-// err belongs in the log. A nil err is not allowed.
+// Public returns the part of err that a caller may see. told is false if err has no public reason: then f only
+// reports an internal error, and the text of err belongs in the log. err must not be nil.
 func Public(err error) (f *Error, told bool) {
 	if f, ok := errors.AsType[*Error](err); ok {
 		if _, public := Code(f.Reason); public {
@@ -41,8 +40,7 @@ func Public(err error) (f *Error, told bool) {
 	return New(Internal, "internal error"), false
 }
 
-// Failure returns what a caller may be told of err inside a stream, and whether that
-// is all there is to tell, as in Public.
+// Failure returns the part of err that a caller may see inside a stream. told is as in Public.
 func Failure(err error) (failure *bridgev1.Failure, told bool) {
 	f, told := Public(err)
 	code, _ := Code(f.Reason)
@@ -55,7 +53,7 @@ func Failure(err error) (failure *bridgev1.Failure, told bool) {
 	}, told
 }
 
-// clean copies f, fit for protobuf strings and for trailers.
+// clean returns a copy of f that is valid in protobuf strings and in trailers.
 func clean(f *Error) *Error {
 	c := Error{
 		Reason:     f.Reason,
@@ -69,7 +67,7 @@ func clean(f *Error) *Error {
 	if len(f.Metadata) == 0 {
 		return &c
 	}
-	// Short values first: a long one must not push out what names the session.
+	// Short values come first: a long one must not displace the session's id.
 	keys := slices.SortedFunc(maps.Keys(f.Metadata), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(f.Metadata[a]), len(f.Metadata[b])), cmp.Compare(a, b))
 	})
@@ -87,8 +85,8 @@ func clean(f *Error) *Error {
 	return &c
 }
 
-// exactRPC copies a JSON-RPC error; data that is too long for a trailer is left out, since a
-// part of it would not be JSON.
+// exactRPC copies a JSON-RPC error. It omits data that is too long for a trailer, since truncated data would not be
+// JSON.
 func exactRPC(rpc RPC) *RPC {
 	out := &RPC{Code: rpc.Code, Message: head(rpc.Message, maxMetadata)}
 	if len(rpc.Data) <= maxData {

@@ -6,13 +6,13 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Reason is the class of a failure: the enum of the contract. A value is never renamed or reused.
-// Its form as text is Name; the conversion string(r) compiles, and gives nonsense.
+// Reason is the class of a failure: the contract's enum. Values are never renamed or reused. Use Name for its text:
+// string(r) compiles, but gives a wrong result.
 type Reason = bridgev1.ErrorReason
 
-// The reasons. copilot/bridge/v1/error.proto documents their meaning and their status codes.
+// Reasons. copilot/bridge/v1/error.proto documents their meaning and status codes.
 const (
-	None = bridgev1.ErrorReason_ERROR_REASON_UNSPECIFIED // of an error without a reason
+	None = bridgev1.ErrorReason_ERROR_REASON_UNSPECIFIED // for an error without a reason
 
 	InvalidField        = bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD
 	PromptEmpty         = bridgev1.ErrorReason_ERROR_REASON_PROMPT_EMPTY
@@ -66,11 +66,11 @@ const (
 	MethodRefused       = bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED
 )
 
-// prefix is what the names of the enum's values begin with.
+// prefix is the common prefix of the enum's value names.
 const prefix = "ERROR_REASON_"
 
-// Name returns the form that a reason has in ErrorInfo.reason, in logs and on disk: its name in
-// the contract without the prefix. It is empty for ERROR_REASON_UNSPECIFIED.
+// Name returns a reason's text in ErrorInfo.reason, in logs and on disk: its name in the contract without the prefix.
+// It is empty for ERROR_REASON_UNSPECIFIED.
 func Name(r Reason) string {
 	if r == None {
 		return ""

@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// The pools have buffers of 1<<minClass to 1<<maxClass bytes, in powers of two: a frame that
-// waits to be sent must not hold much more than it needs, and gRPC gives nothing back of 1 KiB
-// or less.
+// The pools have buffers of 1<<minClass to 1<<maxClass bytes, in powers of two: a waiting frame must not use much
+// more memory than necessary, and gRPC does not return buffers of 1 KiB or less.
 const (
 	minClass = 11
 	maxClass = 20
@@ -15,16 +14,14 @@ const (
 
 var pools [maxClass + 1]sync.Pool
 
-// Buffer is memory for the bytes of one frame that nobody shares. New memory for every frame
-// costs a busy server a fifth of its time: it has to be found, brought into the cache, and
-// collected. Whoever has taken a buffer may drop it; it is given back, once, by whoever knows
-// that nobody reads it any more.
+// Buffer is memory for the bytes of one frame. A new allocation for every frame would cost a busy server a fifth of
+// its time. Dropping a buffer is permitted; otherwise its last user gives it back, once.
 type Buffer struct {
-	// Bytes are the caller's: it may append to them.
+	// Bytes may be appended to by the owner of the buffer.
 	Bytes []byte
 }
 
-// Take returns an empty buffer with room for n bytes.
+// Take returns an empty buffer with a capacity of at least n bytes.
 func Take(n int) *Buffer {
 	class := max(minClass, bits.Len(uint(max(n, 1)-1)))
 	if class > maxClass {
@@ -36,9 +33,9 @@ func Take(n int) *Buffer {
 	return &Buffer{Bytes: make([]byte, 0, 1<<class)}
 }
 
-// Give gives the buffer back. Its bytes must not be looked at again.
+// Give returns the buffer to its pool. Its bytes must not be used afterwards.
 func (b *Buffer) Give() {
-	// It may have grown since it was taken.
+	// The buffer may have grown since Take.
 	class := bits.Len(uint(cap(b.Bytes))) - 1
 	if class < minClass || class > maxClass {
 		return

@@ -1,5 +1,5 @@
-// Package position carries, beside the reply to a call, the journal position at which
-// the reply stands: the bridge records it, the server sends it as a trailer.
+// Package position passes the journal position of a call's reply from the bridge, which records it, to the server,
+// which sends it as a trailer.
 package position
 
 import (
@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// Trailer is the name of the trailer that carries a position.
+// Trailer is the name of the trailer with the position.
 const Trailer = "copilot-position"
 
 // Position is a place in a session's journal.
@@ -16,13 +16,13 @@ type Position struct {
 	Epoch, Seq uint64
 }
 
-// String gives the form of the trailer's value.
+// String returns the value of the trailer.
 func (p Position) String() string { return fmt.Sprintf("%d/%d", p.Epoch, p.Seq) }
 
 // Recorder holds the position of one reply.
 type Recorder struct{ p atomic.Pointer[Position] }
 
-// Position returns what was recorded last, and whether anything was.
+// Position returns the last recorded position, and whether there is one.
 func (r *Recorder) Position() (Position, bool) {
 	if p := r.p.Load(); p != nil {
 		return *p, true
@@ -32,14 +32,13 @@ func (r *Recorder) Position() (Position, bool) {
 
 type key struct{}
 
-// WithRecorder returns a context in which Record reaches the recorder returned.
+// WithRecorder returns a context and the recorder that Record uses with it.
 func WithRecorder(ctx context.Context) (context.Context, *Recorder) {
 	r := new(Recorder)
 	return context.WithValue(ctx, key{}, r), r
 }
 
-// Record notes the position of the reply to the call that ctx belongs to. Without a
-// recorder in ctx it does nothing.
+// Record records the position of the reply to ctx's call. Without a recorder in ctx it does nothing.
 func Record(ctx context.Context, p Position) {
 	if r, ok := ctx.Value(key{}).(*Recorder); ok {
 		r.p.Store(&p)

@@ -1,6 +1,5 @@
-// Package quirks is the one table of what versions of the Copilot CLI do differently,
-// where none of their capabilities says so. Code asks the table and never compares
-// versions itself.
+// Package quirks is the table of differences between versions of the Copilot CLI that no capability reports. All
+// other code asks the table and never compares versions itself.
 package quirks
 
 // Quirk is a difference between versions of the CLI.
@@ -11,14 +10,13 @@ type Quirk struct {
 	From string
 	// Until is the first version without the quirk; empty if the newest one has it.
 	Until string
-	// Why says what the CLI does, and what follows for the bridge.
+	// Why describes what the CLI does and how the bridge handles it.
 	Why string
 	// Test is the end-to-end test that fails on a version whose quirk is not handled.
 	Test string
 }
 
-// In reports whether a version of the CLI has the quirk. A version that cannot be parsed
-// has none.
+// In reports whether a version of the CLI has the quirk. It returns false for a version that cannot be parsed.
 func (q Quirk) In(version string) bool {
 	v, ok := ParseVersion(version)
 	if !ok {

@@ -1,6 +1,6 @@
 package quirks
 
-// The quirks that the bridge works around.
+// Quirks that the bridge works around.
 var (
 	AgentsNeedNames = Quirk{
 		Name: "agents-need-names", Until: "1.0.83",
@@ -22,7 +22,7 @@ var (
 	}
 )
 
-// The quirks that only tests have to know: callers get what the CLI does.
+// Quirks that only tests handle: callers get the CLI's behaviour.
 var (
 	ReportsSteering = Quirk{
 		Name: "reports-steering", Until: "1.0.83",

@@ -12,7 +12,7 @@ type Version struct {
 	Pre                 string
 }
 
-// ParseVersion reads "1.0.102", "v1.0.102" or "1.0.102-3".
+// ParseVersion parses "1.0.102", "v1.0.102" or "1.0.102-3".
 func ParseVersion(s string) (Version, bool) {
 	core, _, _ := strings.Cut(strings.TrimPrefix(s, "v"), "+")
 	core, pre, _ := strings.Cut(core, "-")
