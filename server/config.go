@@ -18,83 +18,76 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
-// Service is something the server serves.
 type Service = rpc.Service
 
-// Drainer is told that the server is about to stop. It says goodbye on its streams and
-// ends them; when it returns, or its context ends, the server goes on without it.
+// Drainer is notified that the server is about to stop. It ends its streams with a last message. When it returns, or
+// its context ends, the server continues to stop.
 type Drainer interface {
 	Drain(context.Context) error
 }
 
-// Config is what a server needs. The zero value of an optional member stands for the
-// default given there.
+// Config configures a server. Optional fields have the documented default.
 type Config struct {
-	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that
-	// only the own user may connect to, "HOST:PORT" a TCP port. One that is not on the
-	// loopback interface takes TLS and Policy.
+	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that only the server's user may
+	// connect to, "HOST:PORT" a TCP port. An address outside the loopback interface requires TLS and Policy.
 	Listen []string
-	// Token is what callers over TCP must send as "authorization: Bearer TOKEN", at
-	// least 16 characters. Default: a random one, which Server.Token tells. With Policy
-	// there is none.
+	// Token is the token that callers over TCP must send as "authorization: Bearer TOKEN", at least 16 characters. By
+	// default it is random; Server.Token returns it. With Policy there is no such token.
 	Token string
-	// TLS are the certificates of TCP ports. Default: TCP ports speak no TLS.
+	// TLS configures the certificates of TCP ports. By default TCP ports do not use TLS.
 	TLS *TLS
-	// Policy says who may do what. Default: whoever can connect to a unix socket or has
-	// Token is the host's owner, and nobody else may do anything.
+	// Policy determines the rights of callers. By default callers on a unix socket or with Token are the host's
+	// owner, and all others are refused.
 	Policy *policy.Store
-	// Confining returns an error while a process of a tenant runs with another confinement than
-	// Policy has for it. Calls that touch the host fail with it. Default: no process ever does.
+	// Confining returns an error while a process of a tenant runs with another confinement than Policy requires.
+	// Calls that use the host then fail with it. By default it is never the case.
 	Confining func(tenant string) error
-	// Services are what is served, beside health and reflection; at least one.
+	// Services are the services to serve, in addition to health and reflection; at least one.
 	Services []Service
-	// Drainer ends what would keep the server from stopping. Default: nothing does.
+	// Drainer ends streams before the server stops. By default there is none.
 	Drainer Drainer
-	// Ready says why the server should get no calls now, nil if it should: the health service
-	// asks while the server runs. Default: it always should.
+	// Ready returns why the server should get no calls now; nil if it should. The health service calls it. By default
+	// the server is always ready.
 	Ready func() error
-	// Telemetry is told of calls. Default: nobody is.
+	// Telemetry receives data about calls. By default there is none.
 	Telemetry *Telemetry
-	// Audit keeps the calls that touch the host, change what is allowed, or are refused.
-	// Default: nothing is kept.
+	// Audit receives calls that use the host, change rights, or are refused. By default they are not recorded.
 	Audit audit.Sink
-	// Logger takes the server's log. Default: slog.Default().
+	// Logger receives the server's log. The default is slog.Default().
 	Logger *slog.Logger
-	// LogRequests adds each call's request to the log, without what the contract marks
-	// as secret. Prompts are not among that.
+	// LogRequests adds each call's request to the log, without the fields that the contract marks as secret. Prompts
+	// are not marked as secret.
 	LogRequests bool
-	// MaxRecvBytes is the largest message that is taken. Default: 16 MiB.
+	// MaxRecvBytes is the size of the largest accepted message. The default is 16 MiB.
 	MaxRecvBytes int
-	// MaxConcurrentStreams is how many calls a connection may have at once; more wait
-	// at the caller. Default: 1024.
+	// MaxConcurrentStreams bounds the concurrent calls of a connection; further ones wait in the client. The default
+	// is 1024.
 	MaxConcurrentStreams uint32
 	// Connections bounds connections over TCP.
 	Connections Connections
-	// MaxStrangers is how many connections over TCP there may be on which nobody has proven
-	// yet who he is, beyond which the oldest ends; StrangerTime how long one may be such.
-	// Default: 2048, 30 s.
+	// MaxStrangers bounds the unauthenticated TCP connections; beyond it the oldest is closed. StrangerTime is how
+	// long a connection may be unauthenticated. The defaults are 2048 and 30 s.
 	MaxStrangers int
 	StrangerTime time.Duration
-	// DrainTimeout is how long Drainer may take. Default: 30 s.
+	// DrainTimeout bounds the time of Drainer. The default is 30 s.
 	DrainTimeout time.Duration
-	// StopTimeout is how long calls may take to end after that, before they are cut
-	// off, and then again how long their handlers may take to notice. Default: 5 s.
+	// StopTimeout is how long calls may run after that before they are cancelled, and again how long their handlers
+	// may take to return. The default is 5 s.
 	StopTimeout time.Duration
 }
 
-// Connections bounds connections over TCP. The zero value sets the bounds that follow from how
-// many files the process may have open.
+// Connections bounds connections over TCP. The zero value derives the bounds from the process's limit of open files.
 type Connections struct {
-	// Max is how many there may be. When there are more, one of the caller that has most of them
-	// is closed. Default, and at most: the limit of open files without ReservedFiles.
+	// Max is the limit of connections. Beyond it the server closes one of the caller with the most connections. The
+	// default and maximum is the limit of open files minus ReservedFiles.
 	Max int
-	// ReservedFiles is how many files connections leave to the rest of the server. Default: a
+	// ReservedFiles is the number of files that connections leave for the rest of the server. The default is a
 	// quarter of the limit, between 64 and 1024.
 	ReservedFiles int
-	// MaxAge is how long a connection may live, give or take a tenth: then its streams are asked
-	// to resume on another one. Zero sets no limit.
+	// MaxAge is the maximum age of a connection, plus or minus a tenth: then the server asks its streams to resume on
+	// another one. Zero sets no limit.
 	MaxAge time.Duration
-	// AgeGrace is how long its calls may go on after that before they are cut off.
+	// AgeGrace is how long its calls may continue after that before they are cancelled.
 	AgeGrace time.Duration
 }
 
@@ -111,13 +104,13 @@ const (
 	unixPrefix = "unix:"
 )
 
-// complete checks c and fills in its defaults.
+// complete validates c and fills in its defaults.
 func (c *Config) complete() error {
 	if len(c.Listen) == 0 {
 		return errors.New("no address to listen on")
 	}
 	if len(c.Services) == 0 {
-		return errors.New("no service to serve")
+		return errors.New("no services to serve")
 	}
 	tcp := false
 	for _, address := range c.Listen {
@@ -128,7 +121,7 @@ func (c *Config) complete() error {
 	}
 	switch {
 	case c.Policy != nil && c.Token != "":
-		return errors.New("with a policy there is no token of the server: give a static token a role in the tenant \"host\"")
+		return errors.New("a server token cannot be used with a policy: give a static token a role in the tenant \"host\"")
 	case c.Policy != nil:
 	case tcp && c.Token == "":
 		c.Token = rand.Text()
@@ -152,9 +145,8 @@ func (c Connections) valid() bool {
 	return c.Max >= 0 && c.ReservedFiles >= 0 && c.MaxAge >= 0 && c.AgeGrace >= 0
 }
 
-// CheckAddress tells what is wrong with an address of Config.Listen, as far as that can be
-// told without listening on it. wide says that it may be reached from elsewhere, since there
-// are TLS and identities.
+// CheckAddress validates an address of Config.Listen without listening on it. wide permits addresses that other
+// machines can reach, because there are TLS and identities.
 func CheckAddress(address string, wide bool) error {
 	path, ok := strings.CutPrefix(address, unixPrefix)
 	switch {
@@ -166,7 +158,7 @@ func CheckAddress(address string, wide bool) error {
 	return nil
 }
 
-// checkTCP refuses a TCP address that others could reach, unless they may.
+// checkTCP refuses a TCP address that other machines can reach, unless wide permits it.
 func checkTCP(address string, wide bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

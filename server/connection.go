@@ -18,23 +18,23 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
-// errUnknown closes a connection on which too much comes before a proof does.
-var errUnknown = errors.New("too much has come before a proof of who calls")
+// errUnknown closes a connection that receives too much data before it is authenticated.
+var errUnknown = errors.New("the connection received too many bytes before it was authenticated")
 
 // connection is a connection over TCP.
 type connection struct {
 	*net.TCPConn
 	table *connections
-	// known says that somebody on it has proven who calls.
+	// known reports that a caller on it was authenticated.
 	known atomic.Bool
 	bytes atomic.Int64
-	// calls are those under way that were let in.
+	// calls counts the admitted calls in progress.
 	calls atomic.Int64
-	// frames follows what is said on it, once the handshake is over.
+	// frames follows the connection's frames after the handshake.
 	frames atomic.Pointer[h2.Conn]
-	// latest is the introduction that came last.
+	// latest is the last introduction.
 	latest atomic.Pointer[introduction]
-	// away and ended are closed when its streams are asked to leave, and are to end.
+	// away is closed when the connection's streams should leave, ended when they are to be cancelled.
 	away, ended chan struct{}
 	retired     sync.Once
 	// closed is closed with the connection.
@@ -42,13 +42,13 @@ type connection struct {
 	closeOnce sync.Once
 	signal    leaving.Signal
 
-	// held is what its requests cost, charged the caller that pays for them; hmu guards both.
+	// held is the cost of its requests, charged to the caller that pays for them; hmu guards both.
 	hmu     sync.Mutex
 	held    int
 	charged *callerUse
 
-	// The table's mu guards the rest. place is its own among those without a known caller, since
-	// is when it came.
+	// The table's mu guards the following fields. place is the element in the queue of unauthenticated connections,
+	// since the time of the connect.
 	place             *list.Element
 	since             time.Time
 	late, old, expiry *time.Timer
@@ -65,7 +65,6 @@ func newConnection(t *connections, tcp *net.TCPConn) *connection {
 	return c
 }
 
-// Read implements net.Conn.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.TCPConn.Read(p)
 	if !c.known.Load() && c.bytes.Add(int64(n)) > unknownBytes {
@@ -75,7 +74,6 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *connection) Close() error {
 	c.table.mu.Lock()
 	c.table.remove(c)
@@ -84,7 +82,7 @@ func (c *connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// key is the caller that the connection counts for. The caller holds the table's mu.
+// key returns the caller that the connection counts for. The caller holds the table's mu.
 func (c *connection) key() callerKey {
 	if c.use == nil {
 		return callerKey{}
@@ -92,14 +90,14 @@ func (c *connection) key() callerKey {
 	return c.use.key
 }
 
-// follow returns the connection that the handshake made, its frames followed.
+// follow returns the handshake's connection with a follower of its frames.
 func (c *connection) follow(safe net.Conn, maxMessage int) net.Conn {
 	f := h2.Wrap(safe, h2.Config{Budget: (*budget)(c), Refusal: trailersOf, MaxMessage: maxMessage})
 	c.frames.Store(f)
 	return f
 }
 
-// stream returns the stream whose headers came last, nil if none did.
+// stream returns the stream whose headers were received last; nil if there is none.
 func (c *connection) stream() *h2.Stream {
 	if f := c.frames.Load(); f != nil {
 		return f.Latest()
@@ -107,29 +105,28 @@ func (c *connection) stream() *h2.Stream {
 	return nil
 }
 
-// goAway asks for no more calls. Calm says that there was too much of something.
+// goAway asks the client to start no more calls. calm reports that a limit was exceeded.
 func (c *connection) goAway(calm bool, why string) {
 	code := http2.ErrCodeNo
 	if calm {
 		code = http2.ErrCodeEnhanceYourCalm
 	}
 	if f := c.frames.Load(); f != nil {
-		_ = c.SetWriteDeadline(time.Now().Add(revokeFlush)) // it is about to be closed
+		_ = c.SetWriteDeadline(time.Now().Add(revokeFlush)) // the connection will be closed
 		f.GoAway(code, why)
 	}
 }
 
-// jittered is an age, by up to a tenth more or less, so that what came at once does not come
-// again at once.
+// jittered changes an age by up to a tenth, so that connections opened together do not end together.
 func jittered(age time.Duration) time.Duration {
 	return age - age/10 + time.Duration(rand.Int64N(int64(age/5)+1)) //nolint:gosec // no secret
 }
 
-// retire ends a connection that has reached its age: streams are asked to leave, and what goes
-// on after the grace is cut off.
+// retire ends a connection at its maximum age: it asks the streams to leave, and cancels the calls that remain after
+// the grace.
 func (c *connection) retire() {
 	c.retired.Do(func() {
-		c.table.task(func() { // which a caller who does not read may hold up
+		c.table.task(func() { // which a client that does not read may delay
 			if f := c.frames.Load(); f != nil {
 				f.GoAway(http2.ErrCodeNo, "the connection has reached its age (max_connection_age)")
 			}
@@ -147,7 +144,7 @@ func (c *connection) retire() {
 	})
 }
 
-// pause waits, and reports false where the connection is closed or the server stops meanwhile.
+// pause waits. It returns false if the connection is closed or the server stops meanwhile.
 func (c *connection) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -160,10 +157,9 @@ func (c *connection) pause(d time.Duration) bool {
 	return false
 }
 
-// budget is where a connection's requests are counted: for its caller, its tenant and all.
+// budget counts the cost of a connection's requests for its caller, its tenant and the server.
 type budget connection
 
-// Take implements h2.Budget.
 func (b *budget) Take(n, held int) error {
 	b.Change(n)
 	b.hmu.Lock()
@@ -186,7 +182,6 @@ func (b *budget) Take(n, held int) error {
 	return nil
 }
 
-// Change implements h2.Budget.
 func (b *budget) Change(n int) {
 	b.hmu.Lock()
 	defer b.hmu.Unlock()
@@ -194,7 +189,7 @@ func (b *budget) Change(n int) {
 	(*connection)(b).add(n)
 }
 
-// add counts bytes for the caller that is charged. The caller holds hmu.
+// add counts bytes for the charged caller. The caller holds hmu.
 func (c *connection) add(n int) {
 	if c.charged != nil {
 		c.charged.bytes.Add(int64(n))
@@ -212,7 +207,7 @@ func (c *connection) charge(use *callerUse) {
 	c.add(c.held)
 }
 
-// handshaken is what a handshake has shown, with the connection that it was made on.
+// handshaken is the result of a handshake and its connection.
 type handshaken struct {
 	credentials.AuthInfo
 	on *connection
@@ -226,8 +221,7 @@ func (h handshaken) GetSecurityValue() credentials.ChannelzSecurityValue {
 	return nil
 }
 
-// connectionOf returns the connection of a call, nil where it is none of TCP's, and what its
-// handshake has shown.
+// connectionOf returns the TCP connection of a call, nil if there is none, and the result of its handshake.
 func connectionOf(p *peer.Peer) (*connection, credentials.AuthInfo) {
 	if h, ok := p.AuthInfo.(handshaken); ok {
 		return h.on, h.AuthInfo

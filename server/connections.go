@@ -14,72 +14,71 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// Bounds of connections over TCP.
+// Limits of connections over TCP.
 const (
-	// maxUnknown is how many connections there may be on which no caller is known yet. Beyond
-	// it the oldest is closed: a caller brings a proof with the first call.
+	// maxUnknown bounds the unauthenticated connections. Beyond it the oldest is closed. A client authenticates with
+	// its first call.
 	maxUnknown = 2048
-	// unknownBytes may come on such a connection, unknownTime it may last.
+	// unknownBytes is the data limit of such a connection, unknownTime its time limit.
 	unknownBytes = 256 << 10
 	unknownTime  = 30 * time.Second
 
-	// introduceTime is how long a connection may take to bring a proof before it is closed in
-	// place of others.
+	// introduceTime is how long a connection may take to authenticate before it is closed in preference to others.
 	introduceTime = 2 * time.Second
 
-	// minReserve and maxReserve bound how many open files connections leave to the rest of the
-	// server, by default a quarter of those that the process may have.
+	// minReserve and maxReserve bound the number of open files that connections leave for the rest of the server; the
+	// default is a quarter of the process's limit.
 	minReserve, maxReserve = 64, 1024
-	// maxConnections bounds connections where the system sets no limit.
+	// maxConnections bounds connections if the system sets no limit.
 	maxConnections = 10_000
 
-	// shedFlush is how long a caller may take to read why its connection is closed; the
-	// statuses of calls that end with their rights have revokeFlush.
+	// shedFlush is how long a client may take to read why its connection is closed; revokeFlush is that time for the
+	// statuses of calls that end with the caller's rights.
 	shedFlush, revokeFlush = 100 * time.Millisecond, time.Second
 )
 
-// connections are the connections over TCP: those on which no caller is known yet, and the
-// others by caller and tenant. It bounds all of them.
+// connections are the connections over TCP: the unauthenticated ones, and the others by caller and tenant. It limits
+// all of them. mu guards everything without another comment.
 type connections struct {
-	policy  *policy.Store // nil: callers have no limits
+	policy  *policy.Store // nil: no limits for callers
 	log     *slog.Logger
 	unknown int
 	time    time.Duration
-	// most is how many there may be in all, ceiling the descriptor from which on one is closed
-	// for each that comes; 0 is no limit.
+	// most bounds all connections. ceiling is the descriptor number from which each new connection closes another
+	// one; 0 sets no limit.
 	most, ceiling atomic.Int64
-	// age is how long a connection may live, grace what its calls have then; in nanoseconds.
+	// age is the maximum age of a connection, grace the time for its calls after it; in nanoseconds.
 	age, grace atomic.Int64
-	// bytes are what requests of known callers cost.
+	// bytes is the cost of requests of known callers.
 	bytes atomic.Int64
-	// trusted tells why a proof's certificate is not trusted any more; nil where there are none.
+	// trusted returns why the certificate of a proof is no longer trusted; nil without certificates.
 	trusted func(identity.Proof) error
 
-	// tasks are the connections that are being closed; stop hastens them.
+	// tasks are goroutines that close connections; stop makes them finish sooner.
 	tasks sync.WaitGroup
 	stop  chan struct{}
 
 	mu      sync.Mutex
 	stopped bool
 	open    int
-	queue   list.List // of *connection: those without a known caller, the oldest first
+	queue   list.List // of *connection: unauthenticated, the oldest first
 	callers map[callerKey]*callerUse
 	tenants map[string]*tenantUse
 }
 
-// callerKey is a caller of a tenant.
+// callerKey identifies a caller of a tenant.
 type callerKey struct{ tenant, source, name string }
 
-// callerUse is what a caller has; mu of connections guards conns.
+// callerUse is the use by a caller; mu of connections guards conns.
 type callerUse struct {
-	key    callerKey  // never changes
-	tenant *tenantUse // never changes
+	key    callerKey  // immutable
+	tenant *tenantUse // immutable
 	// conns are its connections, the oldest first.
 	conns []*connection
 	bytes atomic.Int64
 }
 
-// tenantUse is what a tenant has.
+// tenantUse is the use by a tenant.
 type tenantUse struct {
 	conns int
 	bytes atomic.Int64
@@ -97,7 +96,7 @@ func newConnections(c *Config) *connections {
 	return t
 }
 
-// tune puts other bounds into force. An age holds for connections that come later.
+// tune sets new bounds. A new age applies to later connections.
 func (t *connections) tune(c Connections) {
 	most, ceiling := c.Max, 0
 	if files := openFiles(); files > 0 {
@@ -114,7 +113,7 @@ func (t *connections) tune(c Connections) {
 	t.grace.Store(int64(c.AgeGrace))
 }
 
-// limits returns what a tenant, and what all together, may have.
+// limits returns the limits of a tenant and of all tenants together.
 func (t *connections) limits(tenant string) (own, all quota.Limits) {
 	if t.policy == nil {
 		return own, all
@@ -124,13 +123,13 @@ func (t *connections) limits(tenant string) (own, all quota.Limits) {
 	return of.Limits, p.Limits()
 }
 
-// listener is a listener whose connections over TCP are counted.
+// listener counts the TCP connections that it accepts.
 type listener struct {
 	net.Listener
 	connections *connections
 }
 
-// Accept implements net.Listener. Only the own user connects to a unix socket.
+// Accept implements net.Listener. Only the server's user can connect to a unix socket.
 func (l listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -146,7 +145,7 @@ func (l listener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// enter takes up a connection. Where there are too many, another one is closed.
+// enter adds a connection. If there are too many, it closes another one.
 func (t *connections) enter(tcp *net.TCPConn, fd int) *connection {
 	c := newConnection(t, tcp)
 	t.mu.Lock()
@@ -172,9 +171,8 @@ func (t *connections) enter(tcp *net.TCPConn, fd int) *connection {
 	return c
 }
 
-// shed closes a connection of the caller that has most of them, for one that has come. Those
-// on which no caller is known count as one caller's; one that has had the time to say who calls
-// goes first.
+// shed closes a connection of the caller with the most connections, in favour of a new one. Unauthenticated
+// connections count as those of one caller; one that has exceeded introduceTime is closed first.
 func (t *connections) shed() {
 	t.mu.Lock()
 	var top *callerUse
@@ -209,22 +207,22 @@ func (t *connections) shed() {
 		_ = victim.TCPConn.Close()
 		return
 	}
-	t.log.Warn("connection shed: too many are open", slog.String("tenant", who.tenant), slog.String("caller", who.name),
+	t.log.Warn("connection closed: too many connections", slog.String("tenant", who.tenant), slog.String("caller", who.name),
 		slog.Int("open", open))
-	t.dismiss(victim, true, shedFlush, "the server has too many connections (max_connections), and this caller most of them")
+	t.dismiss(victim, true, shedFlush, "the server has too many connections (max_connections), and this caller has the most")
 }
 
-// dismiss closes a connection and tells its caller why, which may take it as long as flush to
-// read. It waits for nobody.
+// dismiss closes a connection and tells the client the reason, which the client may take up to flush to read. It does
+// not wait.
 func (t *connections) dismiss(c *connection, calm bool, flush time.Duration, why string) {
 	t.task(func() {
 		c.goAway(calm, why)
 		c.pause(flush)
-		_ = c.TCPConn.Close() // gRPC finds it closed, and closes the rest
+		_ = c.TCPConn.Close() // gRPC notices this and cleans up
 	})
 }
 
-// task runs f on a goroutine that close waits for; after close it does not run.
+// task runs f on a goroutine that close waits for. After close it does nothing.
 func (t *connections) task(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,7 +231,7 @@ func (t *connections) task(f func()) {
 	}
 }
 
-// close waits for what goes on. It is called when the connections are closed.
+// close waits for all tasks. It is called after the connections were closed.
 func (t *connections) close() {
 	t.mu.Lock()
 	if !t.stopped {
@@ -244,7 +242,7 @@ func (t *connections) close() {
 	t.tasks.Wait()
 }
 
-// idlest returns the caller's newest connection without calls, or else its newest.
+// idlest returns the caller's newest connection without calls, or else its newest one.
 func (u *callerUse) idlest() *connection {
 	for i := len(u.conns) - 1; i >= 0; i-- {
 		if u.conns[i].calls.Load() == 0 {
@@ -254,7 +252,7 @@ func (u *callerUse) idlest() *connection {
 	return u.conns[len(u.conns)-1]
 }
 
-// remove takes a connection out of what is counted. The caller holds mu.
+// remove removes a connection from all counts. The caller holds mu.
 func (t *connections) remove(c *connection) {
 	if c.gone {
 		return
@@ -271,7 +269,7 @@ func (t *connections) remove(c *connection) {
 	t.disown(c)
 }
 
-// known takes a connection off the queue of those without a known caller. The caller holds mu.
+// known removes a connection from the queue of unauthenticated ones. The caller holds mu.
 func (t *connections) known(c *connection) {
 	if c.place != nil {
 		t.queue.Remove(c.place)
@@ -280,8 +278,8 @@ func (t *connections) known(c *connection) {
 	}
 }
 
-// own counts a connection as a caller's, unless that has too many; with force, then too. The
-// caller holds mu.
+// own assigns a connection to a caller, unless the caller has too many; force ignores that limit. The caller holds
+// mu.
 func (t *connections) own(c *connection, key callerKey, force bool) error {
 	own, all := t.limits(key.tenant)
 	tenant := t.tenants[key.tenant]
@@ -309,13 +307,13 @@ func (t *connections) own(c *connection, key callerKey, force bool) error {
 	return nil
 }
 
-// retryConnect is when callers with too many connections are told to try again.
+// retryConnect is the suggested time before a retry for callers with too many connections.
 const retryConnect = time.Second
 
-// owned is how many connections have a known caller. The caller holds mu.
+// owned returns the number of authenticated connections. The caller holds mu.
 func (t *connections) owned() int { return t.open - t.queue.Len() }
 
-// disown takes a connection from its caller. The caller holds mu.
+// disown removes a connection from its caller. The caller holds mu.
 func (t *connections) disown(c *connection) {
 	use := c.use
 	if use == nil {
@@ -334,7 +332,7 @@ func (t *connections) disown(c *connection) {
 	}
 	used := map[*tenantUse]bool{}
 	for key, u := range t.callers {
-		// Handlers of connections that are closed may have requests still, which count.
+		// Handlers of closed connections may still hold requests, which count.
 		if len(u.conns) == 0 && u.bytes.Load() <= 0 {
 			delete(t.callers, key)
 		} else {
@@ -348,11 +346,10 @@ func (t *connections) disown(c *connection) {
 	}
 }
 
-// sweepCallers is how many callers without connections are remembered before they are looked
-// through.
+// sweepCallers is the number of stored callers without connections above which they are swept.
 const sweepCallers = 256
 
-// all returns the connections with a known caller.
+// all returns the authenticated connections.
 func (t *connections) all() (out []*connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -362,8 +359,7 @@ func (t *connections) all() (out []*connection) {
 	return out
 }
 
-// check closes the connections whose callers have no role in a policy, and those that are more
-// than it allows.
+// check closes the connections whose callers have no role in a policy, and those above its limits.
 func (t *connections) check(p *policy.Policy) {
 	for _, c := range t.all() {
 		c.recheck(p)
@@ -373,7 +369,7 @@ func (t *connections) check(p *policy.Policy) {
 	}
 }
 
-// excess takes out the connections that are more than a policy allows.
+// excess removes and returns the connections above a policy's limits.
 func (t *connections) excess(p *policy.Policy) (out []*connection) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -4,8 +4,8 @@ package server
 
 import "net"
 
-// openFiles is how many files the process may have open; 0 is not known.
+// openFiles returns the process's limit of open files; 0 if unknown.
 func openFiles() int { return 0 }
 
-// descriptorOf returns the descriptor of a connection; 0 is not known.
+// descriptorOf returns the descriptor of a connection; 0 if unknown.
 func descriptorOf(net.Conn) int { return 0 }

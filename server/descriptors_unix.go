@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openFiles is how many files the process may have open; 0 is not known.
+// openFiles returns the process's limit of open files; 0 if unknown.
 func openFiles() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur > 1<<30 {
@@ -16,9 +16,8 @@ func openFiles() int {
 	return int(l.Cur) //nolint:gosec // checked
 }
 
-// descriptorOf returns the descriptor of a connection that was just accepted. The system gives
-// the lowest that is free, so that at least as many files are open. It is 0 where it is not
-// known.
+// descriptorOf returns the descriptor of a connection that was just accepted; 0 if unknown. The system uses the
+// lowest free number, so at least as many files are open.
 func descriptorOf(conn net.Conn) (fd int) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {

@@ -23,21 +23,20 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// gate decides who calls, and whether that one may make the call. On a unix socket the
-// operating system has decided already: only the own user can connect, and is the host's
-// owner. On TCP every call needs a proof, health and reflection included.
+// gate authenticates and authorizes calls. On a unix socket the operating system has already authenticated: only the
+// server's user can connect, and is the host's owner. On TCP every call needs a proof, including health and
+// reflection.
 type gate struct {
-	// token is the digest of the server's token: equal lengths make the comparison's time
-	// tell nothing.
+	// token is the digest of the server's token. Digests have equal lengths, so comparing them takes constant time.
 	token [sha256.Size]byte
-	// policy, if there is one, takes the token's place.
+	// policy, if set, replaces the token.
 	policy  *policy.Store
 	methods policy.Methods
-	// served are the full names of what is registered; set before the first call.
+	// served has the full names of the registered methods. It is set before the first call.
 	served map[string]bool
-	// confining refuses what touches the host while processes have an earlier confinement.
+	// confining refuses host calls while processes have an old confinement.
 	confining func(tenant string) error
-	// admissions are the calls that policy has let in.
+	// admissions are the calls that the policy has admitted.
 	admissions admissions
 }
 
@@ -53,15 +52,15 @@ func newGate(c *Config) *gate {
 	return g
 }
 
-// errExpired is the cause with which a call ends whose proof does.
+// errExpired is the cause for the end of a call whose proof expires.
 var errExpired = errors.New("the caller's credentials have expired")
 
-// errorExpired is what a caller is told whose proof has expired.
+// errorExpired returns the error for a caller whose proof has expired.
 func errorExpired() error {
-	return fault.Wrap(errExpired, fault.Unauthenticated, "the call was ended")
+	return fault.Wrap(errExpired, fault.Unauthenticated, "the server ended the call")
 }
 
-// admit refuses calls that may not be made, and says who makes the others.
+// admit refuses calls without permission, and determines the caller of the others.
 func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, error) {
 	now := g.now()
 	id, proof, err := g.identify(ctx, now)
@@ -75,7 +74,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	}
 	who.Class, who.Peer, who.Identity = g.methods.Class(c.method), peerOf(ctx), id.Key()
 	c.caller = who
-	if g.served[c.method] { // of what is not there, the server says that
+	if g.served[c.method] { // the server reports unknown methods itself
 		if err := who.Require(who.Class, c.method); err != nil {
 			return ctx, nil, err
 		}
@@ -103,9 +102,8 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	return ctx, func(err error) error { return left(expired(err)) }, nil
 }
 
-// checks returns what looks through the requests of a call, nil if nothing has to. The requests of
-// a caller who may touch the host are looked through as well: while processes of its tenant have
-// an earlier confinement, nothing gets through that touches the host.
+// checks returns the check for the requests of a call; nil if none is required. Requests of callers who may use the
+// host are checked too: while processes of the tenant have an old confinement, no request may use the host.
 func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Message) error, err error) {
 	switch {
 	case !who.May(caller.Host):
@@ -125,7 +123,7 @@ func (g *gate) checks(who caller.Caller) (check func(context.Context, proto.Mess
 	}, nil
 }
 
-// now is the policy in force, nil without one.
+// now returns the current policy; nil without one.
 func (g *gate) now() *policy.Policy {
 	if g.policy == nil {
 		return nil
@@ -133,7 +131,7 @@ func (g *gate) now() *policy.Policy {
 	return g.policy.Current()
 }
 
-// within makes a call that ends when its caller's proof does.
+// within returns a context that ends when the caller's proof expires.
 func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Context, ending) {
 	if id.Expires.IsZero() {
 		return ctx, func(err error) error { return err }
@@ -148,8 +146,8 @@ func (g *gate) within(ctx context.Context, id *identity.Identity) (context.Conte
 	}
 }
 
-// checkRequest checks the request of a unary call, and sees to it that what is checked, now or
-// when the call turns out to be a guest's, is what goes on.
+// checkRequest checks the request of a unary call. The handler receives the message that was checked, also if the
+// call is later found to be a guest's.
 func (c *call) checkRequest(ctx context.Context) error {
 	if c.request == nil {
 		return nil
@@ -167,7 +165,7 @@ func (c *call) checkRequest(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	// What was checked is what goes on: two readers of odd bytes may see two requests.
+	// The handler gets what was checked: two parsers may read invalid bytes differently.
 	wire, err := proto.Marshal(m)
 	if err != nil {
 		return fault.New(fault.InvalidField, "the request is malformed")
@@ -176,31 +174,30 @@ func (c *call) checkRequest(ctx context.Context) error {
 	return nil
 }
 
-// checkFields returns what checks the requests of a tenant's callers without the rights of
-// the class host.
+// checkFields returns the check for requests of a tenant's callers without the rights of the class host.
 func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) error {
 	return func(ctx context.Context, m proto.Message) error {
 		t, ok := g.policy.Current().Tenant(tenant)
 		if !ok {
-			return fault.New(fault.Forbidden, "there is no tenant %q any more", tenant)
+			return fault.New(fault.Forbidden, "the tenant %q does not exist any more", tenant)
 		}
 		return t.CheckFields(ctx, m.ProtoReflect())
 	}
 }
 
-// resolve returns as whom an identity calls.
+// resolve returns the caller for an identity.
 func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.Policy) (caller.Caller, error) {
 	if id.Source == identity.Socket || id.Source == identity.ServerToken {
 		return caller.Caller{Tenant: caller.HostTenant, Name: id.Name(), Role: caller.Admin}, nil
 	}
 	wanted := metadata.ValueFromIncomingContext(ctx, policy.MetadataTenant)
 	if len(wanted) > 1 {
-		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q is there %d times", policy.MetadataTenant, len(wanted))
+		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q occurs %d times: send it once", policy.MetadataTenant, len(wanted))
 	}
 	return now.Resolve(id, strings.Join(wanted, ""))
 }
 
-// identify returns who calls.
+// identify authenticates a call.
 func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Identity, identity.Proof, error) {
 	var proof identity.Proof
 	p, ok := peer.FromContext(ctx)
@@ -222,7 +219,7 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 		return nil, proof, err
 	}
 	if bearers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(bearers) > 1 {
-		return nil, proof, fault.New(fault.Unauthenticated, "the metadata \"authorization\" is there %d times", len(bearers))
+		return nil, proof, fault.New(fault.Unauthenticated, "the metadata \"authorization\" occurs %d times: send it once", len(bearers))
 	} else if len(bearers) == 1 {
 		bearer, err := auth.AuthFromMD(ctx, "bearer")
 		if err != nil {
@@ -237,8 +234,7 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 	return &identity.Identity{Source: identity.ServerToken}, proof, g.checkToken(proof.Bearer)
 }
 
-// verified returns the chain of the client certificate that a handshake has verified, nil if
-// there is none.
+// verified returns the verified chain of the client certificate; nil if there is none.
 func verified(info credentials.TLSInfo) []*x509.Certificate {
 	if len(info.State.VerifiedChains) == 0 {
 		return nil
@@ -246,10 +242,9 @@ func verified(info credentials.TLSInfo) []*x509.Certificate {
 	return info.State.VerifiedChains[0]
 }
 
-// checkOrigin refuses what a web page may have sent. A browser lets a page talk to a
-// name of its own that it points to the loopback address, so that the name must be one
-// that nobody else controls; and no page has business here, whatever it calls the server.
-// A server with TLS and identities may have any name: no page knows its callers' proofs.
+// checkOrigin refuses calls that a web page may have sent. A page can make a browser connect to the loopback address
+// by a host name that the page's owner controls, so only fixed local names are accepted, and calls with an origin are
+// refused. A server with TLS and identities may have any name, because pages do not have its callers' proofs.
 func checkOrigin(ctx context.Context, anyName bool) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if len(md.Get("origin")) > 0 {
@@ -257,12 +252,12 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 	}
 	authority := md.Get(":authority")
 	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
-		return fault.New(fault.Forbidden, "the server must be called localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
+		return fault.New(fault.Forbidden, "the authority must be localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
 	}
 	return nil
 }
 
-// hostOf returns the host of an authority, which may have a port.
+// hostOf returns the host of an authority with an optional port.
 func hostOf(authority string) string {
 	if host, _, err := net.SplitHostPort(authority); err == nil {
 		return host

@@ -11,36 +11,35 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// visit checks what a call says by the rules for guests, as soon as the bridge finds that it is
-// about a session of another tenant. A caller's own rights are no measure there: what it asks
-// happens in a CLI process of the other tenant's.
+// visit checks a call by the rules for guests once the bridge finds that it uses a session of another tenant. The
+// caller's own rights do not apply there, because the request takes effect in a CLI process of the other tenant.
 type visit struct {
 	policy *policy.Store
 	call   *call
 	tenant string // the caller's
 
 	mu sync.Mutex
-	// owners are the other tenants whose sessions the call has come to, and what became of that.
+	// owners are the other tenants whose sessions the call uses, with the result of the check.
 	owners map[string]verdict
-	// early is why a frame that came after the first, and before the call had come to a session
-	// of another tenant, would be refused to a guest.
+	// early is the error that a guest would get for a frame that came after the first one and before the call used a
+	// session of another tenant.
 	early error
 }
 
-// visiting returns a context with which the bridge asks the call's visit.
+// visiting returns a context through which the bridge calls the visit's check.
 func (g *gate) visiting(ctx context.Context, c *call, who caller.Caller) context.Context {
 	c.visit = &visit{policy: g.policy, call: c, tenant: who.Tenant}
 	return caller.WithGuestCheck(ctx, func(owner string) error { return c.visit.enter(ctx, owner) })
 }
 
-// verdict is what a policy says of the first request of a call to a tenant's session.
+// verdict is a policy's result for the first request of a call on a tenant's session.
 type verdict struct {
 	by  *policy.Policy
 	err error
 }
 
-// enter checks what the call has said so far, and has what it says later checked when it comes. A
-// call that comes to many sessions of a tenant is checked once, as long as the policy is the same.
+// enter checks the call's requests so far, and registers the check of later ones. A call on several sessions of a
+// tenant is checked once for each policy.
 func (v *visit) enter(ctx context.Context, owner string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,7 +62,7 @@ func (v *visit) enter(ctx context.Context, owner string) error {
 func (v *visit) first(ctx context.Context, p *policy.Policy, owner string) error {
 	m := v.call.message()
 	if m == nil {
-		return fault.New(fault.Forbidden, "the request is not known, and cannot be judged")
+		return fault.New(fault.Forbidden, "the request's type is unknown, so its access cannot be checked")
 	}
 	return p.CheckGuest(ctx, v.tenant, owner, m.ProtoReflect())
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
-// maxIntroduced is how many callers of one connection are remembered: a proxy may bring many.
-// The connection is trusted as long as one of those that came last is.
+// maxIntroduced bounds the callers stored for one connection: a proxy may have many. The connection stays open while
+// one of the last ones is trusted.
 const maxIntroduced = 16
 
-// introduction is a proof that came on a connection, and what it was good for.
+// introduction is a proof that came on a connection, and the caller that it identified.
 type introduction struct {
 	proof identity.Proof
 	id    *identity.Identity
@@ -37,13 +37,13 @@ func (i *introduction) key() callerKey {
 	return callerKey{i.who.Tenant, string(i.id.Source), i.who.Name}
 }
 
-// same reports whether a proof says what the introduction did.
+// same reports whether a proof equals that of an introduction.
 func (i *introduction) same(other *introduction) bool {
 	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate && i.who.Tenant == other.who.Tenant
 }
 
-// introduce notes that a call on the connection was proven to be somebody's, who pays for the
-// connection from then on. An error says that a new connection is one too many.
+// introduce records that a call on the connection was authenticated. Its caller pays for the connection from then on.
+// An error reports that a new connection exceeds a limit.
 func (c *connection) introduce(i *introduction) error {
 	if last := c.latest.Load(); last != nil && last.same(i) {
 		return nil
@@ -51,11 +51,11 @@ func (c *connection) introduce(i *introduction) error {
 	if err := c.remember(i); err != nil {
 		return err
 	}
-	c.recheck(nil) // the policy may have changed since it proved anything
+	c.recheck(nil) // the policy may have changed since the check
 	return nil
 }
 
-// remember notes an introduction.
+// remember stores an introduction.
 func (c *connection) remember(i *introduction) error {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *connection) remember(i *introduction) error {
 			return err
 		}
 	} else {
-		c.moveTo(i, false) // a proxy brings many, and the one that came last pays
+		c.moveTo(i, false) // a proxy has many callers; the last one pays
 	}
 	c.introduced = slices.DeleteFunc(c.introduced, func(other *introduction) bool {
 		return other.same(i) || other.key() == i.key() && other.proof.Bearer != "" // a newer token
@@ -83,8 +83,7 @@ func (c *connection) remember(i *introduction) error {
 	return nil
 }
 
-// expireLater has the connection looked at when the next proof on it expires. The caller holds
-// the table's mu.
+// expireLater schedules a check when the next proof on the connection expires. The caller holds the table's mu.
 func (c *connection) expireLater() {
 	if c.expiry != nil {
 		c.expiry.Stop()
@@ -103,9 +102,8 @@ func (c *connection) expireLater() {
 	}
 }
 
-// recheck forgets the introductions that are none any more: by a policy that has come into
-// force, unless it is nil, by the list of revoked certificates, or by time. When none is left
-// the connection is closed.
+// recheck drops introductions that are no longer valid: by a new policy, unless it is nil, by revocation, or by
+// expiry. If none is left, it closes the connection.
 func (c *connection) recheck(p *policy.Policy) {
 	if p == nil && c.table.policy != nil {
 		p = c.table.policy.Current()
@@ -144,17 +142,17 @@ func (c *connection) recheck(p *policy.Policy) {
 	who := c.key()
 	c.table.remove(c)
 	c.table.mu.Unlock()
-	c.table.log.Info("connection closed: nobody on it is trusted any more", slog.String("tenant", who.tenant), slog.String("caller", who.name))
+	c.table.log.Info("connection closed: its callers are no longer trusted", slog.String("tenant", who.tenant), slog.String("caller", who.name))
 	flush := revokeFlush
 	if c.calls.Load() == 0 {
-		flush = shedFlush // there is no call whose end would be told
+		flush = shedFlush // there are no calls whose end must be reported
 	}
 	st, _ := status.Of(why)
 	c.table.dismiss(c, false, flush, st.Message())
 }
 
-// moveTo makes another caller pay for the connection, unless that has too many; with force, then
-// too. The caller holds the table's mu.
+// moveTo makes another caller pay for the connection, unless that caller has too many; force ignores that limit. The
+// caller holds the table's mu.
 func (c *connection) moveTo(i *introduction, force bool) {
 	before := c.use
 	if before != nil && before.key == i.key() {
@@ -166,7 +164,7 @@ func (c *connection) moveTo(i *introduction, force bool) {
 	}
 }
 
-// holds tells why an introduction is none any more.
+// holds returns an error if an introduction is no longer valid.
 func (i *introduction) holds(p *policy.Policy, trusted func(identity.Proof) error) error {
 	if at := i.id.Expires; !at.IsZero() && !time.Now().Before(at) {
 		return errorExpired()
@@ -191,19 +189,18 @@ func (i *introduction) holds(p *policy.Policy, trusted func(identity.Proof) erro
 	return err
 }
 
-// streamKey is the context key of the stream that a call is on.
+// streamKey is the context key of a call's stream.
 type streamKey struct{}
 
-// streamOf returns the stream that a call is on; nil where it is not over TCP.
+// streamOf returns the stream of a call; nil if it is not over TCP.
 func streamOf(ctx context.Context) *h2.Stream {
 	s, _ := ctx.Value(streamKey{}).(*h2.Stream)
 	return s
 }
 
-// greet looks at the headers of calls: it finds the stream that each is on and counts it, and
-// has a proof count before the request is there, which may be long. It refuses only what is too
-// much: for want of a proof the call itself is refused, with a status that says more. Only the
-// connection's own caller waits for it.
+// greet processes the headers of calls: it finds and counts the call's stream, and authenticates the connection
+// before a possibly long request arrives. It refuses only calls that exceed a limit. A call without proof is refused
+// later, with a more precise status. Only the connection's own client waits for it.
 func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -219,7 +216,7 @@ func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, erro
 		if err == nil {
 			var who caller.Caller
 			if who, err = g.resolve(ctx, id, now); err == nil {
-				_ = on.introduce(&introduction{proof, id, who}) // said when the call is let in
+				_ = on.introduce(&introduction{proof, id, who}) // the error is reported when the call is admitted
 			}
 		}
 	}
@@ -231,10 +228,10 @@ func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, erro
 	return context.WithValue(ctx, streamKey{}, stream), nil
 }
 
-// fieldOverhead is what a header costs beside its name and value, as HTTP/2 counts it.
+// fieldOverhead is the cost of a header in addition to its name and value, as HTTP/2 defines it.
 const fieldOverhead = 32
 
-// sizeOf is what headers take in memory.
+// sizeOf returns the memory used by headers.
 func sizeOf(headers metadata.MD) (bytes int) {
 	for name, values := range headers {
 		for _, value := range values {
@@ -244,7 +241,7 @@ func sizeOf(headers metadata.MD) (bytes int) {
 	return bytes
 }
 
-// enterConnection counts a call on its connection, which has to be one that its caller may have.
+// enterConnection counts a call on its connection, which must be permitted for the caller.
 func enterConnection(ctx context.Context, i *introduction) (ending, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -264,7 +261,7 @@ func enterConnection(ctx context.Context, i *introduction) (ending, error) {
 	}, nil
 }
 
-// trailersOf are the headers of a call that is refused before gRPC has its request.
+// trailersOf returns the trailers of a call that is refused before gRPC has its request.
 func trailersOf(err error) []hpack.HeaderField {
 	st, _ := status.Of(err)
 	fields := []hpack.HeaderField{

@@ -15,43 +15,39 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/h2"
 )
 
-// layer is something that is done around every call, unary or not: before it, with the
-// context that it is to go on with, and after it. An error refuses the call. Layers do not
-// call what is inside them: a stream would have all of them on its stack for as long as it
-// lasts, and of idle streams the stack is what counts.
+// layer is work around every call, unary or streaming: before the call, when it returns the context to use, and after
+// it. An error refuses the call. Layers do not call the handler: otherwise the stack of every idle stream, which
+// dominates its memory, would contain all of them.
 type layer func(ctx context.Context, c *call) (context.Context, ending, error)
 
-// ending is what a layer does after the call. It gets the call's error and returns the one that
-// goes on; a nil one does nothing.
+// ending is the work of a layer after the call. It receives the call's error and returns the error to use. A nil
+// ending does nothing.
 type ending func(error) error
 
-// call is a call as layers see it.
+// call is the state of a call in the layers.
 type call struct {
-	// method is its full name: "/package.Service/Method".
+	// method is the full name: "/package.Service/Method".
 	method string
-	// request is its first message, nil before that has come.
+	// request is the first message; nil before it was received.
 	request any
-	// caller is who makes it, as soon as that is known.
+	// caller is the authenticated caller.
 	caller caller.Caller
-	// check refuses requests for what they say; nil takes them all.
+	// check refuses requests by their content; nil accepts all.
 	check func(context.Context, proto.Message) error
-	// visit checks what the call says by the rules for guests, where it is about a session of
-	// another tenant; nil if there are no tenants.
+	// visit checks the call by the rules for guests if it uses a session of another tenant; nil without tenants.
 	visit *visit
-	// stream is what the call is on, where it comes over TCP; keeps says that the handler has all
-	// messages until it ends, and not only the one that came last.
+	// stream is the call's stream over TCP; keeps reports that the handler uses all messages until it ends, and not
+	// only the last one.
 	stream *h2.Stream
 	keeps  bool
-	// incoming bounds what comes on a stream; nil if nothing does.
+	// incoming limits the messages received on a stream; nil sets no limit.
 	incoming *incoming
-	// reply is what a unary call is answered with, failure why it is not, before that
-	// became a status.
+	// reply is the reply of a unary call, failure its error before it was converted to a status.
 	reply   any
 	failure error
 }
 
-// layered returns the options that put the layers, the first outermost, around both
-// kinds of calls.
+// layered returns the options that wrap both kinds of calls with the layers, the first one outermost.
 func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -64,7 +60,7 @@ func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 			return c.reply, err
 		}),
 		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-			// What comes in pieces without answers is put together.
+			// The handler of a client stream without replies collects all pieces.
 			c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
 			p := passage{call: c, layers: layers, panicked: panicked}
 			return p.through(stream.Context(), func(ctx context.Context) error {
@@ -76,7 +72,7 @@ func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 	}
 }
 
-// panicked makes an error of what a handler, or a layer before it, panicked with.
+// panicked converts a panic of a handler or a layer to an error.
 type panicked func(ctx context.Context, c *call, p any) error
 
 // passage is a call's way through the layers.
@@ -95,7 +91,7 @@ func (p *passage) through(ctx context.Context, handler func(context.Context) err
 // enter goes through the layers, to the handler if none refuses the call.
 func (p *passage) enter(ctx context.Context, handler func(context.Context) error) (err error) {
 	defer func() {
-		if what := recover(); what != nil { // one call's panic ends no other call
+		if what := recover(); what != nil { // a panic ends only its own call
 			err = p.panicked(ctx, p.call, what)
 		}
 	}()
@@ -105,7 +101,7 @@ func (p *passage) enter(ctx context.Context, handler func(context.Context) error
 	return handler(ctx)
 }
 
-// begin goes through the layers. It is apart so that it is off the stack of the handler.
+// begin runs the layers. It is a separate function, so that it is not on the handler's stack.
 func (p *passage) begin(ctx context.Context) (_ context.Context, err error) {
 	for _, l := range p.layers {
 		var end ending
@@ -120,7 +116,7 @@ func (p *passage) begin(ctx context.Context) (_ context.Context, err error) {
 	return ctx, nil
 }
 
-// leave goes back through the layers that were entered.
+// leave runs the endings of the entered layers.
 func (p *passage) leave(err error) error {
 	for _, end := range slices.Backward(p.endings) {
 		err = end(err)
@@ -128,7 +124,7 @@ func (p *passage) leave(err error) error {
 	return err
 }
 
-// message returns the request, nil if it has not come or is none.
+// message returns the request; nil if there is none.
 func (c *call) message() proto.Message {
 	switch m := c.request.(type) {
 	case proto.Message:
@@ -139,14 +135,13 @@ func (c *call) message() proto.Message {
 	return nil
 }
 
-// observed is a stream that notes its first message. Sending goes by it untouched: that
-// is the hot path.
+// observed is a stream that records its first message. Sending, the hot path, is not wrapped.
 type observed struct {
 	grpc.ServerStream
 	call *call
 }
 
-// RecvMsg notes the first message. Only the handler's own goroutine receives that one.
+// RecvMsg records the first message. Only the handler's goroutine receives that one.
 func (o *observed) RecvMsg(m any) error {
 	err := o.ServerStream.RecvMsg(m)
 	if err == nil {
@@ -162,7 +157,7 @@ func (o *observed) RecvMsg(m any) error {
 		err = o.call.visit.frame(o.Context(), message)
 	}
 	if err == nil && o.Context().Err() != nil {
-		err = context.Cause(o.Context()) // what comes after the call's rights have ended is not looked at
+		err = context.Cause(o.Context()) // messages received after the call lost its rights are ignored
 	}
 	if err == nil && o.call.request == nil {
 		o.call.request = m
@@ -170,8 +165,7 @@ func (o *observed) RecvMsg(m any) error {
 	return err
 }
 
-// meter counts what the handler has of the call's requests, and tells streams when their
-// connection is to be closed.
+// meter counts the messages that the handler uses, and gives streams the notice that their connection will be closed.
 func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, error) {
 	stream := streamOf(ctx)
 	if stream == nil {
@@ -197,7 +191,7 @@ func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, e
 	return ctx, done, nil
 }
 
-// sessionID returns the session that the call is about, "" if there is none or several.
+// sessionID returns the call's session; "" if there is none or several.
 func (c *call) sessionID() string {
 	switch m := c.request.(type) {
 	case interface{ GetSessionId() string }:
@@ -219,7 +213,7 @@ func (c *call) sessionID() string {
 	return ""
 }
 
-// startedSession returns the session that a participation names.
+// startedSession returns the session of an AttachStart.
 func startedSession(start *bridgev1.AttachStart) string {
 	for _, id := range []string{start.GetJoinSessionId(), start.GetResume().GetSessionId(), start.GetCreate().GetSessionId()} {
 		if id != "" {

@@ -17,26 +17,25 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// limiter bounds what tenants ask of the server: how often, how much at once, how large.
-// What they make the bridge keep and run, the bridge bounds.
+// limiter limits the calls of tenants: their rate, their number and their size. The bridge limits the resources that
+// calls use.
 type limiter struct {
 	policy  *policy.Store // nil: no limits
 	rates   quota.Rates
 	calls   quota.Gauge
 	streams quota.Gauge
-	// streaming are the full names of the rpcs that stream; set before the first call.
+	// streaming has the full names of the streaming rpcs. It is set before the first call.
 	streaming map[string]bool
 }
 
-// limits returns what a tenant, and what everybody, may use now.
+// limits returns the current limits of a tenant and of all tenants.
 func (l *limiter) limits(tenant string) (own, all quota.Limits) {
 	p := l.policy.Current()
 	t, _ := p.Tenant(tenant)
 	return t.Limits, p.Limits()
 }
 
-// limit refuses calls that are too many or too large. Nobody waits here: a caller who is
-// refused is told at once, and the others notice nothing.
+// limit refuses calls above the limits. It never waits, so that refused calls do not affect others.
 func (l *limiter) limit(ctx context.Context, c *call) (context.Context, ending, error) {
 	if l.policy == nil || strings.HasPrefix(c.method, infrastructure) && c.caller.Tenant == caller.HostTenant {
 		return ctx, nil, nil
@@ -92,22 +91,22 @@ func checkSize(message any, own, all quota.Limits) error {
 	return nil
 }
 
-// incoming bounds what comes on a stream.
+// incoming limits the messages received on a stream.
 type incoming struct {
 	limiter *limiter
 	tenant  string
 	first   sync.Once
 }
 
-// take counts a frame that has come. One that comes too early waits, and with it, by the
-// flow control of its stream, those behind it: frames are no calls that could be made again.
+// take counts a received frame. A frame above the rate waits, and by the stream's flow control so do the frames
+// behind it, because frames cannot be retried like calls.
 func (in *incoming) take(ctx context.Context, message any) error {
 	own, all := in.limiter.limits(in.tenant)
 	if err := checkSize(message, own, all); err != nil {
 		return err
 	}
 	counted := false
-	in.first.Do(func() { counted = true }) // as the call
+	in.first.Do(func() { counted = true }) // counted as the call
 	for !counted {
 		err := in.limiter.rate(in.tenant)
 		if err == nil {
@@ -124,7 +123,7 @@ func (in *incoming) take(ctx context.Context, message any) error {
 	return nil
 }
 
-// retryOf returns when an error says to try again.
+// retryOf returns the time to retry of an error.
 func retryOf(err error) time.Duration {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.RetryAfter
@@ -132,7 +131,7 @@ func retryOf(err error) time.Duration {
 	return 0
 }
 
-// streamingOf are the full names of the rpcs of a server that stream.
+// streamingOf returns the full names of the streaming rpcs of a server.
 func streamingOf(services map[string]grpc.ServiceInfo) map[string]bool {
 	names := map[string]bool{}
 	for service, info := range services {

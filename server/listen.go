@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// socketMode lets the own user connect to a unix socket, and nobody else.
+// socketMode permits only the server's user to connect to a unix socket.
 const socketMode fs.FileMode = 0o600
 
-// probeTimeout is how long another server may take to accept the connection that tells
-// whether it is there.
+// probeTimeout is how long another server may take to accept the connection that detects it.
 const probeTimeout = time.Second
 
-// Listen opens a listener: on the socket of "unix:PATH", for the own user alone, or on the
-// TCP port of "HOST:PORT". Who may connect to that is for the caller to see to.
+// Listen opens a listener: on the socket of "unix:PATH", for the server's user only, or on the TCP port of
+// "HOST:PORT". The caller must control access to a TCP port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		return listenUnix(ctx, path)
@@ -30,15 +29,15 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 		return nil, err
 	}
 	if strings.EqualFold(host, "localhost") {
-		// Not what a hosts file may make of the name.
+		// A hosts file could map the name to another address.
 		address = net.JoinHostPort("127.0.0.1", port)
 	}
 	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", address)
 }
 
-// listenUnix opens a unix socket for the own user alone. What an earlier server left at
-// its path is removed, unless one answers there.
+// listenUnix opens a unix socket for the server's user only. It removes a socket that an earlier server left, unless
+// a server answers on it.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -57,7 +56,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// restrictPath makes sure of the mode of a socket that exists.
+// restrictPath ensures the mode of an existing socket.
 func restrictPath(path string) error {
 	if err := os.Chmod(path, socketMode); err != nil {
 		return err
@@ -72,7 +71,7 @@ func restrictPath(path string) error {
 	return nil
 }
 
-// removeStale removes a socket that nobody listens on.
+// removeStale removes a socket without a listener.
 func removeStale(ctx context.Context, path string) error {
 	found, err := os.Lstat(path)
 	switch {
@@ -81,7 +80,7 @@ func removeStale(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case found.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%q exists and is no socket", path)
+		return fmt.Errorf("%q exists and is not a socket", path)
 	}
 	d := net.Dialer{Timeout: probeTimeout}
 	conn, err := d.DialContext(ctx, "unix", path)
@@ -89,9 +88,9 @@ func removeStale(ctx context.Context, path string) error {
 		return errors.Join(fmt.Errorf("another server listens on %q", path), conn.Close())
 	}
 	if !refused(err) {
-		return fmt.Errorf("whether another server listens on %q: %w", path, err)
+		return fmt.Errorf("checking for another server on %q: %w", path, err)
 	}
-	// Another server may have put its own socket there while we asked.
+	// Another server may have created its socket there in the meantime.
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(found, now) {
 		return fmt.Errorf("another server is starting on %q", path)
 	}

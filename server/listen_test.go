@@ -142,7 +142,7 @@ func TestSocketLeftBehind(t *testing.T) {
 		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := server.New(t.Context(), config(path)); err == nil || !strings.Contains(err.Error(), "no socket") {
+		if s, err := server.New(t.Context(), config(path)); err == nil || !strings.Contains(err.Error(), "not a socket") {
 			t.Errorf("server %v, error %v", s, err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {

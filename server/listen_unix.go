@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// restrictSocket gives a socket its mode before it has a name, so that there is no
-// moment in which a lax umask lets others in. Where a socket without a name has no
-// mode, restrictPath comes that moment later.
+// restrictSocket sets the mode of a socket before it has a name, so that a permissive umask never lets other users
+// connect. On systems where an unnamed socket has no mode, restrictPath sets it a moment later.
 func restrictSocket(_, _ string, c syscall.RawConn) error {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -22,5 +21,5 @@ func restrictSocket(_, _ string, c syscall.RawConn) error {
 	return chmod
 }
 
-// refused reports that a socket exists and nobody listens on it.
+// refused reports that a socket exists and has no listener.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }

@@ -7,10 +7,10 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// readyEvery is how often Config.Ready is asked.
+// readyEvery is the interval at which Config.Ready is called.
 const readyEvery = 250 * time.Millisecond
 
-// followReady has health say whether the server is ready, until ctx ends.
+// followReady updates the health service until ctx ends.
 func (s *Server) followReady(ctx context.Context) {
 	if s.config.Ready == nil {
 		s.setHealth(healthv1.HealthCheckResponse_SERVING)

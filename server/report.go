@@ -20,18 +20,17 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
-// infrastructure is what the methods begin with that tools and load balancers call.
+// infrastructure is the prefix of the methods that tools and load balancers call.
 const infrastructure = "/grpc."
 
-// reporter ends each call with a status and a line in the log.
+// reporter ends each call with a status and a log message.
 type reporter struct {
 	log *slog.Logger
-	// requests says that the line has the request.
+	// requests reports that the log message includes the request.
 	requests atomic.Bool
 }
 
-// report turns the error of a call into its status. What the caller is not told goes to
-// the log.
+// report converts the error of a call to its status. Details that the caller must not see are logged.
 func (r *reporter) report(ctx context.Context, c *call) (context.Context, ending, error) {
 	start := time.Now()
 	return ctx, func(err error) error { return r.ended(ctx, c, start, err) }, nil
@@ -69,7 +68,7 @@ func (r *reporter) ended(ctx context.Context, c *call, start time.Time, err erro
 	return st.Err()
 }
 
-// level is how much a call's end concerns those who run the server.
+// level is the log level of a call's end: how important it is for operators.
 func level(method string, st *grpcstatus.Status) slog.Level {
 	switch {
 	case st.Code() == codes.Internal || st.Code() == codes.Unknown || st.Code() == codes.DataLoss:
@@ -82,7 +81,7 @@ func level(method string, st *grpcstatus.Status) slog.Level {
 	return slog.LevelInfo
 }
 
-// rescue turns a panic into an error that says nothing; the log has the rest.
+// rescue converts a panic to an error without details; the details are logged.
 func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
 	r.log.LogAttrs(ctx, slog.LevelError, "handler panicked",
 		slog.String("method", c.method),
@@ -91,7 +90,7 @@ func (r *reporter) rescue(ctx context.Context, c *call, p any) error {
 	return fault.New(fault.Internal, "internal error")
 }
 
-// trail sends the position at which the reply stands, if the bridge recorded one.
+// trail sends the position of the reply if the bridge recorded one.
 func trail(ctx context.Context, _ *call) (context.Context, ending, error) {
 	ctx, send := rpc.WithPosition(ctx)
 	return ctx, func(err error) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// admission is a call under way that a policy let in.
+// admission is a call in progress that a policy has admitted.
 type admission struct {
 	proof identity.Proof
 	id    *identity.Identity
@@ -18,20 +18,18 @@ type admission struct {
 	end   context.CancelCauseFunc
 }
 
-// admissions are all of them: a call ends when another policy would not have let it in, or
-// not with all its rights.
+// admissions are all admitted calls. A call ends if a new policy would not admit it with all its rights.
 type admissions struct {
 	confining func(tenant string) error
-	// trusted tells why a proof's certificate is not trusted any more; nil where there are none.
+	// trusted returns why the certificate of a proof is no longer trusted; nil without certificates.
 	trusted func(identity.Proof) error
 
 	mu    sync.Mutex
 	calls map[*admission]struct{}
 }
 
-// under returns a context for a call that ends with its rights. It was let in by the policy
-// before; one that has come into force since is asked at once. ended returns the error of
-// the call, whose own is err.
+// under returns a context for a call that ends with its rights. The policy before admitted the call; a policy that
+// took effect since is checked at once. ended returns the error of the call, whose own error is err.
 func (s *admissions) under(ctx context.Context, store *policy.Store, before *policy.Policy, a *admission) (_ context.Context, ended func(err error) error) {
 	ctx, a.end = context.WithCancelCause(ctx)
 	s.mu.Lock()
@@ -55,7 +53,7 @@ func (s *admissions) under(ctx context.Context, store *policy.Store, before *pol
 	}
 }
 
-// check ends the calls that a policy would not let in.
+// check ends the calls that a policy would not admit.
 func (s *admissions) check(p *policy.Policy) {
 	s.mu.Lock()
 	calls := make([]*admission, 0, len(s.calls))
@@ -68,17 +66,17 @@ func (s *admissions) check(p *policy.Policy) {
 	}
 }
 
-// withdrawal is the cause with which a call ends whose rights do.
+// withdrawal is the cause for the end of a call that lost its rights.
 type withdrawal struct{ error }
 
-// Unwrap returns what the caller is told.
+// Unwrap returns the error for the caller.
 func (w *withdrawal) Unwrap() error { return w.error }
 
-// Is reports whether it is what others know it as.
+// Is makes it match caller.ErrWithdrawn.
 func (w *withdrawal) Is(target error) bool { return target == caller.ErrWithdrawn }
 
-// check ends the call unless the policy gives it all the rights that it began with, in the
-// confinement that it began with, and its certificate is trusted still.
+// check ends the call unless the policy gives it all its initial rights with its initial confinement, and its
+// certificate is still trusted.
 func (a *admission) check(p *policy.Policy, of *admissions) {
 	err := a.holds(p)
 	if err == nil && of.trusted != nil {
@@ -92,7 +90,7 @@ func (a *admission) check(p *policy.Policy, of *admissions) {
 	}
 }
 
-// holds returns what a policy takes away of the call's rights.
+// holds returns an error if a policy reduces the call's rights.
 func (a *admission) holds(p *policy.Policy) error {
 	id, err := p.Believe(a.proof, a.id)
 	if err != nil {
@@ -107,7 +105,7 @@ func (a *admission) holds(p *policy.Policy) error {
 		return err
 	}
 	if who.Role < a.who.Role || a.who.Confined && !who.Confined {
-		return fault.New(fault.Forbidden, "%q has fewer rights than when the call began: begin another", id.Name())
+		return fault.New(fault.Forbidden, "%q has fewer rights than at the start of the call: start a new call", id.Name())
 	}
 	return nil
 }

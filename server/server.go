@@ -1,6 +1,8 @@
-// Package server is the gRPC face of the bridge: listeners, who may call, what callers
-// are told of errors, health, reflection, and an orderly end. What it serves are the
-// services of the packages below it; what they do, the backends behind them.
+// Package server is the gRPC server of the bridge: listeners, authentication, authorization, error statuses, health,
+// reflection, and an orderly stop. The services of package rpc pass calls to their backends.
+//
+// connections.mu guards the TCP connections, admissions.mu the admitted calls. Run owns the goroutines of the server
+// and waits for them.
 package server
 
 import (
@@ -24,14 +26,14 @@ import (
 )
 
 const (
-	// Static windows spare a PING for nearly every message of a sparse stream. These let
-	// a request of several megabytes come in without a halt.
+	// Static windows avoid a PING for nearly every message of a sparse stream. This size receives a request of
+	// several megabytes without a pause.
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 
-	// streamWorkers are goroutines that serve one call after the other: a new one for each
-	// would grow its stack each time, a seventh of what a short call costs. When all are
-	// busy, such as with streams, calls get goroutines of their own.
+	// streamWorkers are goroutines that serve one call after another. A new goroutine for each call would grow its
+	// stack each time, a seventh of the cost of a short call. When all are busy, for instance with streams, calls get
+	// new goroutines.
 	streamWorkers = 32
 
 	maxHeaderBytes    = 64 << 10
@@ -50,18 +52,17 @@ type Server struct {
 	gate      *gate
 	limiter   *limiter
 	reporter  *reporter
-	// connections are those over TCP.
+	// connections are the TCP connections.
 	connections *connections
 	// certificates are those of TCP ports; nil without TLS.
 	certificates *certificates
 
-	// leaving ends when the calls of tools and load balancers have to.
+	// leaving ends when the calls of tools and load balancers must end.
 	leaving context.Context
 	leave   context.CancelFunc
 }
 
-// New checks the configuration, opens the listeners and registers the services. Close
-// closes a server that is not to run after all.
+// New validates the configuration, opens the listeners and registers the services. The caller must call Run or Close.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -124,7 +125,7 @@ func (s *Server) options() []grpc.ServerOption {
 	)
 }
 
-// unknownMethod answers what the server does not have, so that this too has a reason.
+// unknownMethod refuses unknown methods with a reason.
 func unknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	return fault.New(fault.MethodUnknown, "the server has no method %q", method).With("method", method)
@@ -139,13 +140,12 @@ func (s *Server) Addrs() []net.Addr {
 	return addrs
 }
 
-// Token returns what callers over TCP must send; "" when there is none to send.
+// Token returns the token that callers over TCP must send; "" if none is required.
 func (s *Server) Token() string { return s.config.Token }
 
-// Run serves until ctx ends or a listener fails, then stops in order: health says
-// NOT_SERVING, Drainer ends its streams, the calls under way get StopTimeout to end,
-// and what is left is cut off. It returns nil after an orderly end. It may be called
-// once.
+// Run serves until ctx ends or a listener fails, and then stops in order: health reports NOT_SERVING, Drainer ends
+// its streams, calls in progress get StopTimeout, and the rest is cancelled. It returns nil after an orderly stop. It
+// may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -155,7 +155,7 @@ func (s *Server) Run(ctx context.Context) error {
 			err := s.grpc.Serve(l)
 			switch {
 			case errors.Is(err, grpc.ErrServerStopped):
-				err = nil // stopped before it began
+				err = nil // stopped before it served
 			case err != nil:
 				err = fmt.Errorf("server: serve %q: %w", l.Addr(), err)
 				fail(err)
@@ -168,7 +168,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
 	if err := s.stop(); err != nil {
-		// Serve returns after the handlers, so that it is not waited for either.
+		// Serve returns after the handlers, so its result is not awaited either.
 		return errors.Join(append(errs, err)...)
 	}
 	for range s.listeners {
@@ -177,7 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// watch reads anew what changes on disk, until ctx ends.
+// watch reloads files that change on disk, until ctx ends.
 func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
 	var watches sync.WaitGroup
 	if s.certificates != nil {
@@ -189,7 +189,7 @@ func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
 	return &watches
 }
 
-// served are the full names of all methods of a server.
+// served returns the full names of all methods of a server.
 func served(r reflection.ServiceInfoProvider) map[string]bool {
 	names := map[string]bool{}
 	for service, info := range r.GetServiceInfo() {
@@ -200,7 +200,7 @@ func served(r reflection.ServiceInfoProvider) map[string]bool {
 	return names
 }
 
-// drain tells everybody that the server is about to stop.
+// drain tells clients that the server is about to stop.
 func (s *Server) drain(ctx context.Context) error {
 	s.health.Shutdown()
 	defer s.leave()
@@ -215,8 +215,8 @@ func (s *Server) drain(ctx context.Context) error {
 	return nil
 }
 
-// stop waits for the calls under way, and cuts off those that take too long. It fails
-// when even then a handler does not return: whoever goes on has to know.
+// stop waits for the calls in progress, and cancels those that exceed StopTimeout. It returns an error if a handler
+// still does not return.
 func (s *Server) stop() error {
 	graceful, forced := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -226,7 +226,7 @@ func (s *Server) stop() error {
 	if closedWithin(graceful, s.config.StopTimeout) {
 		return nil
 	}
-	s.config.Logger.Warn("calls cut off", slog.Duration("stop_timeout", s.config.StopTimeout))
+	s.config.Logger.Warn("cancelled calls that had not ended before the stop timeout", slog.Duration("stop_timeout", s.config.StopTimeout))
 	go func() {
 		defer close(forced)
 		s.grpc.Stop()
@@ -234,7 +234,7 @@ func (s *Server) stop() error {
 	if closedWithin(forced, s.config.StopTimeout) && closedWithin(graceful, s.config.StopTimeout) {
 		return nil
 	}
-	return errors.New("server: handlers still run after their calls were cut off")
+	return errors.New("server: handlers still run after their calls were cancelled")
 }
 
 // closedWithin waits for c and reports whether it was closed in time.
@@ -249,7 +249,7 @@ func closedWithin(c <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// Close closes a server that never ran.
+// Close closes a server that was never run.
 func (s *Server) Close() error {
 	s.leave()
 	s.grpc.Stop()
@@ -257,7 +257,7 @@ func (s *Server) Close() error {
 	return s.closeListeners()
 }
 
-// closeListeners closes what is open, last first.
+// closeListeners closes the listeners, the last one first.
 func (s *Server) closeListeners() error {
 	var errs []error
 	for i := len(s.listeners) - 1; i >= 0; i-- {
@@ -274,8 +274,8 @@ func (s *Server) setHealth(state healthv1.HealthCheckResponse_ServingStatus) {
 	}
 }
 
-// release ends the calls of tools and load balancers when the server stops: they watch
-// its health for as long as it lasts, and would be waited for.
+// release ends the calls of tools and load balancers when the server stops: they watch its health without an end, and
+// stop would wait for them.
 func (s *Server) release(ctx context.Context, c *call) (context.Context, ending, error) {
 	if !strings.HasPrefix(c.method, infrastructure) {
 		return ctx, nil, nil

@@ -23,18 +23,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
-// Telemetry is who is told of calls. Without providers no call is measured; trace contexts
-// of callers go on all the same.
+// Telemetry configures the measurement of calls. Without providers calls are not measured; trace contexts of callers
+// are propagated nevertheless.
 type Telemetry struct {
-	// Tracers and Meters get a span and the figures of each call. Nil: there are none.
+	// Tracers and Meters receive a span and the metrics of each call. They may be nil.
 	Tracers trace.TracerProvider
 	Meters  metric.MeterProvider
 	// Observer counts streams and refusals.
 	Observer *observe.Observer
 }
 
-// instrumented measures calls. What the server does not have is not measured: its names are
-// the callers', and there is no end to them. Nor is what load balancers and tools ask.
+// instrumented measures calls. It excludes unknown methods, because clients can invent any number of names, and the
+// calls of load balancers and tools.
 func (s *Server) instrumented() grpc.ServerOption {
 	t := s.config.Telemetry
 	if t.Tracers == nil && t.Meters == nil {
@@ -50,8 +50,7 @@ func (s *Server) instrumented() grpc.ServerOption {
 	))
 }
 
-// observe takes a caller's trace context where no handler has, and counts streams and
-// refusals.
+// observe uses a caller's trace context if no handler did, and counts streams and refusals.
 func (s *Server) observe(ctx context.Context, c *call) (context.Context, ending, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	ctx = observe.Extract(ctx, md.Get)
@@ -68,8 +67,8 @@ func (s *Server) observe(ctx context.Context, c *call) (context.Context, ending,
 	}, nil
 }
 
-// audit keeps the calls that others may want to know of: those that were refused for who
-// makes them, and those that touch the host, concern the server or change what is allowed.
+// audit records the calls that matter for an audit: those refused because of the caller's rights, and those that use
+// the host, concern the server or change permissions.
 func (s *Server) audit(ctx context.Context, c *call) (context.Context, ending, error) {
 	return ctx, func(err error) error {
 		c.failure = err
@@ -112,7 +111,7 @@ func (s *Server) audited(ctx context.Context, c *call, err error) {
 	s.config.Audit.Record(caller.With(ctx, who), e)
 }
 
-// peerOf is where a call comes from.
+// peerOf returns the origin of a call.
 func peerOf(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	switch {

@@ -22,16 +22,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// TLS are the certificates of a server. Their files are read anew when they change.
+// TLS configures the certificates of a server. Files are reloaded when they change.
 type TLS struct {
-	// CertFile and KeyFile are the server's certificate, with those between it and its CA,
-	// and its key, in PEM.
+	// CertFile and KeyFile are the server's certificate with its intermediates, and its key, in PEM.
 	CertFile, KeyFile string
-	// ClientCAFile are the CAs of client certificates, in PEM. Default: clients are not asked
-	// for any.
+	// ClientCAFile has the CAs of client certificates, in PEM. By default clients are not asked for certificates.
 	ClientCAFile string
-	// ClientCRLFile are the revocation lists of client certificates, in PEM or one in DER.
-	// Default: none is revoked. It takes ClientCAFile.
+	// ClientCRLFile has the revocation lists of client certificates, in PEM or one in DER. By default none is
+	// revoked. It requires ClientCAFile.
 	ClientCRLFile string
 }
 
@@ -51,7 +49,7 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	c.ClientCAs = x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("client CA %q: no certificate in it", t.ClientCAFile)
+		return nil, fmt.Errorf("client CA %q: the file contains no certificate", t.ClientCAFile)
 	}
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	if t.ClientCRLFile == "" {
@@ -65,18 +63,18 @@ func (t *TLS) Load() (*tls.Config, error) {
 		if len(state.VerifiedChains) == 0 {
 			return nil // no certificate was given
 		}
-		return lists.Check(state.VerifiedChains[0]) // the one that calls go by
+		return lists.Check(state.VerifiedChains[0]) // the chain that authenticates calls
 	}
 	return c, nil
 }
 
-// loadLists reads the revocation lists; nil where there are none.
+// loadLists reads the revocation lists; nil if there are none.
 func (t *TLS) loadLists() (*identity.RevocationLists, error) {
 	if t.ClientCRLFile == "" {
 		return nil, nil
 	}
 	if t.ClientCAFile == "" {
-		return nil, fmt.Errorf("revocation lists %q take a CA of client certificates", t.ClientCRLFile)
+		return nil, fmt.Errorf("revocation lists %q require a CA of client certificates (--tls-client-ca)", t.ClientCRLFile)
 	}
 	text, err := os.ReadFile(t.ClientCRLFile)
 	if err != nil {
@@ -89,16 +87,15 @@ func (t *TLS) loadLists() (*identity.RevocationLists, error) {
 	return lists, nil
 }
 
-// certificates are those in force.
+// certificates are the current certificates.
 type certificates struct {
 	log *slog.Logger
-	// policy says whether connections without a client certificate are refused; nil: they are
-	// not.
+	// policy determines whether connections without a client certificate are refused; nil: they are not.
 	policy  *policy.Store
 	files   atomic.Pointer[TLS]
 	current atomic.Pointer[tls.Config]
 	lists   atomic.Pointer[identity.RevocationLists]
-	// changed is called when others have come into force.
+	// changed is called after each change.
 	changed func()
 }
 
@@ -107,7 +104,7 @@ func newCertificates(files *TLS, p *policy.Store, log *slog.Logger) (*certificat
 	return c, c.use(files)
 }
 
-// use reads files and puts what is in them into force. Bad ones leave those in force that are.
+// use reads files and makes their content current. If they are invalid, the current content stays.
 func (c *certificates) use(files *TLS) error {
 	read, err := files.Load()
 	if err != nil {
@@ -124,8 +121,7 @@ func (c *certificates) use(files *TLS) error {
 	return nil
 }
 
-// trusted tells why the certificate of a proof is not trusted any more: it is revoked, or its
-// CA is not one of the client CAs now.
+// trusted returns an error if the certificate of a proof is revoked, or its CA is no longer a client CA.
 func (c *certificates) trusted(proof identity.Proof) error {
 	if proof.Certificate == nil {
 		return nil
@@ -134,8 +130,8 @@ func (c *certificates) trusted(proof identity.Proof) error {
 		return err
 	}
 	roots := c.current.Load().ClientCAs
-	if roots == nil { // Verify would take the system's
-		return fault.New(fault.Unauthenticated, "client certificates are not taken any more")
+	if roots == nil { // otherwise Verify would use the system's CAs
+		return fault.New(fault.Unauthenticated, "client certificates are not accepted any more")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range proof.Chain[1:] {
@@ -150,7 +146,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 	return nil
 }
 
-// config hands each handshake what is in force then.
+// config gives each handshake the current configuration.
 func (c *certificates) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
@@ -158,8 +154,8 @@ func (c *certificates) config() *tls.Config {
 	}
 }
 
-// now is what holds for a handshake now. Whether there has to be a certificate is the
-// policy's word, which changes by itself.
+// now returns the configuration for a handshake. The policy, which can change independently, determines whether a
+// certificate is required.
 func (c *certificates) now() *tls.Config {
 	current := c.current.Load()
 	if c.policy == nil || current.ClientCAs == nil {
@@ -173,11 +169,11 @@ func (c *certificates) now() *tls.Config {
 	return strict
 }
 
-// reload reads the files anew. Bad ones leave those in force that are.
+// reload reads the files again. If they are invalid, the current content stays.
 func (c *certificates) reload() {
 	files := c.files.Load()
 	if err := c.use(files); err != nil {
-		c.log.Error("certificates not reloaded, those before stay in force", slog.Any("error", err))
+		c.log.Error("reloading certificates failed, the old certificates remain in force", slog.Any("error", err))
 		return
 	}
 	c.log.Info("certificates reloaded", slog.String("path", files.CertFile))
@@ -191,8 +187,7 @@ func (c *certificates) watch(ctx context.Context) {
 	}, c.reload)
 }
 
-// perNetwork speaks TLS on TCP, and nothing but gRPC on unix sockets, where nobody but the
-// own user is at the other end.
+// perNetwork uses TLS on TCP, and no transport security on unix sockets, where only the server's user can connect.
 type perNetwork struct {
 	credentials.TransportCredentials // of TCP
 	plain                            credentials.TransportCredentials
@@ -221,7 +216,7 @@ func (p perNetwork) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthIn
 
 // ClientHandshake implements credentials.TransportCredentials; servers do not need it.
 func (perNetwork) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("these credentials are a server's")
+	return nil, nil, errors.New("the credentials are for servers only")
 }
 
 // Clone implements credentials.TransportCredentials.

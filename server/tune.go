@@ -7,29 +7,28 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// Tuning is what of a server's configuration may change while it runs. All of it is to be
-// given.
+// Tuning has the settings that may change while a server runs. All fields must be set.
 type Tuning struct {
-	// TLS are the certificates of TCP ports; nil where there are none.
+	// TLS are the certificates of TCP ports; nil if there are none.
 	TLS *TLS
-	// Policy takes the place of the one in force; nil leaves that.
+	// Policy replaces the current policy; nil keeps it.
 	Policy *policy.Policy
 	// LogRequests adds requests to the log.
 	LogRequests bool
-	// Connections bounds connections over TCP; an age holds for those that come later.
+	// Connections bounds connections over TCP; a new age applies to later ones.
 	Connections Connections
 }
 
-// Tune puts other values into force. Where the certificates are bad, everything stays as it
-// is. A server neither begins nor ceases to speak TLS, nor to have a policy.
+// Tune applies new settings. If the certificates are invalid, nothing changes. TLS and the policy cannot be added or
+// removed.
 func (s *Server) Tune(t Tuning) error {
 	switch {
 	case !t.Connections.valid():
 		return errors.New("server: bounds of connections must not be negative")
 	case (t.TLS == nil) != (s.certificates == nil):
-		return errors.New("server: TLS is neither switched on nor off while the server runs")
+		return errors.New("server: TLS cannot be enabled or disabled while the server runs: restart it")
 	case t.Policy != nil && s.config.Policy == nil:
-		return errors.New("server: a policy is not introduced while the server runs")
+		return errors.New("server: a policy cannot be added while the server runs: restart it")
 	case t.TLS != nil:
 		if err := s.certificates.use(t.TLS); err != nil {
 			return fmt.Errorf("server: TLS: %w", err)

@@ -1,9 +1,10 @@
-// Package admin serves the operators' pages on an address that callers do not use: liveness,
-// readiness, metrics, connections (channelz) and profiles.
+// Package admin serves operators on a separate address: liveness, readiness, metrics, connections (channelz) and
+// profiles.
 //
-// On a unix socket the file's mode decides who may look. On TCP every process of the machine
-// reaches the address, the shells of sandboxed tenants included, so that all pages but
-// /healthz and /readyz ask for a token.
+// On a unix socket the file's mode controls access. Every process of the machine can reach a TCP address, including
+// the shells of sandboxed tenants, so all pages except /healthz and /readyz require a token.
+//
+// Server has one goroutine, which serves; Close ends it.
 package admin
 
 import (
@@ -29,32 +30,32 @@ import (
 
 const (
 	unixPrefix = "unix:"
-	// headerTimeout bounds how long a request's head may take.
+	// headerTimeout bounds the time to receive a request's headers.
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
-	// MinToken is the least length of Config.Token.
+	// MinToken is the minimum length of Config.Token.
 	MinToken = 16
 )
 
-// Config says what to serve.
+// Config configures the admin server.
 type Config struct {
 	// Listen is the address: "unix:PATH" or "HOST:PORT".
 	Listen string
-	// Wide allows an address that other machines reach.
+	// Wide permits an address that other machines can reach.
 	Wide bool
 	// Token is the bearer token that requests over TCP carry, at least MinToken characters.
 	// Required with a TCP address; not used on a unix socket.
 	Token string
-	// Metrics is the page of the figures; nil for none.
+	// Metrics serves the metrics; nil disables the page.
 	Metrics http.Handler
-	// Ready says why the server should get no calls now; nil if it should.
+	// Ready returns why the server should get no calls now; nil if it should.
 	Ready func() error
-	// Logger takes what goes wrong. Default: slog.Default().
+	// Logger receives errors. The default is slog.Default().
 	Logger *slog.Logger
 }
 
-// Check reports what is wrong with an address and its token.
+// Check validates an address and its token.
 func Check(address, token string, wide bool) error {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
 		if path == "" {
@@ -69,7 +70,7 @@ func Check(address, token string, wide bool) error {
 	case !wide && !loopback.Host(host):
 		return fmt.Errorf("admin address %q is not on the loopback interface: set --admin-wide to allow it", address)
 	case token == "":
-		return fmt.Errorf("admin address %q is open to every process of this machine: "+
+		return fmt.Errorf("admin address %q is accessible to every process of this machine: "+
 			"set admin_token, or use a unix socket (unix:PATH)", address)
 	case len(token) < MinToken:
 		return fmt.Errorf("admin token has %d characters, fewer than %d", len(token), MinToken)
@@ -77,7 +78,6 @@ func Check(address, token string, wide bool) error {
 	return nil
 }
 
-// Server serves until it is closed.
 type Server struct {
 	config   Config
 	listener net.Listener
@@ -86,7 +86,7 @@ type Server struct {
 	done     chan struct{}
 }
 
-// New opens the address and serves. The caller must Close it.
+// New listens on the address and serves. The caller must Close the server.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := Check(c.Listen, c.Token, c.Wide); err != nil {
 		return nil, err
@@ -117,10 +117,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr is the address that it listens on.
+// Addr returns the listening address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close ends it: what is under way may end while ctx lasts.
+// Close stops the server. Requests in progress may finish until ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// routes are the pages. There is no /debug/pprof/cmdline: a command line may have secrets.
+// routes returns the pages. There is no /debug/pprof/cmdline, because a command line may contain secrets.
 func (s *Server) routes() http.Handler {
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
@@ -149,7 +149,7 @@ func (s *Server) routes() http.Handler {
 	return pages
 }
 
-// index names what there is.
+// index lists the pages.
 const index = `/healthz
 /readyz
 /metrics
@@ -169,11 +169,10 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 func say(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // it fails only when nobody listens any more
+	_, _ = io.WriteString(w, text+"\n") // it fails only if the client is gone
 }
 
-// guard refuses requests that a web page may have sent and requests without the token, and
-// hands gRPC to its server.
+// guard refuses requests from web pages and requests without the token, and passes gRPC to its server.
 func (s *Server) guard(next http.Handler) http.Handler {
 	unix := s.listener.Addr().Network() == "unix"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -186,7 +185,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case fromWebPage(r.Header):
 			say(w, http.StatusForbidden, "requests from web pages are not allowed")
 		case !unix && !s.config.Wide && !loopback.Host(host):
-			say(w, http.StatusForbidden, "the server must be called localhost, 127.0.0.1 or [::1]")
+			say(w, http.StatusForbidden, "the host name must be localhost, 127.0.0.1 or [::1]")
 		case !unix && !openPages[r.URL.Path] && !s.authorized(r.Header.Get("Authorization")):
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			say(w, http.StatusUnauthorized, "send the admin token: Authorization: Bearer TOKEN")
@@ -198,17 +197,17 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// openPages need no token: probes of a service manager have none, and learn one word.
+// openPages need no token, because probes of a service manager have none. They return one word.
 var openPages = map[string]bool{"/healthz": true, "/readyz": true}
 
-// fromWebPage reports whether a browser sent the request for a page of another origin.
-// Browsers leave Origin out of many requests, such as those for images and scripts.
+// fromWebPage reports whether a browser may have sent the request for a page of another origin. Browsers omit Origin
+// in many requests, such as those for images and scripts.
 func fromWebPage(header http.Header) bool {
 	site := header.Get("Sec-Fetch-Site")
 	return header.Get("Origin") != "" || site != "" && site != "none" && site != "same-origin"
 }
 
-// authorized compares digests, so that the time does not depend on the token.
+// authorized compares digests in constant time.
 func (s *Server) authorized(header string) bool {
 	scheme, token, _ := strings.Cut(header, " ")
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.config.Token))

@@ -101,7 +101,7 @@ func TestPages(t *testing.T) {
 		{"/debug/pprof/goroutine?debug=1", "localhost", "", 200, "goroutine profile"},
 		{"/debug/pprof/cmdline", "localhost", "", 404, ""},
 		{"/nothing", "localhost", "", 404, ""},
-		{"/metrics", "attacker.example", "", 403, "must be called"},
+		{"/metrics", "attacker.example", "", 403, "host name must be"},
 		{"/metrics", "localhost", "http://attacker.example", 403, "web pages"},
 	} {
 		header := http.Header{"Authorization": {"Bearer " + token}}

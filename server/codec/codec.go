@@ -1,7 +1,6 @@
-// Package codec writes messages to the wire: frames that were encoded once go out as
-// the bytes they are, shared by all streams that send them; everything else, such as
-// the replies of unary calls, reflection and health, is marshalled as gRPC's own
-// codec does it.
+// Package codec encodes messages. Frames that were encoded before are sent as their bytes, which all streams share.
+// All other messages, such as replies of unary calls, reflection and health, are encoded as by gRPC's own codec. The
+// package has no locks and no goroutines.
 package codec
 
 import (
@@ -17,34 +16,30 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 )
 
-// Name is the content subtype that the codec stands for: gRPC's own.
+// Name is the codec's content subtype: that of gRPC's own.
 const Name = "proto"
 
-// inline is how many pieces a frame may have to cost a single allocation.
+// inline is the largest number of pieces of a frame that is sent with a single allocation.
 const inline = 4
 
-// encoded is a message whose bytes exist already.
+// encoded is a message that is already encoded.
 type encoded struct {
-	// pieces are the bytes. They are shared and live until the garbage collector
-	// takes them, so that nothing here counts references.
+	// pieces are the bytes. They are shared and garbage-collected, without reference counts.
 	pieces [][]byte
-	// own, if set, holds the last piece, and is given back when gRPC has sent it.
+	// own, if set, holds the last piece; it is returned to its pool after gRPC has sent it.
 	own *frame.Buffer
-	// field, unless it is 0, says that the message holds nothing but that field, of
-	// message type, whose bytes the pieces are.
+	// field, unless it is 0, is the number of the message's only field, of message type, whose encoding is in pieces.
 	field protowire.Number
 }
 
-// New returns the codec. A server must force it (grpc.ForceServerCodecV2) rather than
-// register it: a process may also have clients, which have no use for it.
+// New returns the codec. Servers must force it (grpc.ForceServerCodecV2) and not register it, because clients in the
+// same process do not need it.
 func New() encoding.CodecV2 { return codec{} }
 
 type codec struct{}
 
-// Name implements encoding.CodecV2.
 func (codec) Name() string { return Name }
 
-// Marshal implements encoding.CodecV2.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*encoded); ok {
 		return e.buffers(), nil
@@ -59,7 +54,6 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return marshal(m)
 }
 
-// Unmarshal implements encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r, ok := v.(Ready); ok {
 		r.TakeWire(data.Materialize())
@@ -74,7 +68,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(buf.ReadOnlyData(), m)
 }
 
-// messageOf returns v as a message of today's API, nil if it is no message.
+// messageOf returns v as a proto.Message; nil if it is none.
 func messageOf(v any) proto.Message {
 	switch v := v.(type) {
 	case proto.Message:
@@ -85,7 +79,7 @@ func messageOf(v any) proto.Message {
 	return nil
 }
 
-// marshal encodes m, in a buffer of the pool if it is large enough to be worth it.
+// marshal encodes m, in a pooled buffer if it is large.
 func marshal(m proto.Message) (mem.BufferSlice, error) {
 	size := proto.Size(m)
 	options := proto.MarshalOptions{UseCachedSize: true}
@@ -105,9 +99,8 @@ func marshal(m proto.Message) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(b, pool)}, nil
 }
 
-// header is all that sending a frame of few pieces allocates. The slice headers are
-// copied, because gRPC reads them after the frame's own may have been used again; a
-// pointer to one is a mem.Buffer without a further allocation.
+// header is the only allocation for sending a frame of few pieces. The slice headers are copied, because gRPC reads
+// them after the frame may have been reused. A pointer to one is a mem.Buffer without another allocation.
 type header struct {
 	buffers [inline + 1]mem.Buffer
 	pieces  [inline + 1]mem.SliceBuffer
@@ -139,16 +132,16 @@ func (e *encoded) buffers() mem.BufferSlice {
 	return out
 }
 
-// giver is where gRPC gives the memory of a frame back: it counts who still reads it.
+// giver is the pool to which gRPC returns the memory of a frame; gRPC counts the references.
 type giver struct{ own *frame.Buffer }
 
-// Get implements mem.BufferPool. It is not called.
+// Get implements mem.BufferPool. It is never called.
 func (giver) Get(n int) *[]byte { return &frame.Take(n).Bytes }
 
 // Put implements mem.BufferPool.
 func (g giver) Put(*[]byte) { g.own.Give() }
 
-// size returns how many bytes the pieces have together.
+// size returns the total size of the pieces.
 func (e *encoded) size() uint64 {
 	var n uint64
 	for _, p := range e.pieces {

@@ -12,29 +12,29 @@ import (
 	"google.golang.org/grpc/encoding/gzip"
 )
 
-// init registers gzip in place of gRPC's own, which it uses.
-func init() { //nolint:gochecknoinits // gRPC takes compressors at no other time
+// init registers gzip in place of gRPC's gzip, which it uses.
+func init() { //nolint:gochecknoinits // gRPC permits registration only during init
 	encoding.RegisterCompressor(honest{
 		Compressor: encoding.GetCompressor(gzip.Name), turns: make(chan struct{}, max(minTurns, 2*runtime.GOMAXPROCS(0))),
 	})
 }
 
-// honest is gzip whose messages are not longer than they say at their end: by that length they
-// are counted before they are unpacked. It unpacks few at once: that takes the processor and not
-// time, and what is refused may be unpacked before gRPC hears of that.
+// honest is gzip with a check that messages are not longer than the length at their end, which is counted before they
+// are decompressed. It limits parallel decompression, which uses the processor; a refused message may be decompressed
+// before gRPC learns of the refusal.
 type honest struct {
 	encoding.Compressor
-	// turns has a place for each that may be unpacked at once.
+	// turns has a place for each message that may be decompressed in parallel.
 	turns chan struct{}
 }
 
-// minTurns is how many messages may be unpacked at once on the smallest machine.
+// minTurns is the limit of parallel decompressions on the smallest machine.
 const minTurns = 4
 
-// minGzip is the least that a gzip file has.
+// minGzip is the minimum size of a gzip file.
 const minGzip = 18
 
-// errLonger refuses a message that is longer than it says.
+// errLonger reports a message that is longer than its stated length.
 var errLonger = errors.New("gzip: the message is longer than its trailer says")
 
 // Decompress implements encoding.Compressor.
@@ -56,15 +56,14 @@ func (h honest) Decompress(r io.Reader) (io.Reader, error) {
 	return &bounded{unpacked, int64(binary.LittleEndian.Uint32(packed[len(packed)-4:])), release}, nil
 }
 
-// bounded fails when more comes than is to come.
+// bounded fails if there is more data than expected.
 type bounded struct {
 	io.Reader
 	left int64
-	// release gives the turn back: at the end, at an error, or when it is closed.
+	// release ends the decompression's turn: at the end, at an error, or at Close.
 	release func()
 }
 
-// Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	if int64(len(p)) > b.left+1 {
 		p = p[:b.left+1]
@@ -79,7 +78,6 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *bounded) Close() error {
 	b.release()
 	if c, ok := b.Reader.(io.Closer); ok {

@@ -1,10 +1,9 @@
 package codec
 
-// Ready is a message that stands for its bytes: it is not marshalled, and gets what came
-// as it came.
+// Ready is a message with its encoding: it is sent and received as bytes.
 type Ready interface {
 	// Wire returns the bytes of the message.
 	Wire() []byte
-	// TakeWire takes the bytes over.
+	// TakeWire sets the bytes, and takes ownership of them.
 	TakeWire(wire []byte)
 }

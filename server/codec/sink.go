@@ -13,7 +13,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// The fields that hold the frames of EventService.Subscribe on other streams.
+// The fields that contain the frames of EventService.Subscribe on other streams.
 var (
 	attachStream = streamField(new(bridgev1.AttachResponse))
 	runStream    = streamField(new(bridgev1.RunResponse))
@@ -61,9 +61,8 @@ func RunSink(s grpc.ServerStream) frame.Sink {
 	})
 }
 
-// sink sends frames on s: encoded ones inside the field (0: as they are), messages in
-// the form that wrap gives them. The frame that gRPC is handed is one for the whole
-// stream, since it is done with it when SendMsg returns.
+// sink sends frames on s: encoded ones inside the field (0: unwrapped), messages as wrap converts them. One frame
+// object serves the whole stream, because gRPC does not use it after SendMsg returns.
 func sink(s grpc.ServerStream, field protowire.Number, wrap func(proto.Message) proto.Message) frame.Sink {
 	shared := &encoded{field: field}
 	return func(f frame.Frame) error {
@@ -71,7 +70,7 @@ func sink(s grpc.ServerStream, field protowire.Number, wrap func(proto.Message) 
 		case f.Message != nil && f.Wire == nil:
 			m := wrap(f.Message)
 			if m == nil {
-				return fmt.Errorf("a %s is no frame of this stream", f.Message.ProtoReflect().Descriptor().FullName())
+				return fmt.Errorf("a %s is not a frame of this stream", f.Message.ProtoReflect().Descriptor().FullName())
 			}
 			return s.SendMsg(m)
 		case f.Message == nil && f.Wire != nil:

@@ -1,6 +1,8 @@
-// Package h2 looks at the frames of an HTTP/2 connection below gRPC: it knows which stream a
-// call is on and what the requests on each stream cost in memory, refuses a stream that costs
-// too much, and says GOAWAY at any time. gRPC offers none of these for a single connection.
+// Package h2 follows the frames of an HTTP/2 connection below gRPC: it knows the stream of each call and the memory
+// used by each stream's requests, refuses a stream that uses too much, and can send GOAWAY at any time. gRPC offers
+// none of these for a single connection.
+//
+// Conn.mu guards the streams and Conn.wmu writing; they are not held together. The package starts no goroutines.
 package h2
 
 import (
@@ -12,43 +14,42 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Budget is where the bytes of a connection's requests are counted. It is called with locks
-// held, and must neither wait nor call back.
+// Budget counts the memory of a connection's requests. It is called with locks held, and must neither block nor call
+// back.
 type Budget interface {
-	// Take counts n bytes more, on a connection that holds held already. An error refuses the
-	// stream that they came on, which gives them back.
+	// Take adds n bytes, on a connection that already uses held bytes. An error refuses the bytes' stream, which
+	// gives them back.
 	Take(n, held int) error
-	// Change counts n bytes more, or less, that are not refused.
+	// Change adds or subtracts bytes that are never refused.
 	Change(n int)
 }
 
-// Config is what a Conn needs.
+// Config configures a Conn.
 type Config struct {
 	Budget Budget
-	// Refusal returns the trailers that tell an error of Budget to a caller.
+	// Refusal returns the trailers for an error of Budget.
 	Refusal func(error) []hpack.HeaderField
-	// MaxMessage is the largest message that is taken.
+	// MaxMessage is the size of the largest accepted message.
 	MaxMessage int
 }
 
-// Conn is a server's side of a connection. Read is for one goroutine, all else for any.
+// Conn is a server's side of a connection. Read is for one goroutine; all other methods are safe for concurrent use.
 type Conn struct {
 	net.Conn
 	config Config
 
-	// The reader's: rest is what was read and not handed on yet, inserted are frames to be
-	// handed on at the next boundary.
+	// Owned by the reader: rest was read and not delivered yet; inserted are frames to deliver at the next boundary.
 	in             scanner
 	rest, inserted []byte
 
 	// mu guards the streams. It is not held together with wmu.
 	mu      sync.Mutex
 	streams map[uint32]*Stream
-	latest  *Stream // whose headers came last
+	latest  *Stream // whose headers were received last
 	sum     int
 	closed  bool
 
-	// wmu guards writing. late are frames that are to be written at the next boundary.
+	// wmu guards writing. late are frames to write at the next boundary.
 	wmu  sync.Mutex
 	out  scanner
 	late []byte
@@ -61,22 +62,22 @@ func Wrap(conn net.Conn, config Config) *Conn {
 	}
 }
 
-// Latest returns the stream whose headers the reader got last. While gRPC's reader works on
-// the headers of a stream, that is the stream: nothing behind headers is handed on with them.
+// Latest returns the stream whose headers were delivered last. While gRPC's reader processes a stream's headers, it
+// is that stream, because headers are delivered without the data behind them.
 func (c *Conn) Latest() *Stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.latest
 }
 
-// Held is what the connection's requests cost.
+// Held returns the memory used by the connection's requests.
 func (c *Conn) Held() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sum
 }
 
-// adjust counts a change that is not refused. The caller holds mu.
+// adjust counts a change that is never refused. The caller holds mu.
 func (c *Conn) adjust(n int) {
 	if n != 0 {
 		c.sum += n
@@ -84,7 +85,6 @@ func (c *Conn) adjust(n int) {
 	}
 }
 
-// Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(c.inserted) > 0 && c.in.boundary() {
 		n := copy(p, c.inserted)
@@ -103,12 +103,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if taken := c.follow(p[:n]); taken < n {
 		c.rest = bytes.Clone(p[taken:n])
-		return taken, nil // an error comes again
+		return taken, nil // the next Read returns the error again
 	}
 	return n, err
 }
 
-// Close implements net.Conn. Only what handlers still have is counted after it.
+// Close implements net.Conn. Afterwards only messages in use by handlers count.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -119,8 +119,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// follow looks at what was read, up to the end of headers or to where frames are to be
-// inserted, and returns how much that is.
+// follow processes received data up to the end of headers or to the place of inserted frames, and returns its length.
 func (c *Conn) follow(p []byte) (taken int) {
 	for taken < len(p) {
 		n, payload, begun, ended := c.in.next(p[taken:])
@@ -142,7 +141,7 @@ func (c *Conn) follow(p []byte) (taken int) {
 	return taken
 }
 
-// begin notes a stream; the headers of one that is known are trailers.
+// begin adds a stream. Headers of a known stream are trailers.
 func (c *Conn) begin(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,14 +151,14 @@ func (c *Conn) begin(id uint32) {
 	}
 }
 
-// end forgets a stream, whichever side has ended it.
+// end removes a stream after either side has ended it.
 func (c *Conn) end(id uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forget(c.streams[id])
 }
 
-// forget gives back what a stream costs, except what its handler still has. The caller holds mu.
+// forget subtracts the stream's cost, except for messages that its handler still uses. The caller holds mu.
 func (c *Conn) forget(s *Stream) {
 	if s == nil {
 		return
@@ -186,7 +185,7 @@ func (c *Conn) data(h head, payload []byte, begun bool) {
 	if s.padding < 0 && len(payload) > 0 {
 		s.padding, payload = int(payload[0]), payload[1:]
 	}
-	// What is left of the frame behind the payload may be padding in part, or all of it.
+	// The rest of the frame after the payload may be padding, in part or completely.
 	if over := s.padding - c.in.left; over > 0 {
 		payload = payload[:max(0, len(payload)-over)]
 	}
@@ -208,8 +207,7 @@ func (c *Conn) data(h head, payload []byte, begun bool) {
 	c.refuse(h.stream, answered, err)
 }
 
-// refuse ends a stream for both sides: the caller gets the error, gRPC a reset. Only the reader
-// calls it.
+// refuse ends a stream for both sides: the client receives the error, gRPC a reset. Only the reader calls it.
 func (c *Conn) refuse(id uint32, answered bool, err error) {
 	var reset bytes.Buffer
 	_ = http2.NewFramer(&reset, nil).WriteRSTStream(id, http2.ErrCodeCancel)
@@ -222,12 +220,12 @@ func (c *Conn) refuse(id uint32, answered bool, err error) {
 		_ = f.WriteHeaders(http2.HeadersFrameParam{
 			StreamID: id, BlockFragment: block(c.config.Refusal(err)), EndHeaders: true, EndStream: true,
 		})
-		_ = f.WriteRSTStream(id, http2.ErrCodeNo) // send no more of it
+		_ = f.WriteRSTStream(id, http2.ErrCodeNo) // the client should send no more of it
 	}
 	c.Say(told.Bytes())
 }
 
-// block encodes headers in a way that leaves the connection's compression as it is.
+// block encodes headers without changing the connection's compression state.
 func block(fields []hpack.HeaderField) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
@@ -238,7 +236,7 @@ func block(fields []hpack.HeaderField) []byte {
 	return b.Bytes()
 }
 
-// GoAway asks the caller to begin no more calls on the connection. Those under way go on.
+// GoAway asks the client to start no more calls on the connection. Current calls continue.
 func (c *Conn) GoAway(code http2.ErrCode, why string) {
 	var b bytes.Buffer
 	_ = http2.NewFramer(&b, nil).WriteGoAway(1<<31-1, code, []byte(why))

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// headLen is the length of a frame's head.
+// headLen is the length of a frame header.
 const headLen = 9
 
-// head is the head of a frame.
+// head is a frame header.
 type head struct {
 	length int
 	kind   http2.FrameType
@@ -19,25 +19,24 @@ type head struct {
 
 // scanner follows the frames of one direction of a connection, in pieces of any size.
 type scanner struct {
-	// preface is what is left of the client's preface.
+	// preface is the missing part of the client's preface.
 	preface int
 	raw     [headLen]byte
 	have    int
-	// at is the frame whose payload comes, left how much of that is to come.
+	// at is the current frame, left the missing length of its payload.
 	at   head
 	left int
-	// frames counts the frames that have begun.
+	// frames counts the started frames.
 	frames int
-	// block says that a header block goes on in the next frame: no other frame may come
-	// between.
+	// block reports that a header block continues in the next frame: no other frame may come between.
 	block bool
 }
 
-// boundary reports whether a frame may be put in here.
+// boundary reports whether a frame may be inserted here.
 func (s *scanner) boundary() bool { return s.have == 0 && s.left == 0 && s.frames > 0 && !s.block }
 
-// next reads up to one frame's end from p. It returns how many bytes it took, the part of
-// them that is payload of the frame at, and whether the head and the frame were completed.
+// next reads at most up to the end of a frame from p. It returns the number of bytes read, the part of them that is
+// payload of the current frame, and whether the header and the frame were completed.
 func (s *scanner) next(p []byte) (n int, payload []byte, begun, ended bool) {
 	if s.preface > 0 {
 		n = min(s.preface, len(p))

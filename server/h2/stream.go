@@ -2,11 +2,11 @@ package h2
 
 import "encoding/binary"
 
-// messageOverhead is what a message that waits costs beside its bytes.
+// messageOverhead is the cost of a waiting message in addition to its bytes.
 const messageOverhead = 16
 
-// streamOverhead is what a stream costs beside its headers and messages: a goroutine, its stack,
-// what gRPC keeps of it.
+// streamOverhead is the cost of a stream in addition to its headers and messages: a goroutine, its stack, and gRPC's
+// state.
 const streamOverhead = 16 << 10
 
 // Stream is one stream of a connection, from its headers to its end. Its methods are safe for
@@ -15,30 +15,29 @@ type Stream struct {
 	conn *Conn
 	id   uint32
 
-	// The connection's mu guards the rest.
+	// The connection's mu guards the following fields.
 
-	// opened is what its headers cost.
+	// opened is the cost of its headers.
 	opened int
-	// answered says that response headers were sent.
+	// answered reports that response headers were sent.
 	answered bool
-	// head is that of the message that comes, left how much of it is to come, partial what it
-	// costs so far, tail its last bytes.
+	// head is the header of the incoming message, left the missing length, partial the cost so far, tail the last
+	// bytes.
 	head     [5]byte
 	headHave int
 	left     int
 	partial  int
 	tail     [4]byte
-	// whole are the costs of the messages that the handler has not taken yet, live is what
-	// the messages that it has taken cost.
+	// whole are the costs of waiting messages; live is the cost of the messages that the handler uses.
 	whole []int
 	live  int
-	// refused is why the stream was refused.
+	// refused is the error with which the stream was refused.
 	refused error
-	// padding is that of the frame that comes; -1 before it is known.
+	// padding is the padding of the incoming frame; -1 if unknown.
 	padding int
 }
 
-// Open counts the stream, with headers of so many bytes. An error refuses it.
+// Open counts the stream with headers of the given size. An error refuses it.
 func (s *Stream) Open(headers int) error {
 	if s == nil {
 		return nil
@@ -59,8 +58,7 @@ func (s *Stream) Open(headers int) error {
 	return err
 }
 
-// add takes bytes of the stream's messages and returns by how much its cost grows. The caller
-// holds mu.
+// add counts bytes of the stream's messages and returns the increase of its cost. The caller holds mu.
 func (s *Stream) add(p []byte, limit int) (cost int) {
 	for len(p) > 0 {
 		if s.headHave < len(s.head) {
@@ -90,7 +88,7 @@ func (s *Stream) add(p []byte, limit int) (cost int) {
 	return cost
 }
 
-// remember keeps the last bytes of the message.
+// remember stores the last bytes of the message.
 func (s *Stream) remember(p []byte) {
 	if len(p) >= len(s.tail) {
 		copy(s.tail[:], p[len(p)-len(s.tail):])
@@ -100,9 +98,8 @@ func (s *Stream) remember(p []byte) {
 	copy(s.tail[len(s.tail)-len(p):], p)
 }
 
-// unpacked returns what a compressed message takes beside its own bytes when it is unpacked,
-// by the length at its end: codec refuses one that is longer than it says. limit is the
-// largest message.
+// unpacked returns the additional memory of a compressed message after decompression, from the length at its end:
+// codec refuses a longer one. limit is the largest message.
 func (s *Stream) unpacked(limit int) int {
 	if s.head[0]&1 == 0 {
 		return 0
@@ -110,7 +107,7 @@ func (s *Stream) unpacked(limit int) int {
 	return min(int(binary.LittleEndian.Uint32(s.tail[:])), limit)
 }
 
-// waiting is what the stream costs without the messages that its handler has. The caller holds mu.
+// waiting returns the stream's cost without the messages that its handler uses. The caller holds mu.
 func (s *Stream) waiting() int {
 	sum := s.opened + s.partial
 	for _, n := range s.whole {
@@ -119,9 +116,8 @@ func (s *Stream) waiting() int {
 	return sum
 }
 
-// Taken notes that the handler has taken the first message that waits. The message before it
-// is given back, unless keep says that the handler still has that too. Done has to follow. It
-// fails where the stream was refused: gRPC may have had the whole message before it heard so.
+// Taken records that the handler took the first waiting message. The previous message is released unless keep is set.
+// Done must follow. Taken fails if the stream was refused, because gRPC may have received the whole message earlier.
 func (s *Stream) Taken(keep bool) error {
 	if s == nil {
 		return nil
@@ -139,7 +135,7 @@ func (s *Stream) Taken(keep bool) error {
 	return s.refused
 }
 
-// Done notes that the handler has returned: it has no message any more.
+// Done records that the handler has returned and uses no messages.
 func (s *Stream) Done() {
 	if s == nil {
 		return

@@ -2,7 +2,7 @@ package h2
 
 import "golang.org/x/net/http2"
 
-// Write implements net.Conn. It notes which streams the server answers and ends.
+// Write implements net.Conn. It records which streams the server answers and ends.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -27,7 +27,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return written + n, err
 }
 
-// answered notes what a frame of the server says of its stream.
+// answered records the effect of a server's frame on its stream.
 func (c *Conn) answered(h head) {
 	ends := (h.kind == http2.FrameHeaders || h.kind == http2.FrameData) && h.flags.Has(http2.FlagHeadersEndStream)
 	if h.kind != http2.FrameHeaders && h.kind != http2.FrameRSTStream && !ends {
@@ -45,17 +45,17 @@ func (c *Conn) answered(h head) {
 	}
 }
 
-// Say writes whole frames: at once where no frame is half written, or else behind that one.
+// Say writes whole frames: at once if no frame is partially written, or else after that frame.
 func (c *Conn) Say(frames []byte) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	c.late = append(c.late, frames...)
 	if c.out.boundary() {
-		_ = c.flush() // who reads will find the connection broken
+		_ = c.flush() // the reader will notice the broken connection
 	}
 }
 
-// flush writes the frames that wait. The caller holds wmu.
+// flush writes the waiting frames. The caller holds wmu.
 func (c *Conn) flush() error {
 	_, err := c.Conn.Write(c.late)
 	c.late = nil

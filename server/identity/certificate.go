@@ -10,14 +10,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Certificates knows client certificates, which the TLS handshake has verified.
+// Certificates authenticates by client certificates that the TLS handshake has verified.
 type Certificates struct {
-	// TrustDomains are the SPIFFE trust domains that are believed; empty believes all that
-	// the client CA signs.
+	// TrustDomains are the trusted SPIFFE trust domains; empty trusts everything that the client CA signs.
 	TrustDomains []string
 }
 
-// Authenticate implements Authenticator.
 func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, error) {
 	cert := proof.Certificate
 	if cert == nil {
@@ -39,9 +37,8 @@ func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, e
 
 const spiffeScheme = "spiffe"
 
-// spiffeID returns the SPIFFE id of a certificate, nil if it has none. A certificate with
-// several, or with a malformed one, is no proof of anything: the SPIFFE standard has readers
-// refuse it.
+// spiffeID returns the SPIFFE id of a certificate; nil if it has none. It refuses a certificate with several ids or a
+// malformed one, as the SPIFFE standard requires.
 func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 	var found *url.URL
 	for _, uri := range cert.URIs {
@@ -49,7 +46,7 @@ func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 			continue
 		}
 		if found != nil || len(cert.URIs) > 1 {
-			return nil, fault.New(fault.Unauthenticated, "the certificate has several URIs, so that none is its SPIFFE id")
+			return nil, fault.New(fault.Unauthenticated, "the certificate has several URIs: a SPIFFE id must be the only one")
 		}
 		if !wellFormed(uri) {
 			return nil, fault.New(fault.Unauthenticated, "the certificate's SPIFFE id is malformed")
@@ -59,7 +56,7 @@ func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 	return found, nil
 }
 
-// maxSPIFFE is how long a SPIFFE id may be.
+// maxSPIFFE is the maximum length of a SPIFFE id.
 const maxSPIFFE = 2048
 
 func wellFormed(id *url.URL) bool {

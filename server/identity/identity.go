@@ -1,5 +1,5 @@
-// Package identity finds out who calls, from a client certificate, a JSON web token or a
-// static token. What whoever it is may do, package policy says.
+// Package identity authenticates callers by a client certificate, a JSON web token or a static token. Package policy
+// determines their rights. The package starts no goroutines; OIDC and RevocationLists guard their caches themselves.
 package identity
 
 import (
@@ -9,12 +9,11 @@ import (
 	"time"
 )
 
-// Source is how somebody proved who they are.
+// Source is the method of authentication.
 type Source string
 
-// The sources.
 const (
-	// Socket is a connection that only the own user can make.
+	// Socket is a connection that only the server's user can make.
 	Socket Source = "socket"
 	// ServerToken is the server's own token.
 	ServerToken Source = "server_token"
@@ -26,25 +25,24 @@ const (
 	StaticToken Source = "token"
 )
 
-// Identity is who calls. Nothing in it is secret.
+// Identity is an authenticated identity. It contains no secrets.
 type Identity struct {
-	// Source is how that was proven.
+	// Source is the method of authentication.
 	Source Source
-	// Issuer and Subject are of a JSON web token, Claims all that it says.
+	// Issuer and Subject come from a JSON web token; Claims are all its claims.
 	Issuer, Subject string
 	Claims          map[string]any
 	// SPIFFE is the SPIFFE id of a certificate, DNS its names, CommonName its subject's.
 	SPIFFE     string
 	DNS        []string
 	CommonName string
-	// Token is the name of a static token.
-	Token string
-	// Expires is when the proof ends; zero if it does not.
+	Token      string
+	// Expires is when the proof expires; zero if never.
 	Expires time.Time
 }
 
-// Name is the identity in a few words, for logs. Which of several names of a certificate the
-// policy goes by, only the policy knows. The common name comes last: no rule looks at it.
+// Name returns a short name for logs. Only the policy knows which of several certificate names it uses. The common
+// name comes last, because no rule uses it.
 func (i Identity) Name() string {
 	names := append([]string{i.SPIFFE, i.Subject, i.Token}, i.DNS...)
 	for _, name := range append(names, i.CommonName) {
@@ -55,25 +53,25 @@ func (i Identity) Name() string {
 	return string(i.Source)
 }
 
-// Key tells identities apart that may have the same name: it has the source and the issuer too.
+// Key distinguishes identities with the same name: it includes the source and the issuer.
 func (i Identity) Key() string {
 	parts := append([]string{string(i.Source), i.Issuer, i.SPIFFE, i.Subject, i.Token, i.CommonName}, i.DNS...)
 	return strings.Join(parts, "\x00")
 }
 
-// Proof is what a call brings.
+// Proof is the evidence that comes with a call.
 type Proof struct {
-	// Bearer is the token of "authorization: Bearer TOKEN"; empty without one.
+	// Bearer is the token of "authorization: Bearer TOKEN"; empty if there is none.
 	Bearer string
-	// Certificate is the client's, verified; nil without one. Chain is it and those that it was
-	// verified by, up to the root.
+	// Certificate is the verified client certificate; nil if there is none. Chain is the verified chain from it to
+	// the root.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
 }
 
-// Authenticator knows one kind of proof.
+// Authenticator checks one kind of proof.
 type Authenticator interface {
-	// Authenticate returns who the proof is of. It returns nil and no error where the proof
-	// is of another kind, and an error that is fit for the caller where it is bad.
+	// Authenticate returns the identity of a proof. It returns nil and no error for a proof of another kind, and an
+	// error that may be shown to the caller for an invalid one.
 	Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 }

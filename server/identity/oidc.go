@@ -21,75 +21,74 @@ import (
 )
 
 const (
-	// DefaultSkew is how far the clocks of an issuer and of this server may be apart.
+	// DefaultSkew is the permitted difference between the clocks of an issuer and this server.
 	DefaultSkew = 30 * time.Second
-	// maxJWT is how long a token may be.
+	// maxJWT is the maximum length of a token.
 	maxJWT = 16 << 10
-	// maxIssuerReply bounds what an issuer may answer.
+	// maxIssuerReply bounds the size of an issuer's reply.
 	maxIssuerReply = 1 << 20
 	issuerTimeout  = 10 * time.Second
-	// keyEvery is how often an issuer is asked for its keys at most: a token with a made-up
-	// key id costs it nothing.
+	// keyEvery is the minimum interval of requests for an issuer's keys, so that tokens with invented key ids cause
+	// no load.
 	keyEvery = 10 * time.Second
-	// retryEvery is how often an issuer that cannot be reached is tried.
+	// retryEvery is the interval of requests to an issuer that is not reachable.
 	retryEvery = 5 * time.Second
 	// DefaultKeysMaxAge is the default of Issuer.KeysMaxAge.
 	DefaultKeysMaxAge = 15 * time.Minute
-	// refreshShare is the part of KeysMaxAge after which keys are fetched anew: what is left
-	// of it bridges an issuer that does not answer.
+	// refreshShare is the part of KeysMaxAge after which keys are fetched again; the rest covers an outage of the
+	// issuer.
 	refreshShare = 3
-	// refreshTimeout bounds a refresh while older keys can still be used.
+	// refreshTimeout bounds a refresh while older keys are still valid.
 	refreshTimeout = 3 * time.Second
-	// maxTime is the latest time that a claim may name, in seconds: the year 9999. Larger
-	// numbers have no time.Time, and their conversion differs from machine to machine.
+	// maxTime is the latest accepted time in a claim, in seconds: the year 9999. Larger numbers have no time.Time,
+	// and their conversion depends on the machine.
 	maxTime = 253402300799
 )
 
-// Algorithms are those that a token may be signed with. What needs a shared secret, and
-// "none", is not among them.
+// Algorithms are the supported signature algorithms. Those with a shared secret, and "none", are excluded.
 var Algorithms = []string{
 	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
 }
 
-// DefaultAlgorithms are those that are allowed where none are named.
+// DefaultAlgorithms are the default signature algorithms.
 var DefaultAlgorithms = []string{oidc.RS256, oidc.ES256}
 
-// Issuer is how the JSON web tokens of one issuer are checked.
+// Issuer configures the checks for JSON web tokens of one issuer.
 type Issuer struct {
-	// URL is the issuer's, exactly as in "iss". Its configuration is found below it.
+	// URL is the issuer's URL, exactly as in "iss". Its configuration is found below it.
 	URL string
-	// Audiences are those of which a token has to be for one.
+	// Audiences are the accepted audiences.
 	Audiences []string
-	// Algorithms are those that a token may be signed with.
+	// Algorithms are the accepted signature algorithms.
 	Algorithms []string
-	// Skew is how far the clocks may be apart.
+	// Skew is the permitted difference between the clocks.
 	Skew time.Duration
-	// KeysMaxAge is how long the issuer's keys are used after they were fetched, and so how
-	// long a key that the issuer withdraws is accepted at most. They are fetched anew after a
-	// third of it, or sooner where the issuer's Cache-Control says so. If the issuer does not
-	// answer until KeysMaxAge has passed, its tokens are refused. Default: 15 minutes.
+	// KeysMaxAge is how long the issuer's keys are used after they were fetched, and so the longest time that a
+	// withdrawn key is accepted. They are fetched again after a third of it, or sooner if the issuer's Cache-Control
+	// requires it. If the issuer does not reply before KeysMaxAge has passed, its tokens are refused. The default is
+	// 15 minutes.
 	KeysMaxAge time.Duration
-	// Client asks the issuer; nil is a client of its own. Tests give theirs.
+	// Client sends requests to the issuer. The default is a client that only OIDC uses.
 	Client *http.Client
-	// Now tells the time.
+	// Now is the clock.
 	Now func() time.Time
 }
 
-// OIDC knows the tokens of one issuer. The issuer is first asked when the first token
-// comes, so that a server starts without it. It is safe for concurrent use.
+// OIDC authenticates tokens of one issuer. It contacts the issuer when the first token comes, so that a server can
+// start without it. It is safe for concurrent use.
 type OIDC struct {
 	issuer Issuer
 	client *http.Client
 
-	// fetching is held by the one caller that asks the issuer.
+	// fetching is held by the one caller that contacts the issuer.
 	fetching chan struct{}
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil until the issuer has answered once
-	fetched  time.Time             // when the verifier's keys were
-	refresh  time.Time             // when they are to be fetched anew
+	fetched  time.Time             // when the verifier's keys were fetched
+	refresh  time.Time             // when to fetch them again
 	failed   error                 // of the last attempt; nil if it succeeded
-	retry    time.Time             // no attempt before this
+	retry    time.Time             // earliest time of the next attempt
 }
 
 // NewOIDC returns the authenticator of an issuer.
@@ -109,23 +108,22 @@ func NewOIDC(issuer Issuer) *OIDC {
 	return &OIDC{issuer: issuer, client: &limited, fetching: make(chan struct{}, 1)}
 }
 
-// Authenticate implements Authenticator.
 func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error) {
 	if issuerOf(proof.Bearer) != o.issuer.URL {
 		return nil, nil
 	}
 	verifier, err := o.ready(ctx)
 	if err != nil {
-		return nil, fault.New(fault.Unauthenticated, "the token's issuer cannot be asked for its keys").WithRetry(retryEvery)
+		return nil, fault.New(fault.Unauthenticated, "the keys of the token's issuer are not available").WithRetry(retryEvery)
 	}
 	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), proof.Bearer)
 	if err != nil {
-		// What exactly is wrong helps only whoever makes tokens up.
+		// Details would only help an attacker who forges tokens.
 		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
 	}
 	claims := map[string]any{}
 	if err := token.Claims(&claims); err != nil {
-		return nil, fault.New(fault.Unauthenticated, "the token's claims are not readable")
+		return nil, fault.New(fault.Unauthenticated, "the token's claims are malformed")
 	}
 	if err := o.checkTimes(token, claims); err != nil {
 		return nil, err
@@ -141,7 +139,7 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 	}, nil
 }
 
-// checkTimes does what the library does with no, or a fixed, skew.
+// checkTimes replaces the library's check, which has no or a fixed skew.
 func (o *OIDC) checkTimes(token *oidc.IDToken, claims map[string]any) error {
 	now := o.issuer.Now()
 	for _, claim := range []string{"exp", "nbf", "iat"} {
@@ -159,9 +157,8 @@ func (o *OIDC) checkTimes(token *oidc.IDToken, claims map[string]any) error {
 	return nil
 }
 
-// ready returns a verifier whose keys are younger than KeysMaxAge. One caller at a time
-// asks the issuer; the others go on with the keys that are there, and wait only if there
-// are none.
+// ready returns a verifier with keys younger than KeysMaxAge. One caller at a time contacts the issuer; the others
+// use the existing keys and wait only if there are none.
 func (o *OIDC) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	usable, fresh := o.current()
 	if fresh {
@@ -197,8 +194,7 @@ func (o *OIDC) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return usable, nil
 }
 
-// current returns the verifier, nil if its keys are too old, and whether it is to be used
-// without asking the issuer.
+// current returns the verifier, nil if its keys are too old, and whether no refresh is due.
 func (o *OIDC) current() (usable *oidc.IDTokenVerifier, fresh bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -209,7 +205,7 @@ func (o *OIDC) current() (usable *oidc.IDTokenVerifier, fresh bool) {
 	return o.verifier, now.Before(o.refresh) || now.Before(o.retry)
 }
 
-// fetch asks the issuer for its configuration and its keys, unless it failed just now.
+// fetch fetches the issuer's configuration and keys, unless it has failed recently.
 func (o *OIDC) fetch(ctx context.Context) {
 	o.mu.Lock()
 	wait := o.failed != nil && o.issuer.Now().Before(o.retry)
@@ -229,8 +225,7 @@ func (o *OIDC) fetch(ctx context.Context) {
 	o.fetched, o.refresh = began, began.Add(fresh)
 }
 
-// discover fetches the issuer's configuration and its keys, and returns what verifies
-// tokens with them and for how long they need not be fetched again.
+// discover fetches the issuer's configuration and keys. It returns a verifier and how long its keys are fresh.
 func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, time.Duration, error) {
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.issuer.URL)
 	if err != nil {
@@ -260,8 +255,8 @@ func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, time.Durati
 	if err := json.NewDecoder(response.Body).Decode(&keys); err != nil {
 		return nil, 0, fmt.Errorf("keys at %q: %w", endpoints.Keys, err)
 	}
-	// The key set keeps its context for as long as it lives. It asks for the keys with its
-	// first token, and is given the reply that was read here.
+	// The key set stores its context. It fetches the keys with its first token, and gets the reply that was read
+	// here.
 	lasting := oidc.ClientContext(context.WithoutCancel(ctx), o.client)
 	verifier := oidc.NewVerifier(o.issuer.URL, oidc.NewRemoteKeySet(lasting, endpoints.Keys), &oidc.Config{
 		SkipClientIDCheck: true, SkipExpiryCheck: true, // both are checked here
@@ -270,8 +265,8 @@ func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, time.Durati
 	return verifier, freshFor(response.Header, o.issuer.KeysMaxAge/refreshShare), nil
 }
 
-// freshFor is for how long a reply may be used by its Cache-Control, between keyEvery and
-// most. Without one it is most.
+// freshFor returns how long Cache-Control permits using a reply, between keyEvery and most. Without Cache-Control it
+// is most.
 func freshFor(header http.Header, most time.Duration) time.Duration {
 	fresh := most
 	for directive := range strings.SplitSeq(strings.Join(header.Values("Cache-Control"), ","), ",") {
@@ -289,8 +284,7 @@ func freshFor(header http.Header, most time.Duration) time.Duration {
 	return max(fresh, keyEvery)
 }
 
-// issuerOf returns who a token says that it is of, "" if it is no JSON web token. It is
-// only believed once the signature has been checked.
+// issuerOf returns the issuer in a token without verification; "" if the token is not a JSON web token.
 func issuerOf(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || len(token) > maxJWT {
@@ -309,8 +303,7 @@ func issuerOf(token string) string {
 	return claims.Issuer
 }
 
-// sparing asks an issuer for the same thing only every so often, and takes no endless
-// answers.
+// sparing limits the rate of requests to an issuer and the size of its replies.
 type sparing struct {
 	next http.RoundTripper
 	now  func() time.Time
@@ -325,7 +318,6 @@ type kept struct {
 	body []byte
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *sparing) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

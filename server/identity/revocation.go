@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// RevocationLists are the certificate revocation lists (CRLs) of the CAs of client certificates.
-// Safe for concurrent use.
+// RevocationLists are the certificate revocation lists (CRLs) of the CAs of client certificates. It is safe for
+// concurrent use.
 type RevocationLists struct {
 	byIssuer map[string]*revocationList // by the issuer's name, in DER
 	now      func() time.Time
@@ -22,18 +22,17 @@ type RevocationLists struct {
 type revocationList struct {
 	list    *x509.RevocationList
 	serials map[string]bool
-	// signed has the certificates, in DER, whose signature the list bears.
+	// signed has the certificates, in DER, whose signature of the list is verified.
 	signed sync.Map
 }
 
-// pemCRL is the kind of PEM block that has a list.
+// pemCRL is the type of a PEM block with a list.
 const pemCRL = "X509 CRL"
 
-// partial are the extensions of lists that do not have all of an issuer's revoked certificates.
+// partial are the extensions of lists without all of an issuer's revoked certificates.
 var partial = map[string]string{"2.5.29.27": "a delta list", "2.5.29.28": "a list of one distribution point"}
 
-// ParseRevocationLists reads lists, in PEM or one in DER. Of several of one issuer the latest
-// counts.
+// ParseRevocationLists parses lists, in PEM or one in DER. The latest list of an issuer is used.
 func ParseRevocationLists(text []byte, now func() time.Time) (*RevocationLists, error) {
 	r := &RevocationLists{byIssuer: map[string]*revocationList{}, now: now}
 	if !bytes.Contains(text, []byte("-----BEGIN")) {
@@ -52,7 +51,7 @@ func ParseRevocationLists(text []byte, now func() time.Time) (*RevocationLists, 
 		}
 	}
 	if len(r.byIssuer) == 0 {
-		return nil, errors.New("no revocation list in it")
+		return nil, errors.New("it contains no revocation list")
 	}
 	return r, nil
 }
@@ -60,7 +59,7 @@ func ParseRevocationLists(text []byte, now func() time.Time) (*RevocationLists, 
 func (r *RevocationLists) add(der []byte) error {
 	list, err := x509.ParseRevocationList(der)
 	if err != nil {
-		return fmt.Errorf("no revocation list: %w", err)
+		return fmt.Errorf("malformed revocation list: %w", err)
 	}
 	for _, e := range list.Extensions {
 		if what, ok := partial[e.Id.String()]; ok {
@@ -71,7 +70,7 @@ func (r *RevocationLists) add(der []byte) error {
 		}
 	}
 	if list.NextUpdate.IsZero() {
-		return fmt.Errorf("the list of %q does not say when the next one comes", list.Issuer)
+		return fmt.Errorf("the list of %q has no time of its next update", list.Issuer)
 	}
 	if before := r.byIssuer[string(list.RawIssuer)]; before != nil && !list.ThisUpdate.After(before.list.ThisUpdate) {
 		return nil
@@ -86,12 +85,12 @@ func (r *RevocationLists) add(der []byte) error {
 	return nil
 }
 
-// removeFromCRL is the reason of an entry that takes an earlier one back.
+// removeFromCRL is the reason code of an entry that cancels an earlier one.
 const removeFromCRL = 8
 
-// Check tells why a verified chain, the client's certificate first, is not to be trusted: a
-// certificate in it is revoked, or the list that would say so is missing or out of date. Of
-// CAs between the client's and the root a list is not required.
+// Check returns an error if a verified chain, starting with the client's certificate, is not trusted: a certificate
+// is revoked, or its list is missing or out of date. Lists are not required for CAs between the client's and the
+// root.
 func (r *RevocationLists) Check(chain []*x509.Certificate) error {
 	if r == nil {
 		return nil
@@ -103,7 +102,7 @@ func (r *RevocationLists) Check(chain []*x509.Certificate) error {
 			continue
 		}
 		if l == nil {
-			return fault.New(fault.Unauthenticated, "there is no revocation list of the issuer of the certificate, %q", cert.Issuer)
+			return fault.New(fault.Unauthenticated, "no revocation list of the certificate's issuer %q is configured", cert.Issuer)
 		}
 		if err := l.signedBy(issuer); err != nil {
 			return fault.New(fault.Unauthenticated, "the revocation list of %q is not signed by that issuer", cert.Issuer)
@@ -118,7 +117,7 @@ func (r *RevocationLists) Check(chain []*x509.Certificate) error {
 	return nil
 }
 
-// signedBy checks the list's signature, once for each issuer.
+// signedBy verifies the list's signature, once for each issuer.
 func (l *revocationList) signedBy(issuer *x509.Certificate) error {
 	if _, ok := l.signed.Load(string(issuer.Raw)); ok {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Tokens knows static tokens. It has their digests only: tokens are long and random, so
-// that a plain SHA-256 keeps them.
+// Tokens authenticates by static tokens. It stores only digests: tokens are long and random, so plain SHA-256 is
+// sufficient.
 type Tokens struct {
 	byDigest map[[sha256.Size]byte]staticToken
 	now      func() time.Time
@@ -28,9 +28,8 @@ type staticToken struct {
 
 var tokenName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// ParseTokens reads a tokens file: a token a line, as "NAME SHA256 [expires=TIME]", with the
-// digest in hexadecimal and the time as in RFC 3339. Lines that are empty or begin with "#"
-// mean nothing.
+// ParseTokens parses a tokens file: one token in each line, as "NAME SHA256 [expires=TIME]", with the digest in
+// hexadecimal and the time as in RFC 3339. Empty lines and lines that begin with "#" are ignored.
 func ParseTokens(text []byte, now func() time.Time) (*Tokens, error) {
 	t := &Tokens{byDigest: map[[sha256.Size]byte]staticToken{}, now: now}
 	names := map[string]bool{}
@@ -42,10 +41,10 @@ func ParseTokens(text []byte, now func() time.Time) (*Tokens, error) {
 		}
 		token, digest, err := parseToken(fields)
 		if err == nil && names[token.name] {
-			err = fmt.Errorf("there is another token %q", token.name)
+			err = fmt.Errorf("the token name %q occurs twice", token.name)
 		}
 		if err == nil && t.byDigest[digest].name != "" {
-			err = fmt.Errorf("the digest of %q is that of %q too", token.name, t.byDigest[digest].name)
+			err = fmt.Errorf("the tokens %q and %q have the same digest", token.name, t.byDigest[digest].name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
@@ -55,10 +54,10 @@ func ParseTokens(text []byte, now func() time.Time) (*Tokens, error) {
 	return t, lines.Err()
 }
 
-// parseToken does not put into an error what may be a token written there by mistake.
+// parseToken keeps text that may be a token, written there by mistake, out of errors.
 func parseToken(fields []string) (token staticToken, digest [sha256.Size]byte, err error) {
 	if len(fields) < 2 || len(fields) > 3 {
-		return token, digest, fmt.Errorf("it has %d words, not NAME SHA256 [expires=TIME]", len(fields))
+		return token, digest, fmt.Errorf("the line has %d words, want NAME SHA256 [expires=TIME]", len(fields))
 	}
 	if !tokenName.MatchString(fields[0]) {
 		return token, digest, fmt.Errorf("the name does not match %s", tokenName)
@@ -66,7 +65,7 @@ func parseToken(fields []string) (token staticToken, digest [sha256.Size]byte, e
 	token.name = fields[0]
 	sum, err := hex.DecodeString(fields[1])
 	if err != nil || len(sum) != sha256.Size {
-		return token, digest, fmt.Errorf("the second word of %q is no SHA-256 in hexadecimal", token.name)
+		return token, digest, fmt.Errorf("the second word of %q is not a hexadecimal SHA-256", token.name)
 	}
 	copy(digest[:], sum)
 	if len(fields) == 3 {
@@ -78,7 +77,7 @@ func parseToken(fields []string) (token staticToken, digest [sha256.Size]byte, e
 	return token, digest, nil
 }
 
-// Names returns the names of the tokens there are.
+// Names returns the names of the tokens.
 func (t *Tokens) Names() map[string]bool {
 	names := make(map[string]bool, len(t.byDigest))
 	for _, token := range t.byDigest {
@@ -87,8 +86,7 @@ func (t *Tokens) Names() map[string]bool {
 	return names
 }
 
-// Authenticate implements Authenticator. What is looked up is the digest, so that the time
-// that takes tells nothing of any token.
+// Authenticate implements Authenticator. It looks up the digest, so that its time reveals nothing about tokens.
 func (t *Tokens) Authenticate(_ context.Context, proof Proof) (*Identity, error) {
 	if proof.Bearer == "" {
 		return nil, nil

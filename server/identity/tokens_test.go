@@ -36,7 +36,7 @@ func TestTokens(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"ci": "1 words", "c!i " + digestOf("x"): "name", "ci my-plain-token": "SHA-256", "ci " + digestOf("x") + " soon": "expires",
-		"a " + digestOf("x") + "\na " + digestOf("y"): "another", "a " + digestOf("x") + "\nb " + digestOf("x"): "digest",
+		"a " + digestOf("x") + "\na " + digestOf("y"): "occurs twice", "a " + digestOf("x") + "\nb " + digestOf("x"): "digest",
 	} {
 		_, err := ParseTokens([]byte(text), time.Now)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "my-plain-token") {

@@ -12,7 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// fieldClass is what a field names.
+// fieldClass is the kind of resource that a field names.
 type fieldClass string
 
 const (
@@ -24,7 +24,7 @@ const (
 //go:embed fields.txt
 var fieldsText string
 
-// fieldClasses are the rows of fields.txt by full name.
+// fieldClasses are the rows of fields.txt, by full name.
 var fieldClasses = mustFields(fieldsText)
 
 func mustFields(text string) map[protoreflect.FullName]fieldClass {
@@ -43,11 +43,11 @@ func parseFields(text string) (map[protoreflect.FullName]fieldClass, error) {
 			continue
 		}
 		if len(words) != 2 {
-			return nil, fmt.Errorf("line %d: %d words, not FIELD CLASS", n+1, len(words))
+			return nil, fmt.Errorf("line %d: %d words, want FIELD CLASS", n+1, len(words))
 		}
 		name, class := fieldName(words[0]), fieldClass(words[1])
 		if class != fieldHost && class != fieldURL && class != fieldPlain {
-			return nil, fmt.Errorf("line %d: %q is no class", n+1, class)
+			return nil, fmt.Errorf("line %d: unknown class %q", n+1, class)
 		}
 		if table[name] != "" {
 			return nil, fmt.Errorf("line %d: %q has a class already", n+1, words[0])
@@ -57,7 +57,7 @@ func parseFields(text string) (map[protoreflect.FullName]fieldClass, error) {
 	return table, nil
 }
 
-// fieldName completes a name of fields.txt.
+// fieldName expands a name of fields.txt.
 func fieldName(short string) protoreflect.FullName {
 	if strings.HasPrefix(short, "bridge.v1.") {
 		return protoreflect.FullName("copilot." + short)
@@ -65,15 +65,15 @@ func fieldName(short string) protoreflect.FullName {
 	return protoreflect.FullName(cliPackage + "." + short)
 }
 
-// The fields of every message of the CLI's that hold what has no field.
+// The fields of every CLI message with undeclared content.
 const (
 	jsonExtra    = "json_extra"
 	unrecognized = "unrecognized"
 )
 
-// CheckFields refuses a request of a caller without the rights of the class host that names
-// the host, or an address that is not on the tenant's list. What the contract does not
-// declare cannot be judged, and is refused too: json_extra is no way around.
+// CheckFields refuses a request of a caller without the rights of the class host if it names the host, or an address
+// that is not on the tenant's list. Members that the contract does not declare cannot be checked and are refused too,
+// so json_extra does not bypass the check.
 func (t *Tenant) CheckFields(ctx context.Context, m protoreflect.Message) error {
 	return (&fieldCheck{ctx: ctx, lists: []*Tenant{t}}).message(m, "")
 }
@@ -81,7 +81,7 @@ func (t *Tenant) CheckFields(ctx context.Context, m protoreflect.Message) error 
 // fieldCheck checks one message.
 type fieldCheck struct {
 	ctx context.Context
-	// lists are the tenants on whose lists a URL has to be, on all of them.
+	// lists are the tenants whose lists must all contain a URL.
 	lists []*Tenant
 }
 
@@ -92,7 +92,7 @@ func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
 		case f.Name() == jsonExtra || f.Name() == unrecognized:
 			err = c.undeclared(v.String(), path)
 		case class == fieldHost && !harmless(f, v):
-			err = fault.New(fault.Forbidden, "%s touches the host, which takes the host's owner or a tenant with a sandbox", path).WithField(path)
+			err = fault.New(fault.Forbidden, "%s affects the host: only the host's owner or a tenant with a sandbox may use it", path).WithField(path)
 		case class == fieldURL:
 			err = c.url(v.String(), path)
 		default:
@@ -122,13 +122,12 @@ func (c *fieldCheck) inside(f protoreflect.FieldDescriptor, v protoreflect.Value
 	return err
 }
 
-// harmless reports whether a field says no: "false" asks for less than nothing said.
+// harmless reports whether a field is false, which never requests more than an absent one.
 func harmless(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 	return f.Kind() == protoreflect.BoolKind && !f.IsList() && !v.Bool()
 }
 
-// undeclared refuses members that the contract does not declare, but for null, which says
-// nothing.
+// undeclared refuses members that the contract does not declare, except null.
 func (c *fieldCheck) undeclared(text, path string) error {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(text), &members); err == nil {
@@ -140,11 +139,11 @@ func (c *fieldCheck) undeclared(text, path string) error {
 			return nil
 		}
 	}
-	return fault.New(fault.Forbidden, "%s has members that the contract does not declare: what they do cannot be judged, so that it takes the "+
-		"host's owner or a tenant with a sandbox", path).WithField(path)
+	return fault.New(fault.Forbidden, "%s has members that the contract does not declare, so their effect is unknown: only the "+
+		"host's owner or a tenant with a sandbox may send them", path).WithField(path)
 }
 
-// url refuses an address that is not on the list.
+// url refuses an address that is not on the lists.
 func (c *fieldCheck) url(text, path string) error {
 	if text == "" {
 		return nil

@@ -1,6 +1,8 @@
-// Package policy says what callers may do: which tenant and role an identity has, and which
-// class of rights each call takes. docs/security.md describes the file that it is read
-// from.
+// Package policy determines the rights of callers: the tenant and role of an identity, and the class of rights that
+// each call requires. docs/security.md describes the policy file.
+//
+// Store.mu orders changes of the policy; readers of the current policy take no lock. Store.Watch is the only
+// goroutine.
 package policy
 
 import (
@@ -25,7 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
-// fileVersion is the version of the file's form.
+// fileVersion is the version of the file format.
 const fileVersion = 1
 
 // file is a policy file.
@@ -36,7 +38,7 @@ type file struct {
 	Limits   quota.Limits       `yaml:"limits"`
 }
 
-// identitySection says how callers may prove who they are.
+// identitySection configures authentication.
 type identitySection struct {
 	Certificates bool     `yaml:"certificates"`
 	TrustDomains []string `yaml:"trust_domains"`
@@ -54,36 +56,33 @@ type issuer struct {
 	InsecureHTTP bool          `yaml:"insecure_http"`
 }
 
-// Tenant is what the file says of a tenant.
+// Tenant is the file's section of a tenant.
 type Tenant struct {
-	// Members are who belongs to it.
+	// Members are the identities with a role in the tenant.
 	Members []Member `yaml:"members"`
-	// Home is the folder of everything the tenant's CLI processes keep; default: one below
-	// the data directory.
+	// Home is the folder of all data of the tenant's CLI processes; the default is a folder in the data directory.
 	Home string `yaml:"home"`
-	// Env is the environment of its CLI processes, beside what every process needs.
+	// Env is the environment of its CLI processes, in addition to what every process needs.
 	Env map[string]string `yaml:"env"`
-	// User is who its CLI processes run as; default: our own user.
+	// User is the user of its CLI processes; the default is the server's.
 	User *User `yaml:"user"`
-	// Sandbox is the command that its CLI processes are started through.
+	// Sandbox is the command that starts its CLI processes.
 	Sandbox []string `yaml:"sandbox"`
-	// Ambient gives its sessions the tools, instructions and discovery of the CLI, unless
-	// they say otherwise. Only with a sandbox.
+	// Ambient gives its sessions the tools, instructions and discovery of the CLI by default. It requires a sandbox.
 	Ambient bool `yaml:"ambient"`
-	// URLs are those in the Internet that its sessions may name, of providers and MCP servers;
-	// PrivateURLs those wherever they lead.
+	// URLs are public URLs that its sessions may name, of providers and MCP servers. PrivateURLs may also lead to
+	// private addresses.
 	URLs        []string `yaml:"urls"`
 	PrivateURLs []string `yaml:"private_urls"`
-	// Providers are the server's own model providers that its sessions may name
-	// (provider_ref): with the host's keys, and on its bill.
+	// Providers are the server's own model providers that its sessions may use (provider_ref), with the host's keys
+	// and at its expense.
 	Providers []string `yaml:"providers"`
-	// RuntimeProfileFields are the members of RuntimeProfile that its callers may set.
-	RuntimeProfileFields []string `yaml:"runtime_profile_fields"`
-	// Limits bound what it may use.
-	Limits quota.Limits `yaml:"limits"`
+	// RuntimeProfileFields are the fields of RuntimeProfile that its callers may set.
+	RuntimeProfileFields []string     `yaml:"runtime_profile_fields"`
+	Limits               quota.Limits `yaml:"limits"`
 
 	public, private []*url.URL // URLs and PrivateURLs
-	// resolve asks for addresses; nil asks the system. Tests give theirs.
+	// resolve looks up addresses; nil uses the system's resolver.
 	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
@@ -93,16 +92,14 @@ type User struct {
 	GID uint32 `yaml:"gid"`
 }
 
-// Member says who has a role in a tenant: all that is given has to fit.
+// Member gives identities a role in a tenant: all given fields must match.
 type Member struct {
 	Role string `yaml:"role"`
-	// SPIFFE is a SPIFFE id; "*" in it stands for anything but a slash, a segment "**" at its
-	// end for any number of segments.
+	// SPIFFE is a SPIFFE id. "*" in it matches any text without a slash, a last segment "**" any number of segments.
 	SPIFFE string `yaml:"spiffe"`
 	// DNS is a DNS name of a client certificate.
 	DNS string `yaml:"dns"`
-	// Issuer, Subject and Claims are of a JSON web token. A claim that is a list has to
-	// contain the value.
+	// Issuer, Subject and Claims match a JSON web token. A claim that is a list must contain the value.
 	Issuer  string            `yaml:"issuer"`
 	Subject string            `yaml:"subject"`
 	Claims  map[string]string `yaml:"claims"`
@@ -110,11 +107,10 @@ type Member struct {
 	Token string `yaml:"token"`
 }
 
-// maxFile bounds a policy file and a tokens file.
+// maxFile bounds the size of a policy file and of a tokens file.
 const maxFile = 4 << 20
 
-// parse reads a policy file. Keys that it does not know are errors: what is misspelt would
-// be a rule that is not there.
+// parse parses a policy file. Unknown keys are errors, because a misspelt key would be a missing rule.
 func parse(text []byte) (*file, error) {
 	f := &file{}
 	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
@@ -122,7 +118,7 @@ func parse(text []byte) (*file, error) {
 		return nil, fmt.Errorf("%s", yaml.FormatError(err, false, false))
 	}
 	if f.Version != fileVersion {
-		return nil, fmt.Errorf("version: it is %d, not %d", f.Version, fileVersion)
+		return nil, fmt.Errorf("version: %d is not supported, want %d", f.Version, fileVersion)
 	}
 	if err := errors.Join(f.Identity.check(), f.checkTenants(), f.Limits.Check("limits")); err != nil {
 		return f, err
@@ -130,8 +126,7 @@ func parse(text []byte) (*file, error) {
 	return f, f.completeLimits(text)
 }
 
-// completeLimits sets the limits that the file does not name to their defaults. The owner of the
-// host has none.
+// completeLimits sets the limits that the file omits to their defaults. The host's owner has no limits.
 func (f *file) completeLimits(text []byte) error {
 	var given struct {
 		Limits  map[string]any `yaml:"limits"`
@@ -157,14 +152,14 @@ func (f *file) completeLimits(text []byte) error {
 func (s *identitySection) check() error {
 	var errs []error
 	if len(s.TrustDomains) > 0 && !s.Certificates {
-		errs = append(errs, errors.New("identity.trust_domains: without certificates: true it means nothing"))
+		errs = append(errs, errors.New("identity.trust_domains: it has no effect without certificates: true"))
 	}
 	for i := range s.OIDC {
 		if err := s.OIDC[i].check(); err != nil {
 			errs = append(errs, fmt.Errorf("identity.oidc[%d].%w", i, err))
 		}
 		if slices.ContainsFunc(s.OIDC[:i], func(o issuer) bool { return o.Issuer == s.OIDC[i].Issuer }) {
-			errs = append(errs, fmt.Errorf("identity.oidc[%d].issuer: %q is there twice", i, s.OIDC[i].Issuer))
+			errs = append(errs, fmt.Errorf("identity.oidc[%d].issuer: %q occurs twice", i, s.OIDC[i].Issuer))
 		}
 	}
 	return errors.Join(errs...)
@@ -174,11 +169,11 @@ func (o *issuer) check() error {
 	u, err := url.Parse(o.Issuer)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("issuer: %q is no URL of an issuer", o.Issuer)
+		return fmt.Errorf("issuer: %q is not the URL of an issuer", o.Issuer)
 	case u.Scheme != "https" && (u.Scheme != "http" || !o.InsecureHTTP):
-		return fmt.Errorf("issuer: %q is not https; insecure_http: true allows http", o.Issuer)
+		return fmt.Errorf("issuer: %q is not an https URL: set insecure_http: true to allow http", o.Issuer)
 	case len(o.Audiences) == 0 || slices.Contains(o.Audiences, ""):
-		return errors.New("audiences: at least one is required: a token for others is none for us")
+		return errors.New("audiences: at least one is required, to reject tokens for other services")
 	case o.Skew < 0 || o.Skew > 10*time.Minute:
 		return fmt.Errorf("skew: %v is not between 0s and 10m", o.Skew)
 	case o.KeysMaxAge != 0 && (o.KeysMaxAge < time.Minute || o.KeysMaxAge > 24*time.Hour):
@@ -196,7 +191,7 @@ func (f *file) checkTenants() error {
 	var errs []error
 	for name, t := range f.Tenants {
 		if !caller.ValidTenant(name) {
-			errs = append(errs, fmt.Errorf("tenants: %q is not made of up to 63 small letters, digits and dashes", name))
+			errs = append(errs, fmt.Errorf("tenants: %q must consist of at most 63 lower-case letters, digits and dashes", name))
 			continue
 		}
 		if t == nil {
@@ -212,7 +207,7 @@ func (f *file) checkTenants() error {
 
 func (t *Tenant) check(name string, s *identitySection) error {
 	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil) {
-		return errors.New("members: the host's own tenant has the rights of the server's process, and only members and limits here")
+		return errors.New("members: the tenant \"host\" has the rights of the server's process: only members and limits can be set")
 	}
 	for i := range t.Members {
 		if err := t.Members[i].check(s); err != nil {
@@ -223,16 +218,16 @@ func (t *Tenant) check(name string, s *identitySection) error {
 		return fmt.Errorf("home: %q is not an absolute path", t.Home)
 	}
 	if t.Ambient && len(t.Sandbox) == 0 {
-		return errors.New("ambient: it takes a sandbox: the CLI's own tools run commands")
+		return errors.New("ambient: it requires a sandbox, because the CLI's tools run commands")
 	}
 	if len(t.Sandbox) > 0 && t.Sandbox[0] == "" {
 		return errors.New("sandbox: the command is empty")
 	}
 	switch {
 	case t.User != nil && t.User.UID == 0:
-		return errors.New("user: uid 0 confines nobody")
+		return errors.New("user: uid 0 does not confine the CLI: choose another user")
 	case t.User != nil && t.Home == "":
-		return errors.New("user: it takes a home: nobody but the server's own user gets into the data directory")
+		return errors.New("user: it requires a home, because only the server's user can access the data directory")
 	}
 	if err := t.Limits.Check("limits"); err != nil {
 		return err
@@ -258,7 +253,7 @@ func (m *Member) check(s *identitySection) error {
 			return errors.New("spiffe: identity.certificates is off")
 		}
 		if m.SPIFFE != "" && !spiffePattern.MatchString(m.SPIFFE) {
-			return fmt.Errorf("spiffe: %q is no SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before its end", m.SPIFFE)
+			return fmt.Errorf("spiffe: %q is not a SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before its end", m.SPIFFE)
 		}
 	}
 	if m.Issuer != "" || m.Subject != "" || len(m.Claims) > 0 {
@@ -267,17 +262,17 @@ func (m *Member) check(s *identitySection) error {
 		case !slices.ContainsFunc(s.OIDC, func(o issuer) bool { return o.Issuer == m.Issuer }):
 			return fmt.Errorf("issuer: %q is none of identity.oidc", m.Issuer)
 		case m.Subject == "" && len(m.Claims) == 0:
-			return errors.New("subject: without subject and claims everybody of the issuer would be a member; say subject: \"*\" to mean that")
+			return errors.New("subject: subject or claims are required: to admit every identity of the issuer, set subject: \"*\"")
 		}
 	}
 	if m.Token != "" {
 		kinds++
 		if s.Tokens == "" {
-			return errors.New("token: there is no identity.tokens")
+			return errors.New("token: identity.tokens is not set")
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("role: a member is one of a certificate (spiffe, dns), a JSON web token (issuer) and a token, not %d", kinds)
+		return fmt.Errorf("role: a member needs exactly one of a certificate (spiffe, dns), a JSON web token (issuer) and a token, not %d", kinds)
 	}
 	return nil
 }
@@ -285,7 +280,7 @@ func (m *Member) check(s *identitySection) error {
 // spiffePattern is a SPIFFE id whose path may have wildcards.
 var spiffePattern = regexp.MustCompile(`^spiffe://[a-z0-9._-]+(/[A-Za-z0-9._*-]+)*$`)
 
-// matches reports whether the member is who calls.
+// matches reports whether the member matches an identity.
 func (m *Member) matches(id *identity.Identity) bool {
 	switch id.Source {
 	case identity.Certificate:
@@ -309,8 +304,7 @@ func (m *Member) matches(id *identity.Identity) bool {
 	return false
 }
 
-// nameOf is the name of a caller that the member matches: of a certificate's names the one
-// that matched.
+// nameOf returns the name of a matching caller: of several names of a certificate the one that matched.
 func (m *Member) nameOf(id *identity.Identity) string {
 	switch {
 	case id.Source == identity.Certificate && m.DNS != "" && m.SPIFFE == "":
@@ -321,7 +315,7 @@ func (m *Member) nameOf(id *identity.Identity) string {
 	return id.Name()
 }
 
-// matchSPIFFE matches segment by segment.
+// matchSPIFFE compares segment by segment.
 func matchSPIFFE(pattern, id string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "/**"); ok {
 		head, rest := prefixSegments(id, strings.Count(prefix, "/"))
@@ -331,7 +325,7 @@ func matchSPIFFE(pattern, id string) bool {
 	return ok && err == nil
 }
 
-// prefixSegments cuts an id before its slash after the n-th.
+// prefixSegments splits an id before the slash after its n-th segment.
 func prefixSegments(id string, n int) (head, rest string) {
 	for i, r := range id {
 		if r != '/' {
@@ -345,7 +339,7 @@ func prefixSegments(id string, n int) (head, rest string) {
 	return id, ""
 }
 
-// hasClaim reports whether a claim is a text, or a list with it.
+// hasClaim reports whether a claim is a text or a list that contains it.
 func hasClaim(claim any, want string) bool {
 	switch claim := claim.(type) {
 	case string:

@@ -9,16 +9,16 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// CheckGuest refuses a request about a session that the tenant owner shares with the tenant
-// guest, by the bridge's names of tenants. What the request says takes effect in a CLI process of
-// the owner's, so that the smaller of both tenants' rights counts, field by field:
+// CheckGuest refuses a request about a session that the tenant owner shares with the tenant guest; both are the
+// bridge's names. The request takes effect in a CLI process of the owner, so each field must be permitted to both
+// tenants:
 //
-//   - What names the host is refused, even if both tenants have a sandbox: in the owner's there are
-//     the owner's other sessions, and a session is shared for calls of the class drive at most.
-//   - A URL has to be on the guest's list, and on the owner's unless the owner has a sandbox. The
-//     host's own tenant has no list, and may name all. A sandbox of the guest's does not take the
-//     place of its list, since it does not confine the owner's process.
-//   - What the contract does not declare is refused.
+//   - Fields that name the host are refused, even if both tenants have a sandbox: the owner's
+//     sandbox contains its other sessions, and a share permits at most calls of the class drive.
+//   - A URL must be on the guest's list, and on the owner's unless the owner has a sandbox. The
+//     host's own tenant has no list and may name all. A sandbox of the guest does not replace
+//     its list, since it does not confine the owner's process.
+//   - Members that the contract does not declare are refused.
 func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoreflect.Message) error {
 	var lists []*Tenant
 	for _, name := range []string{guest, owner} {
@@ -27,7 +27,7 @@ func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoref
 		}
 		t, ok := p.Tenant(name)
 		if !ok {
-			return fault.New(fault.Forbidden, "there is no tenant %q any more", name)
+			return fault.New(fault.Forbidden, "the tenant %q does not exist any more", name)
 		}
 		if name == guest || len(t.Sandbox) == 0 {
 			lists = append(lists, &t)
@@ -36,8 +36,8 @@ func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoref
 	return (&fieldCheck{ctx: ctx, lists: lists}).message(m, "")
 }
 
-// CheckUnplaced refuses a frame of a call that may turn out to be about a shared session: whatever
-// CheckGuest could refuse for some owner.
+// CheckUnplaced refuses a frame of a call that may later use a shared session, if CheckGuest could refuse the frame
+// for any owner.
 func CheckUnplaced(ctx context.Context, m protoreflect.Message) error {
 	return (&fieldCheck{ctx: ctx, lists: []*Tenant{{}}}).message(m, "")
 }

@@ -17,7 +17,7 @@ import (
 //go:embed methods.txt
 var methodsText string
 
-// classes are the classes of calls by the names of methods.txt.
+// classes are the classes of calls, by the names in methods.txt.
 var classes = mustClasses(methodsText)
 
 func mustClasses(text string) map[string]caller.Class {
@@ -36,11 +36,11 @@ func parseClasses(text string) (map[string]caller.Class, error) {
 			continue
 		}
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("line %d: %d words, not METHOD CLASS", n+1, len(fields))
+			return nil, fmt.Errorf("line %d: %d words, want METHOD CLASS", n+1, len(fields))
 		}
 		class, ok := caller.ParseClass(fields[1])
 		if !ok {
-			return nil, fmt.Errorf("line %d: %q is no class", n+1, fields[1])
+			return nil, fmt.Errorf("line %d: unknown class %q", n+1, fields[1])
 		}
 		if table[fields[0]] != caller.Unclassed {
 			return nil, fmt.Errorf("line %d: %q has a class already", n+1, fields[0])
@@ -50,17 +50,16 @@ func parseClasses(text string) (map[string]caller.Class, error) {
 	return table, nil
 }
 
-// Methods tells the classes of calls.
+// Methods maps calls to classes.
 type Methods struct {
-	// jsonRPC are the JSON-RPC names of the rpcs that stand for a method of the CLI, by
-	// their full names.
+	// jsonRPC has the JSON-RPC names of the rpcs for CLI methods, by full name.
 	jsonRPC map[string]string
 }
 
-// cliPackage is where the rpcs are that stand for methods of the CLI.
+// cliPackage is the package of the rpcs for CLI methods.
 const cliPackage = "copilot.cli.v1"
 
-// NewMethods returns the classes of all calls that there can be.
+// NewMethods returns the classes of all calls.
 func NewMethods() Methods {
 	m := Methods{jsonRPC: map[string]string{}}
 	protoregistry.GlobalFiles.RangeFilesByPackage(cliPackage, func(f protoreflect.FileDescriptor) bool {
@@ -76,16 +75,16 @@ func NewMethods() Methods {
 	return m
 }
 
-// FullMethod is what gRPC calls a method.
+// FullMethod returns gRPC's name of a method.
 func FullMethod(m protoreflect.MethodDescriptor) string {
 	return "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 }
 
-// Class returns the class of an rpc by its full name, "/package.Service/Method". One that
-// is not in the table is Unclassed, and denied.
+// Class returns the class of an rpc by its full name, "/package.Service/Method". An rpc that is not in the table is
+// Unclassed, and therefore denied.
 func (m Methods) Class(rpc string) caller.Class { return classes[m.name(rpc)] }
 
-// name is what methods.txt calls an rpc.
+// name returns the name of an rpc in methods.txt.
 func (m Methods) name(rpc string) string {
 	if method, ok := m.jsonRPC[rpc]; ok {
 		return method
@@ -93,10 +92,10 @@ func (m Methods) name(rpc string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(rpc, "/"), "/", ".")
 }
 
-// permissions is what the CLI's methods begin with that say what is allowed.
+// permissions is the prefix of the CLI's methods that change permissions.
 const permissions = "session.permissions."
 
-// Permits reports whether an rpc changes what agents may do without being asked.
+// Permits reports whether an rpc changes what agents may do without asking.
 func (m Methods) Permits(rpc string) bool {
 	name := m.name(rpc)
 	return strings.HasPrefix(name, permissions) && classes[name] > caller.Read && !strings.Contains(name, ".handlePending")

@@ -132,7 +132,7 @@ var refused = map[string]bool{
 func TestTableIsRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a read\n# b\n\n": "", "a": "1 words", "a b c": "3 words", "a look": `"look" is no class`, "a read\na read": "line 2",
+		"a read\n# b\n\n": "", "a": "1 words", "a b c": "3 words", "a look": `unknown class "look"`, "a read\na read": "line 2",
 	} {
 		_, err := parseClasses(text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -17,18 +17,18 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
-// Policy is a policy file, as it was read. It does not change.
+// Policy is the content of a policy file. It is immutable.
 type Policy struct {
 	file           *file
 	authenticators []identity.Authenticator
-	// files are those that it was made from.
+	// files are the paths of the files it was read from.
 	files []string
 }
 
 // Files returns the paths of the files that the policy was read from.
 func (p *Policy) Files() []string { return slices.Clone(p.files) }
 
-// Load reads a policy file, and the tokens file that it names. now tells the time.
+// Load reads a policy file and the tokens file that it names. now is the clock.
 func Load(path string, now func() time.Time) (*Policy, error) {
 	text, err := read(path)
 	if err != nil {
@@ -61,7 +61,7 @@ func Load(path string, now func() time.Time) (*Policy, error) {
 		}))
 	}
 	if len(p.authenticators) == 0 {
-		return nil, fmt.Errorf("policy %q: identity: nobody could prove who he is: none of certificates, oidc and tokens is there", path)
+		return nil, fmt.Errorf("policy %q: identity: at least one of certificates, oidc and tokens is required", path)
 	}
 	return p, nil
 }
@@ -88,7 +88,7 @@ func (p *Policy) addTokens(path string, now func() time.Time) error {
 	return nil
 }
 
-// read reads a file of a sane size.
+// read reads a file up to maxFile bytes.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -100,13 +100,13 @@ func read(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Path is the policy's file.
+// Path returns the path of the policy file.
 func (p *Policy) Path() string { return p.files[0] }
 
-// Authenticate returns who a proof is of.
+// Authenticate returns the identity of a proof.
 func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*identity.Identity, error) {
 	for _, a := range p.authenticators {
-		// A bearer token says more than the connection it comes by: a proxy's, perhaps.
+		// A bearer token takes precedence over the connection's certificate, which may be a proxy's.
 		if _, ok := a.(identity.Certificates); ok && proof.Bearer != "" {
 			continue
 		}
@@ -120,8 +120,8 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 	return nil, fault.New(fault.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
 }
 
-// Believe returns who a proof is of that another policy has taken for an identity. Signatures
-// of JSON web tokens are not looked at again, which could take their issuer.
+// Believe returns the identity of a proof that an earlier policy has accepted. It does not verify the signature of a
+// JSON web token again, which could require its issuer.
 func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*identity.Identity, error) {
 	if before.Source != identity.JWT {
 		return p.Authenticate(context.Background(), proof) // asks nobody
@@ -131,17 +131,17 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 			return before, nil
 		}
 	}
-	return nil, fault.New(fault.Unauthenticated, "tokens of the issuer are not taken any more")
+	return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are not accepted any more")
 }
 
-// Resolve returns as whom an identity calls. wanted names one of its tenants, where it has
-// several; it may be empty where it has one.
+// Resolve returns the caller for an identity. wanted selects one of its tenants; it may be empty if there is only
+// one.
 func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, error) {
 	roles, matched := map[string]caller.Role{}, map[string]string{}
 	for name, t := range p.file.Tenants {
 		for i := range t.Members {
 			if m := &t.Members[i]; m.matches(id) {
-				role, _ := caller.ParseRole(m.Role) // checked
+				role, _ := caller.ParseRole(m.Role) // validated
 				roles[name] = max(roles[name], role)
 				if matched[name] == "" {
 					matched[name] = m.nameOf(id)
@@ -153,7 +153,7 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	case len(roles) == 0:
 		return caller.Caller{}, fault.New(fault.Forbidden, "%q has no role in any tenant", id.Name())
 	case wanted == "" && len(roles) > 1:
-		return caller.Caller{}, fault.New(fault.Forbidden, "%q is in the tenants %s: say which by the metadata %q",
+		return caller.Caller{}, fault.New(fault.Forbidden, "%q is in the tenants %s: choose one with the metadata %q",
 			id.Name(), strings.Join(slices.Sorted(maps.Keys(roles)), ", "), MetadataTenant)
 	case wanted == "":
 		for name := range roles {
@@ -171,11 +171,10 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	return c, nil
 }
 
-// MetadataTenant is the metadata by which a caller that is in several tenants says as which
-// it calls.
+// MetadataTenant is the metadata with which a caller in several tenants selects one.
 const MetadataTenant = "copilot-tenant"
 
-// Tenant returns what the file says of a tenant, by its name in the bridge.
+// Tenant returns a tenant's section, by the bridge's name of the tenant.
 func (p *Policy) Tenant(name string) (Tenant, bool) {
 	if name == caller.HostTenant {
 		name = caller.HostName
@@ -187,7 +186,7 @@ func (p *Policy) Tenant(name string) (Tenant, bool) {
 	return *t, true
 }
 
-// Size is how many tenants there are beside the host's own.
+// Size returns the number of tenants without the host's own.
 func (p *Policy) Size() int {
 	n := len(p.file.Tenants)
 	if _, ok := p.file.Tenants[caller.HostName]; ok {
@@ -196,7 +195,7 @@ func (p *Policy) Size() int {
 	return n
 }
 
-// Providers are the server's model providers that any tenant may name, in order.
+// Providers returns the server's model providers that any tenant may use, sorted.
 func (p *Policy) Providers() []string {
 	names := map[string]bool{}
 	for _, t := range p.file.Tenants {
@@ -207,11 +206,10 @@ func (p *Policy) Providers() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Limits returns what everybody together may use.
+// Limits returns the limits of all tenants together.
 func (p *Policy) Limits() quota.Limits { return p.file.Limits }
 
-// Certificates reports whether client certificates are a proof, and whether they are the
-// only one.
+// Certificates reports whether client certificates are accepted as proof, and whether they are the only proof.
 func (p *Policy) Certificates() (asked, required bool) {
 	return p.file.Identity.Certificates, p.file.Identity.Certificates && len(p.authenticators) == 1
 }

@@ -10,31 +10,30 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/refile"
 )
 
-// Store has the policy in force, and reads it anew when its files change.
+// Store has the current policy, and reloads it when its files change.
 type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	current atomic.Pointer[Policy]
 	check   func(*Policy) error
-	// changed are told of each policy that comes into force; mu orders them.
+	// changed are called for each new policy; mu orders the calls.
 	mu      sync.Mutex
 	changed []func(*Policy)
 }
 
-// OnChange has f told of each policy that comes into force from now on, in their order. It
-// must not wait for anybody.
+// OnChange registers f, which is called in order for each policy that takes effect from now on. It must not block.
 func (s *Store) OnChange(f func(*Policy)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = append(s.changed, f)
 }
 
-// Check has f look at each policy that Reload has read: one that it does not like is a bad
-// one. It is to be called before the Store is used.
+// Check registers f, which validates each policy that Reload reads: an error rejects the policy. It must be called
+// before the Store is used.
 func (s *Store) Check(f func(*Policy) error) { s.check = f }
 
-// Open reads the policy file. It fails where that is bad: only a policy that was good once
-// stays in force when its file turns bad.
+// Open reads the policy file, and fails if it is invalid. Only later, an invalid file leaves the previous policy in
+// force.
 func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
 	s := &Store{log: log, now: now}
 	p, err := Load(path, now)
@@ -45,20 +44,20 @@ func Open(path string, log *slog.Logger, now func() time.Time) (*Store, error) {
 	return s, nil
 }
 
-// Use puts another policy into force, from now on read from its own file.
+// Use makes another policy current. Reload then reads that policy's file.
 func (s *Store) Use(p *Policy) { s.replace(p) }
 
-// Current returns the policy in force.
+// Current returns the current policy.
 func (s *Store) Current() *Policy { return s.current.Load() }
 
-// Reload reads the files anew. Bad ones leave the policy in force that is.
+// Reload reads the files again. If they are invalid, the current policy stays in force.
 func (s *Store) Reload() error {
 	p, err := Load(s.Current().Path(), s.now)
 	if err == nil && s.check != nil {
 		err = s.check(p)
 	}
 	if err != nil {
-		s.log.Error("policy not reloaded, the one before stays in force", slog.Any("error", err))
+		s.log.Error("reloading the policy failed, the old policy remains in force", slog.Any("error", err))
 		return err
 	}
 	s.replace(p)

@@ -1,5 +1,5 @@
-// Package redact makes requests and errors fit for logs: what the contract marks as
-// secret, and what looks like one, does not get there.
+// Package redact removes secrets from requests and errors for logs: fields that the contract marks as secret, and
+// text that looks like a credential. It has no state.
 package redact
 
 import (
@@ -12,14 +12,14 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// Mark stands where something was left out.
+// Mark replaces removed text.
 const Mark = "[redacted]"
 
-// maxText is how much of a message is logged.
+// maxText bounds the logged part of a message.
 const maxText = 4 << 10
 
-// Message returns m as JSON without the fields that are marked debug_redact, or that
-// carry JSON of which nobody knows what it holds. It is cut after 4 KiB.
+// Message returns m as JSON, without the fields that are marked debug_redact or that carry opaque JSON. It is
+// truncated after 4 KiB.
 func Message(m proto.Message) string {
 	c := proto.Clone(m)
 	scrub(c.ProtoReflect())
@@ -33,7 +33,7 @@ func Message(m proto.Message) string {
 	return string(b)
 }
 
-// scrub takes the secrets out of m and what is in it.
+// scrub removes the secrets from m and its submessages.
 func scrub(m protoreflect.Message) {
 	m.SetUnknown(nil)
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -68,7 +68,7 @@ func secret(fd protoreflect.FieldDescriptor) bool {
 	return name == "json_extra" || name == "unrecognized" || strings.HasSuffix(name, "_json")
 }
 
-// conceal replaces the value of fd by one that tells that there was one.
+// conceal replaces the value of fd by one that shows that there was a value.
 func conceal(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	if fd.Kind() == protoreflect.StringKind && fd.Cardinality() != protoreflect.Repeated {
 		m.Set(fd, protoreflect.ValueOfString(Mark))
@@ -77,8 +77,8 @@ func conceal(m protoreflect.Message, fd protoreflect.FieldDescriptor) {
 	m.Clear(fd)
 }
 
-// secrets are the forms in which credentials turn up in error texts.
+// secrets matches the forms of credentials in error texts.
 var secrets = regexp.MustCompile(`\b(?:gh[opsur]_|github_pat_|sk-)[A-Za-z0-9_-]{8,}|(?i:\b(?:bearer|token|basic)\s+)[A-Za-z0-9._~+/=-]{8,}|(?i:\b(?:api[_-]?key|token|secret|password)["']?\s*[:=]\s*["']?)[^\s"',;&]+`)
 
-// Text returns s without what looks like a credential.
+// Text returns s without text that looks like a credential.
 func Text(s string) string { return secrets.ReplaceAllString(s, Mark) }

@@ -20,7 +20,6 @@ import (
 // attachStream is the gRPC side of a participation.
 type attachStream = grpc.BidiStreamingServer[bridgev1.AttachRequest, bridgev1.AttachResponse]
 
-// Attach implements bridgev1.CallbackServiceServer.
 func (s *callbackService[A]) Attach(stream attachStream) error {
 	start, err := receiveStart(stream)
 	if err != nil {
@@ -35,7 +34,7 @@ func (s *callbackService[A]) Attach(stream attachStream) error {
 	return p.serve()
 }
 
-// receiveStart returns the start of a participation, which must be the first frame.
+// receiveStart returns the participation's start, which must be the first frame.
 func receiveStart(stream attachStream) (*bridgev1.AttachStart, error) {
 	first, err := stream.Recv()
 	switch {
@@ -49,26 +48,24 @@ func receiveStart(stream attachStream) (*bridgev1.AttachStart, error) {
 	return first.GetStart(), nil
 }
 
-// participation hands a participant's frames to its attachment while that streams, and
-// tells it how they ended.
+// participation passes a participant's frames to its attachment while Stream runs, and tells it how they ended.
 type participation struct {
 	stream     attachStream
 	attachment Attachment
 	ctx        context.Context
 	cancel     context.CancelCauseFunc
 
-	// over says that Stream ended the participation: there is nothing left to lose.
+	// over reports that Stream has ended the participation.
 	over atomic.Bool
-	// mu is held while the attachment is called, so that end waits for the call.
+	// mu is held during calls of the attachment, so that end waits for them.
 	mu sync.Mutex
-	// ended says that the attachment is not to be called any more.
+	// ended reports that the attachment must not be called any more.
 	ended bool
-	// told says that Leave or Lost was called.
+	// told reports that Leave or Lost was called.
 	told bool
-	// failure is what ended the frames, unless the caller did.
+	// failure is the error that ended the frames; nil if the caller ended them.
 	failure error
-	// panicked is what the attachment panicked with, for the handler's goroutine,
-	// where it is dealt with.
+	// panicked is the value of the attachment's panic, which the handler's goroutine handles.
 	panicked any
 }
 
@@ -77,9 +74,8 @@ var errPanicked = errors.New("the attachment panicked")
 
 // serve runs the participation.
 //
-// grpc-go has no way to interrupt Recv but to return from the handler, and that is what
-// ends the receiving goroutine when the caller sends nothing more. After end it calls
-// nobody, and that is what has to be joined here.
+// In grpc-go only the return of the handler interrupts Recv and so ends the receiving goroutine if the client sends
+// nothing more. After end that goroutine calls nothing, so waiting for its calls is sufficient.
 func (p *participation) serve() (err error) {
 	go p.receive()
 	err = errPanicked // unless Stream returns
@@ -87,7 +83,7 @@ func (p *participation) serve() (err error) {
 	return p.attachment.Stream(p.ctx, codec.AttachSink(p.stream))
 }
 
-// receive takes frames until there are no more, or nobody wants them.
+// receive receives frames until there are no more or the participation has ended.
 func (p *participation) receive() {
 	for {
 		req, err := p.stream.Recv()
@@ -97,7 +93,7 @@ func (p *participation) receive() {
 	}
 }
 
-// take passes on what was received. It returns false when that was the last.
+// take passes on a received frame. It returns false if that was the last one.
 func (p *participation) take(req *bridgev1.AttachRequest, err error) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,15 +126,15 @@ func (p *participation) take(req *bridgev1.AttachRequest, err error) (more bool)
 func (p *participation) handle(req *bridgev1.AttachRequest) error {
 	switch req.GetFrame().(type) {
 	case nil:
-		return fault.New(fault.FrameUnexpected, "a frame is empty, or of a kind that this server does not know")
+		return fault.New(fault.FrameUnexpected, "the frame is empty, or its kind is unknown to this server")
 	case *bridgev1.AttachRequest_Start:
 		return fault.New(fault.FrameUnexpected, "start may only be the first frame").WithField("start")
 	}
 	return p.attachment.Handle(p.ctx, req)
 }
 
-// lose tells the attachment, once, that its stream broke. Whoever has lost the right to it
-// may not come back, and keeps no place.
+// lose calls Lost, or Leave, once, after the stream broke. A caller that lost its right may not return, so its place
+// is not kept.
 func (p *participation) lose() {
 	if p.told || p.over.Load() {
 		return
@@ -151,16 +147,16 @@ func (p *participation) lose() {
 	p.attachment.Lost()
 }
 
-// rescue keeps what the attachment panicked with for the handler's goroutine: in this
-// one it would end the process.
+// rescue stores the value of the attachment's panic for the handler's goroutine: a panic in this goroutine would end
+// the process.
 func (p *participation) rescue(v any) {
 	p.ended, p.failure = true, errPanicked
 	p.panicked = fmt.Sprintf("%v\n\n%s", v, debug.Stack())
 	p.cancel(errPanicked)
 }
 
-// end stops the calls of the attachment once Stream has returned err, and waits for
-// one that is under way. It returns what the caller is told.
+// end stops calls of the attachment after Stream has returned err, and waits for a call in progress. It returns the
+// error for the caller.
 func (p *participation) end(err error) error {
 	over := err == nil && p.ctx.Err() == nil
 	if err == nil && !over {

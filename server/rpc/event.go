@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// EventBackend does the work of EventService.
 type EventBackend interface {
 	// Subscribe emits the frames of the stream.
 	Subscribe(ctx context.Context, req *bridgev1.SubscribeRequest, emit frame.Sink) error
@@ -19,26 +18,21 @@ type EventBackend interface {
 	) error
 }
 
-// eventService implements bridgev1.EventServiceServer.
 type eventService struct {
-	bridgev1.UnsafeEventServiceServer // every rpc has a method here or in the backend
+	bridgev1.UnsafeEventServiceServer // all rpcs are methods here or of the backend
 	EventBackend
 }
 
-// NewEvent returns EventService.
 func NewEvent(b EventBackend) Service { return &eventService{EventBackend: b} }
 
-// Register implements Service.
 func (s *eventService) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterEventServiceServer(r, s) }
 
-// Subscribe implements bridgev1.EventServiceServer.
 func (s *eventService) Subscribe(
 	req *bridgev1.SubscribeRequest, stream grpc.ServerStreamingServer[bridgev1.SubscribeResponse],
 ) error {
 	return s.EventBackend.Subscribe(stream.Context(), req, codec.SubscribeSink(stream))
 }
 
-// WatchSessions implements bridgev1.EventServiceServer.
 func (s *eventService) WatchSessions(
 	req *bridgev1.WatchSessionsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
 ) error {

@@ -8,7 +8,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// RuntimeBackend does the work of RuntimeService.
 type RuntimeBackend interface {
 	GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error)
 	ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error)
@@ -23,28 +22,23 @@ type RuntimeBackend interface {
 	) error
 }
 
-// runtimeService implements bridgev1.RuntimeServiceServer.
 type runtimeService struct {
-	bridgev1.UnsafeRuntimeServiceServer // every rpc has a method here or in the backend
+	bridgev1.UnsafeRuntimeServiceServer // all rpcs are methods here or of the backend
 	RuntimeBackend
 }
 
-// NewRuntime returns RuntimeService.
 func NewRuntime(b RuntimeBackend) Service { return &runtimeService{RuntimeBackend: b} }
 
-// Register implements Service.
 func (s *runtimeService) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterRuntimeServiceServer(r, s)
 }
 
-// WatchHostEvents implements bridgev1.RuntimeServiceServer.
 func (s *runtimeService) WatchHostEvents(
 	req *bridgev1.WatchHostEventsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchHostEventsResponse],
 ) error {
 	return s.RuntimeBackend.WatchHostEvents(stream.Context(), req, stream.Send)
 }
 
-// WatchTelemetry implements bridgev1.RuntimeServiceServer.
 func (s *runtimeService) WatchTelemetry(
 	req *bridgev1.WatchTelemetryRequest, stream grpc.ServerStreamingServer[bridgev1.WatchTelemetryResponse],
 ) error {

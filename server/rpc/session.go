@@ -13,7 +13,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// SessionBackend does the work of SessionService.
 type SessionBackend interface {
 	CreateSession(context.Context, *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error)
 	ResumeSession(context.Context, *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error)
@@ -34,13 +33,12 @@ type SessionBackend interface {
 	Send(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 	SendAndWait(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error)
 	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
-	// SendStream takes the request and then its attachments' bytes: next returns them
-	// in order and io.EOF after the last.
+	// SendStream receives the request and then its attachments' bytes: next returns them in order, and io.EOF after
+	// the last.
 	SendStream(
 		ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error),
 	) (*bridgev1.SendStreamResponse, error)
-	// Run emits RunResponse messages, and the frames of Subscribe, which are put into
-	// RunResponse.stream.
+	// Run emits RunResponse messages, and the frames of Subscribe, which are wrapped in RunResponse.stream.
 	Run(ctx context.Context, req *bridgev1.RunRequest, emit frame.Sink) error
 
 	ListEvents(context.Context, *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
@@ -60,35 +58,29 @@ type SessionBackend interface {
 	DeclineShare(context.Context, *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error)
 }
 
-// sessionService implements bridgev1.SessionServiceServer.
 type sessionService struct {
-	bridgev1.UnsafeSessionServiceServer // every rpc has a method here or in the backend
+	bridgev1.UnsafeSessionServiceServer // all rpcs are methods here or of the backend
 	SessionBackend
 }
 
-// NewSession returns SessionService.
 func NewSession(b SessionBackend) Service { return &sessionService{SessionBackend: b} }
 
-// Register implements Service.
 func (s *sessionService) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterSessionServiceServer(r, s)
 }
 
-// ReadEvent implements bridgev1.SessionServiceServer.
 func (s *sessionService) ReadEvent(
 	req *bridgev1.ReadEventRequest, stream grpc.ServerStreamingServer[bridgev1.ReadEventResponse],
 ) error {
 	return s.SessionBackend.ReadEvent(stream.Context(), req, stream.Send)
 }
 
-// Run implements bridgev1.SessionServiceServer.
 func (s *sessionService) Run(
 	req *bridgev1.RunRequest, stream grpc.ServerStreamingServer[bridgev1.RunResponse],
 ) error {
 	return s.SessionBackend.Run(stream.Context(), req, codec.RunSink(stream))
 }
 
-// SendStream implements bridgev1.SessionServiceServer.
 func (s *sessionService) SendStream(
 	stream grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse],
 ) error {
@@ -109,7 +101,7 @@ func (s *sessionService) SendStream(
 	return stream.SendAndClose(resp)
 }
 
-// nextChunk returns the next piece of an attachment, and io.EOF after the last.
+// nextChunk returns the next piece of an attachment; io.EOF after the last.
 func nextChunk(
 	stream grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse],
 ) (*bridgev1.AttachmentChunk, error) {
@@ -123,7 +115,7 @@ func nextChunk(
 	return nil, fault.New(fault.InvalidField, "every message but the first must hold a chunk").WithField("chunk")
 }
 
-// unexpectedEnd gives a stream that ended before its request an error that says so.
+// unexpectedEnd converts the error of a stream that ended before its request.
 func unexpectedEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fault.New(fault.InvalidField, "the stream ended before its request").WithField("request")

@@ -18,17 +18,16 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
-// The request metadata of every method.
+// Request metadata of every method.
 const (
-	// MetadataFidelity asks for the CLI's own behaviour, code and text when it is
-	// FidelityExact.
+	// MetadataFidelity with the value FidelityExact requests the CLI's own behaviour, code and text.
 	MetadataFidelity = "copilot-fidelity"
-	// MetadataRequestID makes a call that changes something idempotent: a second one with the
-	// same id gets the first one's answer. Reads are made each time.
+	// MetadataRequestID makes a modifying call idempotent: a second call with the same id gets the first one's
+	// answer. Reads are always carried out.
 	MetadataRequestID = "copilot-request-id"
 
-	// MetadataProfile says which runtime is asked what is about no session: a
-	// RuntimeProfile in wire form. Its providers need keys.
+	// MetadataProfile selects the runtime for calls without a session: a RuntimeProfile in wire form. Its providers
+	// need keys.
 	MetadataProfile = "copilot-runtime-profile-bin"
 
 	// FidelityTidy and FidelityExact are the values of MetadataFidelity.
@@ -36,21 +35,20 @@ const (
 	FidelityExact = "exact"
 )
 
-// SurfacePackage is the package whose services a surface has.
+// SurfacePackage is the protobuf package of the surface's services.
 var SurfacePackage = cliv1.File_copilot_cli_v1_session_proto.Package()
 
-// SurfaceBackend does the work of the services of copilot.cli.v1.
+// SurfaceBackend implements the services of copilot.cli.v1.
 type SurfaceBackend interface {
-	// CallCLI calls a method with a request in wire form and returns the reply in the
-	// same. With exact, both stand for the CLI's JSON to the last member, and errors
-	// carry the CLI's own.
+	// CallCLI calls a method with a request in wire form and returns the reply in wire form. With exact, both
+	// represent the CLI's JSON completely, and errors are the CLI's own.
 	CallCLI(
 		ctx context.Context, method protoreflect.MethodDescriptor, request []byte,
 		exact bool, requestID string, profile *bridgev1.RuntimeProfile,
 	) ([]byte, error)
 }
 
-// surface serves every service of copilot.cli.v1 by one handler.
+// surface serves all services of copilot.cli.v1 by one handler.
 type surface struct {
 	backend  SurfaceBackend
 	internal bool
@@ -60,7 +58,6 @@ type surface struct {
 // as internal.
 func NewSurface(b SurfaceBackend, internal bool) Service { return &surface{b, internal} }
 
-// Register implements Service.
 func (s *surface) Register(r grpc.ServiceRegistrar) {
 	for _, service := range SurfaceServices(s.internal) {
 		desc := &grpc.ServiceDesc{
@@ -73,8 +70,8 @@ func (s *surface) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// SurfaceServices returns the services of the package whose methods callers call, with those that the
-// CLI marks as internal or without. What the CLI calls is no service of a server.
+// SurfaceServices returns the services of the package that clients can call, with or without those that the CLI marks
+// as internal. Methods that the CLI calls are not included.
 func SurfaceServices(internal bool) []protoreflect.ServiceDescriptor {
 	var services []protoreflect.ServiceDescriptor
 	protoregistry.GlobalFiles.RangeFilesByPackage(SurfacePackage, func(f protoreflect.FileDescriptor) bool {
@@ -89,7 +86,7 @@ func SurfaceServices(internal bool) []protoreflect.ServiceDescriptor {
 	return services
 }
 
-// MethodRules says how a method maps to JSON-RPC.
+// MethodRules returns a method's mapping to JSON-RPC.
 func MethodRules(m protoreflect.MethodDescriptor) *jsonv1.MethodRules {
 	rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	return rules
@@ -132,7 +129,7 @@ func (s *surface) method(m protoreflect.MethodDescriptor) grpc.MethodDesc {
 	}
 }
 
-// exactly reads which fidelity a call asks for.
+// exactly reports whether a call requests FidelityExact.
 func exactly(md metadata.MD) (bool, error) {
 	values := md.Get(MetadataFidelity)
 	if len(values) == 0 {
@@ -148,7 +145,7 @@ func exactly(md metadata.MD) (bool, error) {
 		MetadataFidelity, FidelityTidy, FidelityExact).WithField(MetadataFidelity)
 }
 
-// profileOf reads which runtime a call asks, nil for the default.
+// profileOf returns the runtime profile of a call; nil for the default.
 func profileOf(md metadata.MD) (*bridgev1.RuntimeProfile, error) {
 	values := md.Get(MetadataProfile)
 	if len(values) == 0 {
@@ -156,7 +153,7 @@ func profileOf(md metadata.MD) (*bridgev1.RuntimeProfile, error) {
 	}
 	profile := &bridgev1.RuntimeProfile{}
 	if err := proto.Unmarshal([]byte(values[len(values)-1]), profile); err != nil {
-		return nil, fault.New(fault.InvalidField, "the metadata %s is no RuntimeProfile", MetadataProfile).
+		return nil, fault.New(fault.InvalidField, "the metadata %s is not a RuntimeProfile", MetadataProfile).
 			WithField(MetadataProfile)
 	}
 	return profile, nil
@@ -174,7 +171,7 @@ func (m *message) Wire() []byte { return m.wire }
 // TakeWire implements codec.Ready.
 func (m *message) TakeWire(wire []byte) { m.wire = wire }
 
-// Message returns the message in a form for logs, nil if its bytes are none.
+// Message returns the parsed message for logs; nil if its bytes are invalid.
 func (m *message) Message() proto.Message {
 	dynamic := dynamicpb.NewMessage(m.descriptor)
 	if proto.Unmarshal(m.wire, dynamic) != nil {
@@ -183,7 +180,7 @@ func (m *message) Message() proto.Message {
 	return dynamic
 }
 
-// GetSessionId returns the session that the call is about, "" if there is none.
+// GetSessionId returns the session of the call; "" if there is none.
 func (m *message) GetSessionId() (id string) {
 	field := m.descriptor.Fields().ByName("session_id")
 	if field == nil {

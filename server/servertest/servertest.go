@@ -1,5 +1,5 @@
-// Package servertest runs a server of package server for a test, with everything a real
-// one has: a unix socket, the layers around calls, the codec.
+// Package servertest runs a server of package server for a test, with a unix socket, the layers and the codec of a
+// real one.
 package servertest
 
 import (
@@ -23,12 +23,11 @@ type Running struct {
 	Server *server.Server
 	// Conn is a connection to its first address.
 	Conn *grpc.ClientConn
-	// Stop stops the server and returns what Run returned. It may be called again.
+	// Stop stops the server and returns the result of Run. It may be called again.
 	Stop func() error
 }
 
-// Start runs a server for the services, on a unix socket and with a silent log unless c
-// says otherwise.
+// Start runs a server for the services; by default on a unix socket and with a silent log.
 func Start(tb testing.TB, c server.Config, services ...server.Service) *Running {
 	tb.Helper()
 	if len(c.Listen) == 0 {
@@ -54,7 +53,7 @@ func Start(tb testing.TB, c server.Config, services ...server.Service) *Running 
 	return r
 }
 
-// Dial returns a connection of its own to the server's i-th address.
+// Dial returns a new connection to the server's i-th address.
 func (r *Running) Dial(tb testing.TB, i int, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	addr := r.Server.Addrs()[i]
@@ -71,8 +70,8 @@ func (r *Running) Dial(tb testing.TB, i int, options ...grpc.DialOption) *grpc.C
 	return conn
 }
 
-// SocketPath returns a path for a socket. Its folder has a short name, since sockets may
-// not have long ones and those of testing are.
+// SocketPath returns a path for a socket. Its folder has a short name, because paths of sockets have a length limit
+// that testing's folders exceed.
 func SocketPath(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "srv")

@@ -1,5 +1,5 @@
-// Package status turns domain errors into gRPC statuses with the details of
-// google.rpc: the one place where the server decides what a caller is told.
+// Package status converts domain errors to gRPC statuses with the details of google.rpc. It alone determines which
+// part of an error callers see. It has no state.
 package status
 
 import (
@@ -21,15 +21,14 @@ import (
 // Domain is the ErrorInfo.domain of this server's reasons.
 const Domain = "copilot-grpc"
 
-// MetadataLimit is the metadata key under which a LIMIT_EXCEEDED fault names the limit;
-// it becomes the subject of a QuotaFailure.
+// MetadataLimit is the metadata key with which a LIMIT_EXCEEDED fault names the limit; it becomes the subject of a
+// QuotaFailure.
 const MetadataLimit = "limit"
 
-// metadataField is the metadata key that repeats the field at fault.
+// metadataField is the metadata key of the offending field.
 const metadataField = "field"
 
-// library gives a reason to the errors that gRPC itself makes, such as that of a
-// message over the size limit.
+// library maps the codes of gRPC's own errors, such as that of a message over the size limit, to reasons.
 var library = map[codes.Code]fault.Reason{
 	codes.Canceled:          fault.Cancelled,
 	codes.DeadlineExceeded:  fault.Timeout,
@@ -38,9 +37,8 @@ var library = map[codes.Code]fault.Reason{
 	codes.Internal:          fault.Internal,
 }
 
-// Of returns the status of err. Told is false when the caller is told no more than
-// that something went wrong: the text of err then belongs in the log. A nil err has
-// the status OK.
+// Of returns the status of err. told is false if the status only reports an internal error: the text of err then
+// belongs in the log. A nil err has the status OK.
 func Of(err error) (st *status.Status, told bool) {
 	if err == nil {
 		return nil, true
@@ -55,7 +53,7 @@ func Of(err error) (st *status.Status, told bool) {
 	return withDetails(status.New(codes.Code(code), f.Message), details(f)...), told
 }
 
-// Reason returns the reason in a status made by Of, "" if it has none.
+// Reason returns the reason in a status from Of; "" if there is none.
 func Reason(st *status.Status) string {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
@@ -65,7 +63,7 @@ func Reason(st *status.Status) string {
 	return ""
 }
 
-// Field returns the field at fault in a status made by Of, "" if it names none.
+// Field returns the offending field in a status from Of; "" if there is none.
 func Field(st *status.Status) string {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
@@ -95,8 +93,8 @@ func SetTrailer(ctx context.Context, st *status.Status) {
 	_ = grpc.SetTrailer(ctx, md) // it fails only after the end of the call
 }
 
-// ofLibrary adds to a status what it lacks. One that names no reason and needs none,
-// such as the health service's for an unknown service, stays as it is.
+// ofLibrary adds missing details to a status. One that needs no reason, such as the health service's for an unknown
+// service, stays unchanged.
 func ofLibrary(s *status.Status) *status.Status {
 	r, ok := library[s.Code()]
 	if !ok || len(s.Proto().GetDetails()) > 0 {
@@ -105,7 +103,7 @@ func ofLibrary(s *status.Status) *status.Status {
 	return withDetails(s, &errdetails.ErrorInfo{Reason: fault.Name(r), Domain: Domain})
 }
 
-// details returns what programs are told of f.
+// details returns the details of f for programs.
 func details(f *fault.Error) []protoadapt.MessageV1 {
 	metadata := f.Metadata
 	if f.Field != "" {
@@ -131,8 +129,8 @@ func details(f *fault.Error) []protoadapt.MessageV1 {
 	return list
 }
 
-// withDetails returns s with details. Only an OK status or a string that is no UTF-8
-// cannot have them, and Of makes neither; the status without them still tells the code.
+// withDetails returns s with details. That fails only for an OK status or invalid UTF-8, which Of never produces; the
+// status without details still has the code.
 func withDetails(s *status.Status, list ...protoadapt.MessageV1) *status.Status {
 	if detailed, err := s.WithDetails(list...); err == nil {
 		return detailed
