@@ -41,8 +41,8 @@ func fetch(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// cacheDir is where fetched schemas are kept: private to the user, since they are
-// not ours to publish.
+// cacheDir returns the folder of fetched schemas, which is private to the user because the schemas may not be
+// published.
 func cacheDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

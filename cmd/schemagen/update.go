@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
-// update takes a version of the CLI among those that are generated from. The pin is
-// written last: a version that cannot be generated from is not pinned.
+// update adds a version of the CLI to the generated ones. It writes the pin last, so that a version that cannot be
+// generated is not pinned.
 func update(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("schemagen update", flag.ContinueOnError)
 	var to output
@@ -51,7 +51,7 @@ func update(ctx context.Context, args []string, out io.Writer) error {
 	return pins.Write(to.pins)
 }
 
-// fetchAll loads the schemas of every pinned version, getting those that are missing.
+// fetchAll loads the schemas of every pinned version, and downloads missing ones.
 func fetchAll(ctx context.Context, dir string, pins schemagen.Pins) ([]*schemagen.Model, error) {
 	var dirs []string
 	for _, p := range pins {

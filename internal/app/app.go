@@ -44,13 +44,12 @@ type App struct {
 
 	observing observing
 	closers   closers
-	// hard ends when the end must not wait for anybody.
+	// hard ends when the server must stop without waiting.
 	hard  context.Context
 	abort context.CancelFunc
 }
 
-// New builds an App. It must be run or closed. No CLI is started before somebody needs
-// one.
+// New builds an App. The caller must run or close it. CLI processes are started on demand.
 func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -73,7 +72,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err := c.checkPermissions(c.trustedPaths(), a.logger); err != nil {
 		return nil, err
 	}
-	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil { // what is told of is logged below
+	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil { // the messages are logged below
 		return nil, err
 	}
 	profile, err := c.profile()
@@ -119,7 +118,7 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 	}
 	a.closers.add("offline model", a.offline.Close)
 	env := offlineEnv(a.offline)
-	for name, value := range profile.Env { // what somebody set explicitly wins
+	for name, value := range profile.Env { // explicit settings take precedence
 		env[name] = value
 	}
 	profile.Env = env
@@ -268,7 +267,7 @@ func target(addr net.Addr) string {
 	return addr.String()
 }
 
-// Token is what callers over TCP have to show, "" if nobody has to.
+// Token returns the token that callers over TCP must send; "" if none is required.
 func (a *App) Token() string { return a.server.Token() }
 
 // OfflineModel is the offline model, nil if there is none.

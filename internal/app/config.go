@@ -36,7 +36,7 @@ const (
 // Config says what to run. The zero value listens on the default socket, finds the CLI
 // and lets it use the home directory and the login of the user.
 type Config struct {
-	// Version is the version of this program, as callers are told it.
+	// Version is the version that the program reports to callers.
 	Version string
 
 	// Listen are the addresses to listen on: "unix:PATH" or "HOST:PORT", which takes TLS and
@@ -54,8 +54,8 @@ type Config struct {
 	TLSClientCA string
 	// TLSClientCRL are the revocation lists of client certificates.
 	TLSClientCRL string
-	// Policy is the file that says who may do what (docs/security.md). It is read anew when
-	// it changes. Default: whoever can connect to a socket or has Token is the host's owner.
+	// Policy is the policy file (docs/security.md). It is reloaded when it changes. By default callers on a socket or
+	// with Token are the host's owner.
 	Policy string
 
 	// CLIPath is the CLI's executable. Default: it is looked for, and installed if it
@@ -65,8 +65,8 @@ type Config struct {
 	AnyCLI bool
 	// NoInstall makes it an error that the CLI is not found.
 	NoInstall bool
-	// VerifyCLI says which executables must be in the table of known ones: found, those that the
-	// server installed or found by itself; all; none. Default: found.
+	// VerifyCLI selects the executables that must be in the table of known ones: found, those that the server
+	// installed or found; all; none. The default is found.
 	VerifyCLI string
 	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
 	// processes of our own; DialToken is its connection token.
@@ -98,9 +98,9 @@ type Config struct {
 	// may use for them.
 	ProfileFields []string
 	Homes         map[string]string
-	// MaxSessionsPerRuntime bounds the loaded sessions of a CLI process, MaxRuntimes the
-	// processes. RuntimeIdle is how long a process but the first may have no session
-	// before it is ended. Default: those of package placement.
+	// MaxSessionsPerRuntime bounds the loaded sessions of a CLI process, MaxRuntimes the processes. RuntimeIdle is
+	// how long a process other than the first may have no session before it is ended. The defaults are those of
+	// package placement.
 	MaxSessionsPerRuntime int
 	MaxRuntimes           int
 	RuntimeIdle           time.Duration
@@ -125,10 +125,9 @@ type Config struct {
 	// which it promises nothing.
 	Internal bool
 
-	// DataDir is where sessions and what happened in them outlive this process; "" keeps
-	// nothing. Fsync says when what is written there is to outlast a crash of the machine:
-	// always, interval or never; default: interval, every FsyncInterval. JournalBytes and
-	// JournalAge are what is kept of each session's events; zero keeps everything.
+	// DataDir is the folder of data that survives the process; "" stores nothing. Fsync selects when written data is
+	// synced to survive a crash of the machine: always, interval or never; the default is interval, every
+	// FsyncInterval. JournalBytes and JournalAge are the retention of each session's events; zero stores everything.
 	DataDir       string
 	Fsync         string
 	FsyncInterval time.Duration
@@ -138,10 +137,9 @@ type Config struct {
 	// journal.
 	MaxMemoryBytes int
 
-	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in
-	// pieces, MaxRequestBytes any message from a caller, and MaxEphemeralBytes what is
-	// kept of each session's ephemeral events. Default: those of packages bridge and
-	// server.
+	// MaxPromptBytes bounds a prompt's text, MaxAttachmentBytes an attachment sent in pieces, MaxRequestBytes any
+	// message from a caller, and MaxEphemeralBytes the stored ephemeral events of each session. The defaults are
+	// those of packages bridge and server.
 	MaxPromptBytes     int
 	MaxAttachmentBytes int
 	MaxRequestBytes    int
@@ -153,9 +151,9 @@ type Config struct {
 	// DefaultDrainGrace.
 	DrainGrace time.Duration
 
-	// StallTimeout is how long nothing may happen in a turn, ModelCallTimeout how long
-	// while it waits for a model. IdleUnload is how long nothing goes on in a session
-	// before it is unloaded. Default: those of packages session and bridge.
+	// StallTimeout is how long a turn may make no progress, ModelCallTimeout how long while it waits for a model.
+	// IdleUnload is how long a session must be idle before it is unloaded. The defaults are those of packages session
+	// and bridge.
 	StallTimeout     time.Duration
 	ModelCallTimeout time.Duration
 	IdleUnload       time.Duration
@@ -180,8 +178,8 @@ type Config struct {
 	MaxRuntimeRSS     int64
 	MaxRuntimeLatency time.Duration
 	KillRSS           int64
-	// PingInterval is how often a CLI process is asked for a sign of life, PingTimeout how
-	// long it may be silent then. Default: those of package runtime.
+	// PingInterval is the interval of pings to a CLI process, PingTimeout the time limit of a reply. The defaults are
+	// those of package runtime.
 	PingInterval time.Duration
 	PingTimeout  time.Duration
 

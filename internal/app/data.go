@@ -16,7 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
-// DefaultDataDir is where sessions are kept unless told otherwise.
+// DefaultDataDir returns the default folder of the data.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "copilot-grpc"), nil

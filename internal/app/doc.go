@@ -1,9 +1,6 @@
-// Package app is the composition root: it makes one program of the bridge, the gRPC
-// server in front of it, the CLI processes behind it and, if asked for, the offline
-// model. What a command line can set is in Config; package cli has the command line.
+// Package app is the composition root: it builds one program from the bridge, the gRPC server in front of it, the CLI
+// processes behind it and, on request, the offline model. Config has all settings; package cli has the command line.
 //
-// An App is built by New, which leaves nothing behind when it fails, and serves until
-// the context of Run ends. The end has an order: callers are told to go away and given
-// some time, then the CLI processes end, then the rest, each in the reverse order of
-// its making.
+// New builds an App and cleans up if it fails. Run serves until its context ends. The stop has an order: callers are
+// asked to leave and get some time, then the CLI processes end, then the rest, in the reverse order of construction.
 package app

@@ -15,7 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-// probeTimeout bounds the question whether somebody listens at an address.
+// probeTimeout bounds the check for a listener at an address.
 const probeTimeout = 2 * time.Second
 
 // Diagnose says in plain words whether a server of this configuration could work, and
@@ -68,8 +68,7 @@ func failed(subject string, err error, remedy string) runtime.Finding {
 	return runtime.Finding{Level: runtime.LevelError, Subject: subject, Text: err.Error(), Remedy: remedy}
 }
 
-// npmFinding tells whether the CLI could be installed. What is missing without it, the
-// runner has said.
+// npmFinding reports whether the CLI could be installed. The runner has already reported what is missing without it.
 func npmFinding(s *runtime.Spawner) runtime.Finding {
 	if path, ok := s.Locator.NPM(); ok {
 		return fine("npm", "%q could install the CLI", path)

@@ -11,9 +11,9 @@ import (
 type drainer struct {
 	bridge *bridge.Bridge
 	grace  time.Duration
-	// hard ends when the end must not wait for anybody.
+	// hard ends when the server must stop without waiting.
 	hard context.Context
-	// begun is told that the draining begins.
+	// begun is called when draining begins.
 	begun func()
 }
 

@@ -42,8 +42,7 @@ func (c *Config) trustedPaths() (paths []trustedPath) {
 	return paths
 }
 
-// policyPaths are the files that a policy was read from. Others may read them: tokens are
-// kept as digests.
+// policyPaths are the files of a policy. Other users may read them, because tokens are stored as digests.
 func policyPaths(p *policy.Policy) (paths []trustedPath) {
 	for _, path := range p.Files() {
 		paths = append(paths, trustedPath{"policy", path, fileperm.Trusted})

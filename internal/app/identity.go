@@ -118,7 +118,7 @@ func (c *Config) dataDir() string {
 	return dir
 }
 
-// overall are the limits of everybody together: as the policy has them at the time.
+// overall returns the current limits of all tenants together.
 func overall(p *policy.Store) func() quota.Limits {
 	if p == nil {
 		return nil

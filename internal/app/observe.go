@@ -52,8 +52,7 @@ func (c *Config) checkObserving() error {
 	return wrong("otlp_protocol", telemetry.CheckProtocol(c.OTLPProtocol))
 }
 
-// flushTimeout bounds sending what is left of spans and figures: nobody may be there to
-// take it.
+// flushTimeout bounds sending the remaining spans and metrics, because there may be no receiver.
 const flushTimeout = 3 * time.Second
 
 // observing is how the app is looked at.
@@ -155,7 +154,7 @@ func (a *App) watch(b *bridge.Bridge) error {
 	return nil
 }
 
-// states are the states of CLI processes, so that those are told too that nothing is in.
+// states are all states of CLI processes, so that states without a process are reported as zero.
 var states = []runtime.State{runtime.StateStarting, runtime.StateReady, runtime.StateStopping, runtime.StateBackoff, runtime.StateBroken}
 
 // figures puts what no bridge counts.

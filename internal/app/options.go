@@ -52,16 +52,15 @@ func WithRunner(r runtime.Runner) Option { return func(s *settings) { s.runner =
 // log. It must not block.
 func WithProgress(f Progress) Option { return func(s *settings) { s.progress = f } }
 
-// WithDisk replaces the file system under the data directory, such as by one that fails.
-// What other processes must see, the lock, stays on the machine's own.
+// WithDisk replaces the file system of the data directory, for instance by a failing one. The lock, which other
+// processes must see, stays on the real file system.
 func WithDisk(disk segment.FS) Option { return func(s *settings) { s.disk = disk } }
 
 // WithTidying sets how often it is looked at what may go from disk. Default: as package
 // journal has it.
 func WithTidying(every time.Duration) Option { return func(s *settings) { s.tidy = every } }
 
-// WithSpans has e get the spans of calls, turns and callbacks too. What it does with them
-// holds up the call.
+// WithSpans makes e receive the spans of calls, turns and callbacks too. A slow e delays calls.
 func WithSpans(e sdktrace.SpanExporter) Option { return func(s *settings) { s.spans = e } }
 
 // WithProbe has the App start a CLI when it runs, and be ready only once that has answered.

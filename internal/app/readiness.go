@@ -43,11 +43,10 @@ func (p *probe) set(err error) {
 	p.problem.Store(&err)
 }
 
-// run asks the CLI until it has answered once, or ctx ends. What becomes of it later, its
-// supervisor knows.
+// run asks the CLI until it has replied once, or ctx ends. Its supervisor reports later failures.
 func (p *probe) run(ctx context.Context, ask func(context.Context) error) {
 	pauses := &backoff.ExponentialBackOff{InitialInterval: minProbePause, Multiplier: 2, MaxInterval: maxProbePause}
-	// What the last try said has been set; the end of ctx is nothing to report.
+	// The last attempt's result was set; the end of ctx is not an error.
 	_, _ = backoff.Retry(ctx, func() (struct{}, error) {
 		err := ask(ctx)
 		if ctx.Err() == nil {

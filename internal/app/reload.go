@@ -13,9 +13,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
-// Reload puts into force what of a configuration can change while the App runs, and reads
-// anew what files it names: certificates, policy, providers. What cannot change is logged. If
-// anything is wrong, all stays as it was, and the error says why; it is logged too.
+// Reload applies the settings that can change while the App runs, and reloads the files that they name: certificates,
+// policy, providers. Other changes are logged. If anything is invalid, nothing changes, and Reload logs and returns
+// the error.
 func (a *App) Reload(c Config) error {
 	a.reload.Lock()
 	defer a.reload.Unlock()
@@ -42,7 +42,7 @@ func (a *App) tune(c Config) error {
 	if err != nil {
 		return err
 	}
-	// What could be bad was looked at: from here on all of it comes into force.
+	// All values were validated: from here on all of them take effect.
 	if err := a.bridge.Tune(next.tuning(files.providers)); err != nil {
 		return wrong("provider", err)
 	}
@@ -68,8 +68,8 @@ func (a *App) tune(c Config) error {
 // but neither from none to one nor back: who is let in, and on which addresses, hangs on it.
 var switches = []string{"policy", "tls_cert", "tls_key"}
 
-// with returns the configuration with what is live of another one, the settings that differ,
-// and those that differ and are not live.
+// with returns the configuration with another one's reloadable settings, the settings that differ, and those that
+// differ and are not reloadable.
 func (c *Config) with(other *Config) (next *Config, changed, later []string) {
 	next = c.clone()
 	wanted := other.Table()

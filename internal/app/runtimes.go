@@ -8,7 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 )
 
-// Progress is told of what takes long while the CLI is made ready.
+// Progress receives reports of long steps while the CLI is prepared.
 type Progress func(clibin.Progress)
 
 // NewRunner returns the way to the CLI that a valid configuration describes.

@@ -29,8 +29,7 @@ func askSignedIn(ctx context.Context, rt *runtime.Runtime) *signedIn {
 	return &out
 }
 
-// modelFinding tells where sessions that name no model provider of their own find a model.
-// signed is nil where no CLI was asked.
+// modelFinding reports where sessions without a model provider find a model. signed is nil if no CLI was asked.
 func (c *Config) modelFinding(signed *signedIn) runtime.Finding {
 	const subject = "sign-in"
 	switch {

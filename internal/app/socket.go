@@ -10,9 +10,8 @@ const (
 	socketName = "copilot-grpc.sock"
 )
 
-// DefaultSocket is the path of the socket that servers listen on and commands call
-// unless told otherwise. It is in a directory where only the own user can make files:
-// nobody else can have put a socket of his there before.
+// DefaultSocket returns the default path of the socket for servers and commands. Only the user can create files in
+// its directory, so no other user can have created a socket there.
 func DefaultSocket() (string, error) {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, socketName), nil

@@ -33,8 +33,8 @@ It brings the API's description along; for other servers use grpcurl.`
 // maxReply bounds a reply: a page of history has up to 4 MiB.
 const maxReply = 64 << 20
 
-// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse
-// message, which doubles what a stream of events costs.
+// Static windows: with grpc-go's dynamic ones both ends answer a ping for every sparse message, which doubles the
+// cost of a stream of events.
 const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
@@ -243,7 +243,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// send sends all requests. What the stream itself fails with, its reader is told.
+// send sends all requests. The receiving side reports errors of the stream.
 func send(stream grpc.ClientStream, first proto.Message, next func() (proto.Message, error), more bool) error {
 	for m := first; m != nil; {
 		if stream.SendMsg(m) != nil {

@@ -108,8 +108,8 @@ func signals() (ctx context.Context, again <-chan struct{}, release func()) {
 	}
 }
 
-// outliveReaders keeps the program alive when nobody reads its output any more: it has
-// things to end in order. Ignoring the signal would also make the CLI's shells ignore it.
+// outliveReaders keeps the program running when its output has no reader any more, because it must end its parts in
+// order. Ignoring the signal instead would make the CLI's shells ignore it too.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 func (p *program) main(ctx context.Context, args []string) int {

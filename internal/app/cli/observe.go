@@ -6,7 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-// otlpVariables switch OTLP on, as they do for everybody who follows OpenTelemetry.
+// otlpVariables are OpenTelemetry's standard variables, which enable OTLP.
 var otlpVariables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"}
 
 // observeEnv takes over what OpenTelemetry's variables say that its own packages do not read.

@@ -45,7 +45,7 @@ func (p *program) reloading(ctx context.Context, a *app.App, s *serveCommand, ar
 	}
 }
 
-// reload reads the configuration anew. What is wrong with it is logged, and changes nothing.
+// reload reads the configuration again. Errors are logged, and change nothing.
 func (p *program) reload(a *app.App, args []string, logger *slog.Logger) {
 	next, err := p.serverConfig(args)
 	if err == nil {

@@ -48,7 +48,7 @@ func (p *program) root(described bool) *cobra.Command {
 // programName is the program's name.
 const programName = "copilot-grpc"
 
-// noCommand reports a command that does not exist, with those that may have been meant.
+// noCommand reports an unknown command with suggestions.
 func noCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -130,7 +130,7 @@ func listensOnTCP(addresses []string) bool {
 	return false
 }
 
-// welcome says what to try. The token is printed when nobody knows it yet.
+// welcome prints the first steps. It prints a generated token.
 func welcome(w io.Writer, a *app.App, generated bool) {
 	if generated && a.Token() != "" {
 		fmt.Fprintf(w, "\nThe token of this server, until it ends: %s\n", a.Token())

@@ -34,7 +34,7 @@ func (s *starts) Start(ctx context.Context, spec runtime.Spec) (runtime.Transpor
 	return t, err
 }
 
-// ended returns how the last CLI ended, if it was ours and did so by itself.
+// ended returns how the last CLI ended, if the shim owned it and did not end it.
 func (s *starts) ended() (exit exitError, stderr string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// stdio is the program's end of a pipe to whoever started it.
+// stdio is the program's end of a pipe to its parent process.
 type stdio struct {
 	io.ReadCloser
 	io.Writer

@@ -1,6 +1,5 @@
-// Package demo shows what the program is for, in a few seconds and without an account: a
-// server with the real CLI and a scripted model, and a client that talks to it as any
-// other program would.
+// Package demo demonstrates the program in a few seconds and without an account: a server with the real CLI and a
+// scripted model, and a client that uses it like any other program.
 package demo
 
 import (
@@ -73,7 +72,7 @@ type demo struct {
 	seen   seen
 }
 
-// build makes the server, in a directory where nobody meets it.
+// build creates the server, in a private directory.
 func (d *demo) build(ctx context.Context, c Config, dir string) (*app.App, error) {
 	work, temp := filepath.Join(dir, "work"), filepath.Join(dir, "tmp")
 	if err := errors.Join(os.Mkdir(work, 0o700), os.Mkdir(temp, 0o700)); err != nil {

@@ -36,7 +36,7 @@ func (s *screen) say(label, format string, args ...any) {
 	s.write(s.label(label) + indented(fmt.Sprintf(format, args...)) + "\n")
 }
 
-// add shows a piece of what somebody says piece by piece.
+// add shows a piece of a message that arrives in pieces.
 func (s *screen) add(label, piece string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *screen) finish() {
 	}
 }
 
-// write shows text. There is nobody to tell that it cannot be shown.
+// write shows text. Errors of the output cannot be reported.
 func (s *screen) write(text string) { _, _ = io.WriteString(s.out, text) }
 
 func (s *screen) label(name string) string {

@@ -92,7 +92,7 @@ func (d *demo) weather(_ context.Context, at place) (string, error) {
 	return answer, nil
 }
 
-// permit is where a user would be asked.
+// permit answers permission requests, for which a program would ask its user.
 func (d *demo) permit(_ context.Context, req *copilot.PermissionRequest) (*copilot.Decision, error) {
 	d.seen.permissions.Add(1)
 	d.screen.say("asks", "%s: %s", req.Kind, wish(req.Data.GetPermissionRequest()))
@@ -100,7 +100,7 @@ func (d *demo) permit(_ context.Context, req *copilot.PermissionRequest) (*copil
 	return copilot.ApproveOnce(), nil
 }
 
-// wish says what a permission is asked for.
+// wish returns the text of a permission request.
 func wish(r *cliv1.PermissionRequest) string {
 	switch {
 	case r.GetShell() != nil:
