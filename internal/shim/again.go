@@ -43,7 +43,7 @@ func (p *participant) regain(err error) bool {
 		r.RuntimeProfile = p.profile
 	}
 	if r.Config, err = p.conn.server.tables.only(p.config, lacking); err != nil {
-		p.conn.log.Warn("configuration not given again", "session_id", p.id, "error", err)
+		p.conn.log.Warn("sending the configuration again failed", "session_id", p.id, "error", err)
 		return false
 	}
 	p.start = proto.CloneOf(p.start)

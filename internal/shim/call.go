@@ -77,8 +77,8 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	return result, nil
 }
 
-// orEmpty gives a call its parameters as an object. Without parameters it has those that
-// mean the same, and one by position, as some JSON-RPC libraries send it, is that one.
+// orEmpty returns a call's parameters as an object. Missing parameters become {}, and a single positional parameter,
+// as some JSON-RPC libraries send it, is unwrapped.
 func orEmpty(params json.RawMessage) json.RawMessage {
 	var positional []json.RawMessage
 	if json.Unmarshal(params, &positional) == nil && len(positional) <= 1 {
@@ -137,7 +137,7 @@ func (c *conn) callRaw(ctx context.Context, name string, params json.RawMessage)
 	reply, trailer := &bridgev1.InvokeResponse{}, metadata.MD{}
 	err = c.invoke(ctx, bridgev1.RawService_Invoke_FullMethodName, req, reply, grpc.Trailer(&trailer))
 	if st, ok := status.FromError(err); ok && (reasonOf(st) == "FEATURE_DISABLED" || st.Code() == codes.PermissionDenied) {
-		c.log.Warn("method has no rpc, and the bridge's RawService is off or not for this caller", "method", name)
+		c.log.Warn("method has no rpc, and the bridge's RawService is disabled or denied to this caller", "method", name)
 		return nil, unhandled(name)
 	}
 	if err != nil {

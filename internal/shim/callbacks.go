@@ -16,8 +16,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// errResolved ends a request whose answer nobody waits for any more.
-var errResolved = errors.New("the callback is over")
+// errResolved ends a request whose answer is no longer needed.
+var errResolved = errors.New("the callback was already resolved")
 
 // question is a callback in the CLI's own form.
 type question struct {
@@ -48,15 +48,14 @@ func (p *participant) question(c *bridgev1.Callback) (q question, ok bool) {
 	q.method, q.typed = method, c.ProtoReflect().Get(field).Message().Interface()
 	text, err := p.conn.server.tables.write(q.typed)
 	if err != nil {
-		p.conn.log.Warn("callback not understood", "session_id", p.id, "method", method, "error", err)
+		p.conn.log.Warn("decoding a callback failed", "session_id", p.id, "method", method, "error", err)
 		return q, false
 	}
 	q.params = text
 	return q, true
 }
 
-// pending asks what was asked before the stream was opened, unless the program is being
-// asked already.
+// pending asks for a callback from before the stream was opened, unless the program is being asked already.
 func (p *participant) pending(c *bridgev1.Callback) {
 	p.mu.Lock()
 	_, already := p.asked[c.GetCallbackId()]
@@ -72,7 +71,7 @@ func (p *participant) ask(c *bridgev1.Callback) {
 	if method, _ := callback.MethodOf(c.GetKind()); c.GetWholeBytes() > 0 && callback.ForEvent(method) == nil {
 		whole, err := p.readCallback(c.GetCallbackId())
 		if err != nil {
-			p.conn.log.Warn("callback not read", "session_id", p.id, "callback_id", c.GetCallbackId(), "error", err)
+			p.conn.log.Warn("receiving a callback failed", "session_id", p.id, "callback_id", c.GetCallbackId(), "error", err)
 			return
 		}
 		c = whole
@@ -126,7 +125,7 @@ func (p *participant) ask(c *bridgev1.Callback) {
 			Answer: &bridgev1.CallbackAnswer{CallbackId: q.id, Answer: p.answer(q, result, err)},
 		}}
 		if err := p.send(ctx, frame); err != nil {
-			p.conn.log.Debug("answer not sent", "session_id", p.id, "method", q.method, "error", err)
+			p.conn.log.Debug("sending an answer failed", "session_id", p.id, "method", q.method, "error", err)
 		}
 	}()
 	<-queued
@@ -157,7 +156,7 @@ func (p *participant) readCallback(id string) (*bridgev1.Callback, error) {
 	return c, proto.Unmarshal(whole, c)
 }
 
-// settle ends a request that somebody else has answered, or nobody need.
+// settle ends a request that another participant has answered, or that needs no answer.
 func (p *participant) settle(id string) {
 	p.mu.Lock()
 	cancel := p.asked[id]

@@ -20,7 +20,7 @@ const (
 	// maxServed and maxWaiting bound a program's requests; one more is refused.
 	maxServed  = 512
 	maxWaiting = 4096
-	// maxAsked bounds what a program is asked at once.
+	// maxAsked bounds the concurrent requests to a program.
 	maxAsked = 4096
 )
 
@@ -79,7 +79,7 @@ func (c *conn) serve(ctx context.Context) error {
 	case <-c.server.end.answered:
 		awaitLinger(ctx, c.server.config.linger, c.rpc.Done())
 		flush, cancel := context.WithTimeout(ctx, leaveTimeout)
-		c.rpc.Flush(flush) // whoever asked for it is told
+		c.rpc.Flush(flush) // a failure is reported to its caller
 		cancel()
 	}
 	c.leave()

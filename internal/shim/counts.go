@@ -36,8 +36,8 @@ func (c *counter) typed(name string) { c.add(c.c.Typed, name) }
 func (c *counter) raw(name string)   { c.add(c.c.Raw, name) }
 func (c *counter) own(name string)   { c.add(c.c.Own, name) }
 
-// maxNames bounds the names that are told apart; a program can make up any number of
-// methods. Those past it count as "other".
+// maxNames bounds the counted names, because a program can invent any number of methods. Further ones count as
+// "other".
 const maxNames = 4096
 
 func (c *counter) add(to map[string]int, name string) {
@@ -68,8 +68,8 @@ func (c Counts) Print(w io.Writer) {
 	}
 }
 
-// WriteFile writes the counts to a file, as JSON. If the path is a folder, the file is in it
-// and named after the process: those that share an environment do not write over each other.
+// WriteFile writes the counts to a file, as JSON. If the path is a folder, the file's name has the process id, so
+// that processes with the same environment do not overwrite each other's.
 func (c Counts) WriteFile(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, fmt.Sprintf("%d.json", os.Getpid()))

@@ -22,7 +22,7 @@ const (
 	codeAuthNotSet     = -32003
 )
 
-// rpcError is what a program is told of an error of a call of method.
+// rpcError converts an error of a method to the JSON-RPC error for the program.
 func rpcError(err error, method string) error {
 	if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
 		return rpc
@@ -75,7 +75,7 @@ func reasonOf(st *status.Status) string {
 }
 
 // errDraining is the end of a stream whose bridge is about to end: it goes on with the next.
-var errDraining = status.Error(codes.Unavailable, "the bridge is about to end")
+var errDraining = status.Error(codes.Unavailable, "the bridge is shutting down")
 
 // passes reports whether an error comes from the way to the bridge, or from a bridge that
 // is about to end, so that trying again may help.

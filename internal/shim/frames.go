@@ -101,8 +101,8 @@ func eventsOf(b []byte) (batch []byte, err error) {
 	return batch, err
 }
 
-// maxHeld bounds the bytes of events that are kept until the answer to a create or resume is
-// known; past it they go on.
+// maxHeld bounds the bytes of events that are held back until the answer to a create or resume is known; above it
+// they are sent.
 const maxHeld = 8 << 20
 
 // arrived writes a batch of events, or keeps it until the answer to the create or resume is
@@ -358,13 +358,13 @@ func (p *participant) begun(started *bridgev1.AttachStarted) (err error) {
 	return p.unhold(positionOf(started.GetPosition()))
 }
 
-// failed tells whoever waits that a command failed.
+// failed reports a failed command to its caller.
 func (p *participant) failed(f *bridgev1.AttachFailed) {
 	if id := f.GetCommandId(); id != "" {
 		p.answered(id, errors.New(f.GetFailure().GetMessage()))
 		return
 	}
-	p.conn.log.Info("answer not taken", "session_id", p.id, "callback_id", f.GetCallbackId(), "reason", f.GetFailure().GetReason().String())
+	p.conn.log.Info("the bridge did not accept an answer", "session_id", p.id, "callback_id", f.GetCallbackId(), "reason", f.GetFailure().GetReason().String())
 }
 
 // streamed takes a frame that is not of events.
@@ -381,7 +381,7 @@ func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err er
 	case *bridgev1.SubscribeResponse_CallbackResolved:
 		p.settle(f.CallbackResolved.GetCallbackId())
 	case *bridgev1.SubscribeResponse_Gap:
-		p.conn.log.Warn("events are lost", "session_id", p.id, "reason", f.Gap.GetReason().String())
+		p.conn.log.Warn("events were lost", "session_id", p.id, "reason", f.Gap.GetReason().String())
 	case *bridgev1.SubscribeResponse_Closed:
 		if f.Closed.GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING {
 			return false, errDraining

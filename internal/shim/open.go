@@ -18,7 +18,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// callbackTimeout is how long the bridge waits for answers: the CLI waits for ever.
+// callbackTimeout is how long the bridge waits for answers: the CLI has no limit.
 const callbackTimeout = 30 * 24 * time.Hour
 
 // heartbeat is how often the bridge gives a sign of life.

@@ -102,7 +102,7 @@ func (c *conn) shutdown(_ context.Context, r *rpcconn.Request) (json.RawMessage,
 	return json.RawMessage(`null`), nil
 }
 
-// destroy leaves a session, for good if nobody else is in it.
+// destroy leaves a session, and ends it if there are no other participants.
 func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	id := about(r.Params).SessionID
 	c.mu.Lock()
@@ -139,8 +139,8 @@ func (c *conn) shutSession(ctx context.Context, r *rpcconn.Request) (json.RawMes
 	return c.call(ctx, r.Method, r.Params)
 }
 
-// remove is a method that ends a session for everybody. Its reply comes after all that the
-// session still had to say, and nothing is left of the connection's place in it.
+// remove handles a method that ends a session for all participants. Its reply follows all remaining events of the
+// session, and the connection's participation ends.
 func (c *conn) remove(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	p := c.participant(about(r.Params).SessionID)
 	result, err := c.call(ctx, r.Method, r.Params)
@@ -188,8 +188,7 @@ func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 	return json.RawMessage(`{}`), nil
 }
 
-// registerInterest makes the program the one who is asked by events of the type, where
-// such events ask something.
+// registerInterest makes the program the participant that events of the type ask, if they ask something.
 func (c *conn) registerInterest(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var about struct{ SessionID, EventType string }
 	_ = json.Unmarshal(r.Params, &about) // the bridge says what is wrong

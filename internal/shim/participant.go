@@ -67,7 +67,7 @@ func newParticipant(c *conn, o *opening) *participant {
 	return p
 }
 
-// signal wakes whoever waits for a change. The caller holds mu.
+// signal wakes the goroutines waiting for a change. The caller holds mu.
 func (p *participant) signal() {
 	close(p.moved)
 	p.moved = make(chan struct{})
@@ -165,7 +165,7 @@ func (p *participant) follow() (lived bool, err error) {
 			return lived, p.closed(err)
 		}
 		over, err := p.frame(stream, w.bytes)
-		if ended(err) && !over { // the program has gone, not the bridge: which is told, and ends the stream
+		if ended(err) && !over { // the program ended, not the bridge: the bridge is notified, and ends the stream
 			if !p.leaves() {
 				p.leave(false)
 			}
@@ -233,7 +233,7 @@ func (p *participant) await(ctx context.Context, at position) {
 	ctx, cancel := context.WithTimeout(ctx, heldBack)
 	defer cancel()
 	if !p.until(ctx, func() bool { return p.over || !p.at.before(at) }) {
-		p.conn.log.Warn("events before a reply did not come", "session_id", p.id)
+		p.conn.log.Warn("events that precede a reply did not arrive", "session_id", p.id)
 	}
 }
 
@@ -275,8 +275,8 @@ func (p *participant) leave(disconnect bool) {
 		return
 	}
 	frame := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{Disconnect: disconnect}}}
-	// The bridge ends the stream. Until then the CLI may ask for something yet: a hook to be
-	// told, a file to be written; so there must be a way for answers.
+	// The bridge ends the stream. Until then the CLI may still ask for something, such as a hook or a file to write,
+	// so answers must be possible.
 	if p.sendOn(stream, frame) != nil {
 		p.end()
 	}

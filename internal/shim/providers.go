@@ -26,9 +26,9 @@ type providers struct {
 	asking map[[2]string][]func()
 }
 
-// once reports whether a participant, whose life that is, is to put a callback to its
-// provider: the first of a session is, for a file must not be written twice. If that one ends
-// meanwhile, those who were not are asked again. Who is to has to call over at the end.
+// once reports whether a participant is to ask its provider for a callback: only the first one of a session does,
+// because a file must not be written twice. If that participant ends meanwhile, the others are asked again. life is
+// the participant's context. After a true result the caller must call over at the end.
 func (s *Server) once(life context.Context, session, callback string, again func()) (over func(), mine bool) {
 	key := [2]string{session, callback}
 	s.mu.Lock()
@@ -136,8 +136,7 @@ func (c *conn) unprovided() *bridgev1.RuntimeProfile {
 	return p
 }
 
-// addProviders adds to what a participant handles what is provided for the process: it is
-// passed on to whoever does.
+// addProviders adds the providers of the process to the kinds that a participant handles.
 func (c *conn) addProviders(start *bridgev1.AttachStart) {
 	c.server.mu.Lock()
 	fs, mi := c.server.profile.GetSessionFs() != nil, c.server.profile.GetModelInference() != nil
@@ -151,8 +150,7 @@ func (c *conn) addProviders(start *bridgev1.AttachStart) {
 	}
 }
 
-// providerConn is the connection that is asked: the participant's own, or the one that
-// provides for the process.
+// providerConn returns the connection to ask: the participant's own, or the one that provides for the process.
 func (c *conn) providerConn(q question, p *participant) *conn {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

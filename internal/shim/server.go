@@ -21,8 +21,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// DefaultGrace is how long a broken connection to the bridge may last before the programs
-// are told.
+// DefaultGrace is how long a broken connection to the bridge may last before the programs see an error.
 const DefaultGrace = time.Minute
 
 // leaveTimeout bounds how long the end of a connection waits for the bridge to know of it.
@@ -32,7 +31,7 @@ const leaveTimeout = 5 * time.Second
 type Config struct {
 	// Bridge is the connection to the bridge; required. The server does not close it.
 	Bridge grpc.ClientConnInterface
-	// Token is what connections have to show in connect, "" if nobody has to.
+	// Token is the token that connections must present in connect; "" if none is required.
 	Token string
 	// Profile is what the runtimes are to be like, as far as it differs from the bridge's
 	// own; nil for no difference.
@@ -116,8 +115,8 @@ func (s *Server) shutdown() {
 	s.config.Shutdown()
 }
 
-// Serve serves one connection until its program ends it, somebody asks for the end, or ctx
-// ends. Its participants have left when it returns. trusted connections need no token.
+// Serve serves one connection until its program ends it, a stop is requested, or ctx ends. Its participants have left
+// when it returns. trusted connections need no token.
 func (s *Server) Serve(ctx context.Context, rwc io.ReadWriteCloser, trusted bool) error {
 	c := newConn(ctx, s, rwc, trusted)
 	s.mu.Lock()
@@ -163,8 +162,8 @@ func (s *Server) Listen(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// ended reports whether a connection's end is no failure: neither is that a program goes while
-// it is told something.
+// ended reports whether a connection's end is not a failure. A program that ends while a message is sent to it is not
+// a failure either.
 func ended(err error) bool {
 	return slices.ContainsFunc([]error{
 		rpcconn.ErrPeerClosed, rpcconn.ErrLocalClose, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET,

@@ -89,15 +89,15 @@ func (c *conn) watchHostEvents(ctx context.Context) {
 	})
 }
 
-// tellHostEvent passes on a host event, if the CLI would: what the bridge did by itself did
-// not happen for the program, and one without its content would be another event.
+// tellHostEvent passes on a host event, if the CLI would. It omits actions of the bridge itself and events without
+// their content.
 func (c *conn) tellHostEvent(ctx context.Context, r *bridgev1.WatchHostEventsResponse) error {
 	event, id := r.GetEvent(), r.GetEvent().GetScope().GetSessionId()
 	if event == nil || r.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE || id != "" && !c.hears(id) {
 		return nil
 	}
 	if r.GetPayloadWithheld() {
-		c.log.Info("host event withheld by the bridge", "kind", event.GetKind())
+		c.log.Info("the bridge withheld a host event", "kind", event.GetKind())
 		return nil
 	}
 	return c.notify(ctx, hostEvent, event)
