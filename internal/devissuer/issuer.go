@@ -1,6 +1,5 @@
-// Package devissuer plays an OpenID Connect issuer on a loopback address, for trying out
-// policies and for tests of those who use them: whoever asks gets a token that says what was
-// asked for. Its key is made when it starts, and gone when it ends.
+// Package devissuer is an OpenID Connect issuer on a loopback address, for trying out policies and for tests: it
+// issues every requested token. Its key is created at its start and never stored.
 package devissuer
 
 import (
@@ -24,7 +23,7 @@ import (
 )
 
 const (
-	// DefaultLifetime is how long tokens hold unless they are asked for otherwise.
+	// DefaultLifetime is the default lifetime of tokens.
 	DefaultLifetime = time.Hour
 	maxLifetime     = 24 * time.Hour
 	keyID           = "dev"
@@ -48,7 +47,7 @@ func New(ctx context.Context, address string) (*Issuer, error) {
 		return nil, err
 	}
 	if !loopback.Host(host) {
-		return nil, fmt.Errorf("address %q is not loopback: this issuer gives tokens to everybody", address)
+		return nil, fmt.Errorf("address %q is not loopback: this issuer gives tokens to every caller", address)
 	}
 	i := &Issuer{now: time.Now}
 	if i.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -103,7 +102,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain")
-	_, _ = io.WriteString(w, token) // whoever does not read it does without
+	_, _ = io.WriteString(w, token) // the client may have gone
 }
 
 // Token makes a token, as GET /token does.
@@ -112,7 +111,7 @@ func (i *Issuer) Token(asked url.Values) (string, error) {
 	if text := asked.Get("lifetime"); text != "" {
 		var err error
 		if lifetime, err = time.ParseDuration(text); err != nil || lifetime <= 0 || lifetime > maxLifetime {
-			return "", fmt.Errorf("lifetime %q is no time between 0 and %v", text, maxLifetime)
+			return "", fmt.Errorf("lifetime %q is not a duration between 0 and %v", text, maxLifetime)
 		}
 	}
 	now := i.now()
@@ -125,7 +124,7 @@ func (i *Issuer) Token(asked url.Values) (string, error) {
 		case "subject":
 			claims["sub"] = values[0]
 		case "iss", "iat", "exp", "aud", "sub":
-			return "", fmt.Errorf("%q is not for callers to say; there are audience, subject and lifetime", name)
+			return "", fmt.Errorf("unknown parameter %q: use audience, subject or lifetime", name)
 		default:
 			claims[name] = values
 			if len(values) == 1 && name != "groups" {
@@ -147,8 +146,7 @@ func (i *Issuer) Token(asked url.Values) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// local refuses requests that name another host: a web page can have a name of its own lead
-// here, and would be given tokens.
+// local refuses requests that name another host: a web page can direct its own host name here to get tokens.
 func local(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -156,7 +154,7 @@ func local(next http.Handler) http.Handler {
 			host = h
 		}
 		if !loopback.Host(strings.Trim(host, "[]")) || r.Header.Get("Origin") != "" {
-			http.Error(w, "this issuer is for its own machine", http.StatusForbidden)
+			http.Error(w, "this issuer accepts requests from its own machine only", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -165,5 +163,5 @@ func local(next http.Handler) http.Handler {
 
 func reply(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // whoever does not read it does without
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }

@@ -22,7 +22,7 @@ type answer struct {
 func (a *answer) model() {
 	rule, found, script := a.scope.pick(a.request)
 	if rule == nil {
-		a.refuse(http.StatusBadRequest, fmt.Sprintf("no rule of the offline model's script answers this; the user said %q",
+		a.refuse(http.StatusBadRequest, fmt.Sprintf("no rule of the offline model's script matches the request; the user's text is %q",
 			a.request.UserText()))
 		return
 	}

@@ -39,12 +39,12 @@ func apiOf(path string) API {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if !fromLoopback(r) {
-		http.Error(w, "the offline model answers to loopback names only", http.StatusForbidden)
+		http.Error(w, "the offline model accepts only loopback host names", http.StatusForbidden)
 		return
 	}
 	scope, path := s.route(r)
 	if scope == nil {
-		http.Error(w, "no such scope", http.StatusNotFound)
+		http.Error(w, "the scope does not exist", http.StatusNotFound)
 		return
 	}
 	if rest, found := strings.CutPrefix(path, controlPrefix); found {
@@ -85,13 +85,13 @@ func (s *Server) dispatch(a *answer) {
 	a.scope.capture(r)
 	switch {
 	case r.API == APIUnknown:
-		a.refuse(http.StatusNotFound, "the offline model does not know this path")
+		a.refuse(http.StatusNotFound, "the offline model does not serve this path")
 	case r.API == APIModels && r.Method == http.MethodGet:
 		a.json(http.StatusOK, modelList(a.scope.currentScript()))
 	case r.API == APIGitHub:
 		a.github()
 	case !r.IsModelRequest() || r.Method != http.MethodPost:
-		a.refuse(http.StatusMethodNotAllowed, "the offline model does not know this method here")
+		a.refuse(http.StatusMethodNotAllowed, "the offline model does not serve this method at this path")
 	case err != nil:
 		a.refuse(http.StatusBadRequest, err.Error())
 	default:

@@ -113,7 +113,7 @@ func (s *Server) NewScope(name string, script *Script) (*Scope, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, taken := s.scopes[name]; taken {
-		return nil, fmt.Errorf("offline model: there is a scope %q already", name)
+		return nil, fmt.Errorf("offline model: the scope %q exists already", name)
 	}
 	scope := newScope(s.ctx, name, s.base+scopePrefix+name, p, func() { s.forgetScope(name) })
 	s.scopes[name] = scope

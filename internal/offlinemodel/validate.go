@@ -34,7 +34,7 @@ func (s *Script) validate() error {
 		return nil
 	}
 	if !s.Default.When.empty() || s.Default.Times != 0 {
-		return &invalid{"$.default", "the default answers everything else: it takes neither when nor times"}
+		return &invalid{"$.default", "the default reply must not have when or times: it answers all other requests"}
 	}
 	return s.Default.validate("$.default")
 }
@@ -65,7 +65,7 @@ func (r *Rule) validate(path string) error {
 	}
 	for name := range r.Headers {
 		if http.CanonicalHeaderKey(name) == "Content-Type" {
-			return &invalid{path + ".headers", "content-type follows from the wire API"}
+			return &invalid{path + ".headers", "content-type cannot be set: the wire API determines it"}
 		}
 	}
 	return nil
