@@ -15,8 +15,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 )
 
-// MaxQueue bounds the entries that wait to be written. One more is dropped and counted, and
-// the next that is written says how many were: whoever calls never waits for the log.
+// MaxQueue bounds the waiting entries. Further ones are dropped and counted, and the next written entry has the
+// count, so that callers never wait for the log.
 const MaxQueue = 4096
 
 // maxText bounds each text of an entry: names come from callers.
@@ -46,8 +46,8 @@ type record struct {
 	e   audit.Entry
 }
 
-// New returns a Log that writes to w, in lines of JSON. fail is told of the first of
-// those in a row that could not be written. The caller must Close it.
+// New returns a Log that writes to w, in lines of JSON. fail is called for the first of successive entries that could
+// not be written. The caller must Close the Log.
 func New(w io.Writer, fail func(error)) *Log {
 	l := &Log{
 		out: slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: plain}), fail: fail, now: time.Now,

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// fileMode lets the own user read what was done, and nobody else.
+// fileMode permits only the server's user to read the log.
 const fileMode fs.FileMode = 0o600
 
 // File appends to a file. When that was moved or removed, as those do who rotate logs, the

@@ -1,6 +1,5 @@
-// Package fileperm reports files and directories that other users of the machine can read or
-// replace although the server trusts them. It looks at modes and owners only: what an access
-// control list or a container adds is not seen.
+// Package fileperm reports files and directories that the server trusts and that other users of the machine can read
+// or replace. It checks modes and owners only, and ignores access control lists and containers. It has no state.
 package fileperm
 
 import (
@@ -16,13 +15,13 @@ type Kind int
 
 // The kinds of paths.
 const (
-	// Trusted is a file that decides over rights: whoever can write it has them all.
+	// Trusted is a file that determines rights: a user that can write it has all rights.
 	Trusted Kind = iota
-	// Secret is a file that nobody else may read either.
+	// Secret is a file that no other user may read either.
 	Secret
 	// Private is a directory of the server's own data.
 	Private
-	// Socket is a unix socket to be made: whoever can write its directory can take its place.
+	// Socket is a unix socket that will be created: a user that can write its directory can replace it.
 	Socket
 )
 
@@ -39,7 +38,7 @@ type Finding struct {
 
 // Error returns the finding as an error text.
 func (f Finding) Error() string {
-	return fmt.Sprintf("%q %s; mend it with: %s", f.Path, f.Text, f.Remedy)
+	return fmt.Sprintf("%q %s; fix it with: %s", f.Path, f.Text, f.Remedy)
 }
 
 // The permission bits of others, and of the group.

@@ -1,5 +1,5 @@
-// Package telemetry takes what package observe and the gRPC server tell to where it is
-// looked at: a page for Prometheus, and OpenTelemetry's own protocol.
+// Package telemetry exports the metrics and spans of package observe and of the gRPC server: to a page for
+// Prometheus, and by OTLP. It is the only user of OpenTelemetry's SDK, which owns all goroutines; Shutdown ends them.
 package telemetry
 
 import (
@@ -76,8 +76,8 @@ type Telemetry struct {
 	page    http.Handler
 }
 
-// New starts it. The caller must Shutdown it. What is sent goes out in the background; that
-// nobody takes it is no error here.
+// New starts the export. The caller must Shutdown it. Data is sent in the background; a missing receiver is not an
+// error here.
 func New(ctx context.Context, c Config) (*Telemetry, error) {
 	described, err := resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", ServiceName), attribute.String("service.version", c.Version)),
@@ -150,7 +150,7 @@ func (c Config) otlp(ctx context.Context) (sdktrace.SpanExporter, sdkmetric.Read
 	return spans, sdkmetric.NewPeriodicReader(figures), nil
 }
 
-// Tracers returns what makes spans; nil if nobody gets any.
+// Tracers returns the tracer provider; nil if spans are not exported.
 func (t *Telemetry) Tracers() trace.TracerProvider {
 	if t.tracers == nil {
 		return nil
