@@ -28,7 +28,7 @@ type own struct {
 const (
 	whyTurn     = "the bridge follows the turn, loads the session, and refuses new prompts while the server drains"
 	whyAnswer   = "the bridge accepts the first answer only and reports it to all participants"
-	whyProcess  = "the method would change all sessions of the CLI process, also those of other callers"
+	whyProcess  = "the method would change all sessions of the CLI process, including sessions of other callers"
 	whyHost     = "the bridge is the CLI's host, and messages to the host contain credentials"
 	whyBehind   = "the bridge would not know that the session is opened or closed, and could not keep its guarantees"
 	whyStops    = "the method stops the work of all participants in the session"
@@ -79,7 +79,7 @@ var ownMethods = []own{
 	{method: "session.sendMessages", why: whyTurn, run: (*Bridge).cliSend},
 	{method: "session.fleet.start", why: whyTurn, run: (*Bridge).cliSend},
 	{method: "session.abort", why: "a session that is not loaded has nothing to abort", run: (*Bridge).cliAbort},
-	{method: "session.tools.set", why: "the CLI has one set of tools; the bridge combines the session's tools with those of participants", run: (*Bridge).cliSetTools},
+	{method: "session.tools.set", why: "the CLI has one set of tools; the bridge combines the session's tools and the participants' tools", run: (*Bridge).cliSetTools},
 	{method: "session.model.switchTo", why: whyKept, run: (*Bridge).cliSwitchModel},
 	{method: "session.eventLog.registerInterest", why: "the bridge sends the CLI the union of all interests, and repeats it after each load", run: (*Bridge).cliRegister},
 	{method: "session.eventLog.releaseInterest", why: "a caller may only release an interest that it registered", run: (*Bridge).cliRelease},

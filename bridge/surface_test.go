@@ -107,16 +107,16 @@ func TestCoreMethodsRunThroughTheCore(t *testing.T) {
 func TestMethodsPage(t *testing.T) {
 	t.Parallel()
 	var page bytes.Buffer
-	page.WriteString(`# Methods that are not simply passed on
+	page.WriteString(`# Methods with special handling
 
 <!-- From the tables in bridge/surface_table.go: go test ./bridge -run TestMethodsPage -update -->
 
-The services of copilot.cli.v1 pass their methods on to the CLI, but for these. RawService
-does the same. A name that ends in a dot stands for all methods that begin with it.
+The services of copilot.cli.v1 and RawService pass all methods on to the CLI, except the
+methods on this page. A name that ends in a dot stands for all methods with that prefix.
 
 ## Refused
 
-They answer UNIMPLEMENTED with the reason METHOD_REFUSED.
+These methods return UNIMPLEMENTED with the reason METHOD_REFUSED.
 
 | method | why | instead |
 |---|---|---|
@@ -126,29 +126,29 @@ They answer UNIMPLEMENTED with the reason METHOD_REFUSED.
 			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", row.method, row.why, row.instead)
 		}
 	}
-	page.WriteString("\n## Done by the bridge\n\n| method | why |\n|---|---|\n")
+	page.WriteString("\n## Handled by the bridge\n\n| method | why |\n|---|---|\n")
 	for _, row := range ownMethods {
 		if row.run != nil {
 			fmt.Fprintf(&page, "| `%s` | %s |\n", row.method, row.why)
 		}
 	}
-	page.WriteString("\n## Passed on and remembered\n\nWhat they set, " + whyKept + ".\n\n")
+	page.WriteString("\n## Passed on and repeated\n\nEach of these methods changes a setting: " + whyKept + ".\n\n")
 	for _, method := range slices.Sorted(maps.Keys(keptSettings)) {
 		fmt.Fprintf(&page, "- `%s`\n", method)
 	}
 	page.WriteString(`
 ## Sizes and runtimes
 
-A result is passed on whole: up to 128 MiB, which is the largest message of the CLI that the
-bridge reads. Nearly every gRPC library takes 4 MiB unless told otherwise, and answers
-RESOURCE_EXHAUSTED itself, without the bridge's reason, when a result is larger; the call was
-made all the same. So callers of methods that give back what may be large
-(session.getMessages, session.eventLog.read, session.workspaces.readFile, …) raise that
-limit. The Go client takes 16 MiB. The history is had in pieces of a size to choose from
-SessionService.ListEvents, a large event in pieces from SessionService.ReadEvent.
+The bridge returns a result in one message of up to 128 MiB, the largest message that it reads
+from the CLI. Most gRPC libraries accept 4 MiB by default. For a larger result the library
+itself returns RESOURCE_EXHAUSTED without the bridge's reason, although the CLI has carried out
+the call. To call methods with large results (session.getMessages, session.eventLog.read,
+session.workspaces.readFile, …), raise that limit. The Go client accepts 16 MiB. To read in
+smaller pieces, use SessionService.ListEvents for the history and SessionService.ReadEvent for
+a large event.
 
-A method that is about no session is called in the first runtime of the server's own
-profile. RawService.Invoke calls it in another, with runtime_profile.
+The bridge calls a method without a session in the first runtime of the server's own profile.
+To use another runtime, set runtime_profile in RawService.Invoke.
 `)
 	if *update {
 		if err := os.WriteFile(methodsPage, page.Bytes(), 0o600); err != nil {
