@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
@@ -128,6 +129,7 @@ type Bridge struct {
 	streams      *stream.Service
 	participants *attach.Service
 	shells       *shell.Runner
+	passthrough  *passthrough.Service
 
 	// unloading has the tenants that have a session being unloaded.
 	unloading sync.Map
@@ -195,6 +197,10 @@ func New(cfg Config) (*Bridge, error) {
 	b.participants = attach.New(attach.Config{
 		Host: attachHost{finder{b}}, Streams: b.streams, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
 		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
+	})
+	b.passthrough = passthrough.New(passthrough.Config{
+		Host: cliHost{finder{b}}, Codec: c, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
+		Raw: cfg.Raw, Sole: cfg.Sole,
 	})
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -33,7 +34,7 @@ func TestDeepToolsAreRefused(t *testing.T) {
 			{Name: "flat", Description: "d"}, {Name: "deep", Description: "d", ParametersJson: proto.String(nested(levels))},
 		}
 	}
-	set := cliMethods()["session.tools.set"]
+	set := climethods.All()["session.tools.set"]
 	call := func(levels int) error {
 		request, err := proto.Marshal(&cliv1.SessionToolsServiceSetRequest{SessionId: "s", Tools: tools(levels)})
 		if err != nil {
@@ -63,7 +64,7 @@ func TestEveryRequestHasADepth(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	seen := 0
-	for name, method := range cliMethods() {
+	for name, method := range climethods.All() {
 		extra := method.Input().Fields().ByName("json_extra")
 		if extra == nil {
 			continue

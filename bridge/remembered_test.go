@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -52,7 +53,7 @@ func TestRequestIDsAreATenantsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := r.CallCLI(ctx, cliMethods()["session.send"], wire, false, "1", nil)
+			out, err := r.CallCLI(ctx, climethods.All()["session.send"], wire, false, "1", nil)
 			sent := &cliv1.SessionServiceSendResponse{}
 			if err != nil || proto.Unmarshal(out, sent) != nil {
 				t.Fatal(err)
@@ -75,7 +76,7 @@ func TestReadsAreNotRemembered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.CallCLI(look, cliMethods()["ping"], wire, false, "1", nil)
+		_, err = r.CallCLI(look, climethods.All()["ping"], wire, false, "1", nil)
 		return err
 	}
 	for i := range 10 { // with other words each: the same id of other requests is no fault

@@ -14,12 +14,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
-
-// ownMembers may not be smuggled into a session's configuration: the bridge sets them.
-var ownMembers = []string{"sessionId", "disableResume", "continuePendingWork", "requestPermission", "cloud"}
 
 // maxTimeout bounds the durations callers give.
 const maxTimeout = 30 * 24 * time.Hour
@@ -30,7 +28,7 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.
 	if c == nil {
 		return nil, nil, nil
 	}
-	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: wire.ReservedMembers}
 	if exact {
 		limits = translate.JSONOptions{}
 	}
@@ -42,7 +40,7 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.
 	if err != nil {
 		return nil, nil, fault.Wrap(err, fault.Internal, "session configuration")
 	}
-	for _, own := range ownMembers {
+	for _, own := range wire.ReservedMembers {
 		o.Set(own, nil)
 	}
 	var tools *[]session.Tool
@@ -142,7 +140,7 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 		return o, err
 	}
 	if r.GetOptions() != nil {
-		limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: ownMembers}
+		limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: wire.ReservedMembers}
 		if exact {
 			limits = translate.JSONOptions{}
 		}
@@ -154,7 +152,7 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 			return o, fault.Wrap(err, fault.Internal, "resume options")
 		}
 		silent := exact && o.Params.Bool("disableResume")
-		for _, own := range ownMembers {
+		for _, own := range wire.ReservedMembers {
 			o.Params.Set(own, nil)
 		}
 		if silent { // the CLI's own way of joining

@@ -16,8 +16,6 @@ import (
 // inFlight are the gauges of what is about to be: what is, is counted where it is.
 type inFlight struct {
 	sessions, turns, participants quota.Gauge
-	// parked is held by calls that wait in the CLI.
-	parked quota.Gauge
 	// rooms are counts of the callbacks that wait, by tenant; callbacks is that of all.
 	rooms     sync.Map
 	callbacks atomic.Int64

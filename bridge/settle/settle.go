@@ -86,4 +86,3 @@ func find(ctx context.Context, open Opener, p Prompt, before []byte) (message st
 	}
 	return message, at, nil
 }
-

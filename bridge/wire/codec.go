@@ -23,6 +23,10 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
+// ReservedMembers are the members of a session's configuration that the bridge sets. Callers may
+// not set them as extra members.
+var ReservedMembers = []string{"sessionId", "disableResume", "continuePendingWork", "requestPermission", "cloud"}
+
 // Codec turns the CLI's JSON into the API's messages and back.
 type Codec struct {
 	log    *slog.Logger

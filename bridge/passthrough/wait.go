@@ -1,4 +1,4 @@
-package bridge
+package passthrough
 
 import (
 	"context"
@@ -20,10 +20,10 @@ const (
 	maxParked = 32
 )
 
-// cliReadLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
+// readLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
-func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (b *Bridge) cliReadLog(ctx context.Context, c *cliCall) (json.RawMessage, e
 		case <-woken:
 		case <-timer.C:
 			return recorded(ctx, result, at, nil)
-		case <-b.shutdown.Stopping():
+		case <-svc.shutdown.Stopping():
 			return recorded(ctx, result, at, nil)
 		case <-ctx.Done():
 			return nil, session.Classify(ctx.Err(), c.method)
@@ -77,13 +77,13 @@ func emptyLog(result json.RawMessage) bool {
 	return json.Unmarshal(result, &log) == nil && len(log.Events) == 0 && !log.HasMore
 }
 
-// cliPark makes a call that waits in the CLI for something to happen.
-func (b *Bridge) cliPark(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+// park makes a call that waits in the CLI for something to happen.
+func (svc *Service) park(ctx context.Context, c *call) (json.RawMessage, error) {
 	// Each tenant has CLI processes of its own.
-	release, err := b.flight.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
+	release, err := svc.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return b.forward(ctx, c)
+	return svc.forward(ctx, c)
 }

@@ -1,4 +1,4 @@
-package bridge
+package passthrough
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -23,13 +25,13 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
-// cliCall is a call of a method of the CLI, whichever service it came by.
-type cliCall struct {
+// call is a call of a method of the CLI, whichever service it came by.
+type call struct {
 	method string
 	// id is the session that the call is about, "" if it is about none.
 	id string
 	// params are the parameters, but for the session's id.
-	params session.Object
+	params jsonobj.Object
 	// exact asks for the CLI's own behaviour, where the bridge's would be stricter.
 	exact bool
 	// typed is false for RawService: its results are the CLI's own, its refusals the
@@ -41,39 +43,44 @@ type cliCall struct {
 	request string
 }
 
-// itsWords reports whether the CLI is to refuse a call itself, in its own words.
-func (c *cliCall) itsWords(b *Bridge) bool { return c.exact && (c.typed || b.cfg.Sole) }
+// passErrors reports whether the CLI is to refuse a call itself, in its own words.
+func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc.sole) }
 
 // sessionMethods is what the methods begin with that are about one session.
 const sessionMethods = "session."
 
 // CallCLI serves every method of copilot.cli.v1: the request is translated by the method's
 // descriptor, goes to the runtime that has the session, or to the bridge's own core where
-// the table ownMethods says so, and the result comes back the same way. What is about no
+// the table overrides says so, and the result comes back the same way. What is about no
 // session goes to the runtime of the profile.
-func (b *Bridge) CallCLI(ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string, profile *bridgev1.RuntimeProfile) ([]byte, error) {
+func (svc *Service) CallCLI(
+	ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string,
+	profile *bridgev1.RuntimeProfile,
+) ([]byte, error) {
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-	c := &cliCall{method: rules.GetMethod(), exact: exact, typed: true}
+	c := &call{method: rules.GetMethod(), exact: exact, typed: true}
 	if profile != nil {
-		p, err := b.profile(ctx, profile, "runtime_profile", "")
+		p, err := svc.host.Profile(ctx, profile)
 		if err != nil {
 			return nil, err
 		}
 		c.profile = &p
 	}
-	reply, err := b.callCLI(ctx, c, method, request, requestID)
+	reply, err := svc.callTranslated(ctx, c, method, request, requestID)
 	if err != nil && exact {
 		return nil, session.Exactly(err, c.method, c.id)
 	}
 	return reply, err
 }
 
-func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.MethodDescriptor, request []byte, requestID string) ([]byte, error) {
-	in, err := b.codec.Table(method.Input())
+func (svc *Service) callTranslated(
+	ctx context.Context, c *call, method protoreflect.MethodDescriptor, request []byte, requestID string,
+) ([]byte, error) {
+	in, err := svc.codec.Table(method.Input())
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
-	out, err := b.codec.Table(method.Output())
+	out, err := svc.codec.Table(method.Output())
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "compiling a message")
 	}
@@ -86,12 +93,12 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	if err != nil {
 		return nil, fields.Rename(wire.BadField(err, requestField), requestField+".", "")
 	}
-	if c.params, err = session.ParseObject(text); err != nil {
+	if c.params, err = jsonobj.Parse(text); err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "parameters of %s", c.method)
 	}
 	c.id = c.params.String("sessionId")
 	c.params.Set("sessionId", nil)
-	result, err := b.callOnce(ctx, c, requestID)
+	result, err := svc.callOnce(ctx, c, requestID)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +108,8 @@ func (b *Bridge) callCLI(ctx context.Context, c *cliCall, method protoreflect.Me
 	}
 	wire, err := out.AppendWire(nil, result, fidelity)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", c.method).With("method", c.method)
+		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", c.method).
+			With("method", c.method)
 	}
 	return wire, nil
 }
@@ -111,17 +119,17 @@ const requestField = "request"
 
 // callOnce makes the call, once for each request id. Reads change nothing, and are made again:
 // nothing is remembered of them.
-func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
+func (svc *Service) callOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
 	if requestID == "" || caller.From(ctx).Class == caller.Read {
-		return b.dispatch(ctx, c)
+		return svc.dispatch(ctx, c)
 	}
 	if beginsTurn[c.method] {
-		return b.promptOnce(ctx, c, requestID)
+		return svc.promptOnce(ctx, c, requestID)
 	}
-	reply, err := operation.Run(ctx, b.operations, operation.Operation[*wrapperspb.BytesValue]{
+	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
 		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
-			result, err := b.dispatch(ctx, c)
+			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
 		},
 	})
@@ -129,27 +137,27 @@ func (b *Bridge) callOnce(ctx context.Context, c *cliCall, requestID string) (js
 }
 
 // dispatch makes the call in the way that its row in the table says.
-func (b *Bridge) dispatch(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+func (svc *Service) dispatch(ctx context.Context, c *call) (json.RawMessage, error) {
 	if err := tenancy.CheckMethod(c.method, c.id); err != nil {
 		return nil, err
 	}
-	row := ownMethod(c.method)
+	row := overrideOf(c.method)
 	switch {
 	case row != nil && row.run == nil:
-		return b.refused(ctx, c, row)
+		return svc.refuse(ctx, c, row)
 	case row != nil:
-		return row.run(b, ctx, c)
+		return row.run(svc, ctx, c)
 	}
-	return b.passedOn(ctx, c)
+	return svc.passOn(ctx, c)
 }
 
 // aboutSession reports whether a call is about a session that has to be open.
-func aboutSession(c *cliCall) bool {
+func aboutSession(c *call) bool {
 	return strings.HasPrefix(c.method, sessionMethods) && (c.id != "" || !sessionless[c.method])
 }
 
 // refusal says why a method is not to be had.
-func refusal(method string, row *own) error {
+func refusal(method string, row *methodRule) error {
 	text := method + " is refused: " + row.why
 	if row.instead != "" {
 		text += "; call " + row.instead
@@ -158,10 +166,10 @@ func refusal(method string, row *own) error {
 }
 
 // forward makes the call in the runtime that has the session, loading it if need be.
-func (b *Bridge) forward(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
-	if c.itsWords(b) && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
-		return b.forwardServer(ctx, c) // the CLI has its own words for that, method by method
+func (svc *Service) forward(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
+	if c.passErrors(svc) && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
+		return svc.forwardServer(ctx, c) // the CLI has its own words for that, method by method
 	}
 	if err != nil {
 		return nil, err
@@ -175,24 +183,21 @@ func recorded(ctx context.Context, result json.RawMessage, at journal.Position, 
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, at)
+	position.Record(ctx, position.Position(at))
 	return result, nil
 }
 
 // forwardServer makes a call that is about the CLI itself, or about a session that need not
 // be open: in the runtime of the session if it is, or else in the first one.
-func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	profile, params := b.own(ctx), c.params
-	if c.profile != nil {
-		profile = *c.profile
-	}
+func (svc *Service) forwardServer(ctx context.Context, c *call) (json.RawMessage, error) {
+	params := c.params
 	if c.id != "" {
 		if !c.exact {
 			if err := tenancy.CheckName(c.id, "session_id"); err != nil {
 				return nil, err
 			}
 		}
-		s, err := b.open(ctx, c.id)
+		s, err := svc.host.Open(ctx, c.id)
 		if err == nil {
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
@@ -200,13 +205,10 @@ func (b *Bridge) forwardServer(ctx context.Context, c *cliCall) (json.RawMessage
 		if tenancy.IsShared(c.id) { // the tenant's own CLI knows nothing of it
 			return nil, err
 		}
-		if profile, err = b.home(ctx, c.id, nil); err != nil {
-			return nil, err
-		}
 		params = params.Clone()
 		params.SetString("sessionId", c.id)
 	}
-	rt, err := b.runtimeOf(ctx, profile)
+	rt, err := svc.host.Runtime(ctx, c.id, c.profile)
 	if err != nil {
 		return nil, err
 	}

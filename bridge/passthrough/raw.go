@@ -1,9 +1,10 @@
-package bridge
+package passthrough
 
 import (
 	"context"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -13,30 +14,30 @@ func rawOff() error {
 }
 
 // Invoke passes a call through.
-func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
-	if !b.cfg.Raw {
+func (svc *Service) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
+	if !svc.raw {
 		return nil, rawOff()
 	}
 	method := r.GetMethod()
 	if method == "" {
 		return nil, fault.New(fault.InvalidField, "method is required").WithField("method")
 	}
-	params := session.Object{}
+	params := jsonobj.Object{}
 	if text := r.GetParamsJson(); text != "" {
 		var err error
-		if params, err = session.ParseObject([]byte(text)); err != nil {
+		if params, err = jsonobj.Parse([]byte(text)); err != nil {
 			return nil, fault.New(fault.InvalidField, "params_json is not a JSON object").WithField("params_json")
 		}
 	}
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	profile, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	profile, err := svc.host.Profile(ctx, r.GetRuntimeProfile())
 	if err != nil {
 		return nil, err
 	}
-	c := &cliCall{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
-	result, err := b.dispatch(ctx, c)
+	c := &call{method: method, id: r.GetSessionId(), params: params, exact: true, profile: &profile}
+	result, err := svc.dispatch(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +45,12 @@ func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridge
 }
 
 // RunShell runs a command and emits its output.
-func (b *Bridge) RunShell(
+func (svc *Service) RunShell(
 	ctx context.Context, r *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error,
 ) error {
-	if !b.cfg.Raw {
+	if !svc.raw {
 		return rawOff()
 	}
-	find := func(ctx context.Context) (*session.Session, error) { return b.open(ctx, r.GetSessionId()) }
-	return b.shells.Run(ctx, r, find, emit)
+	find := func(ctx context.Context) (*session.Session, error) { return svc.host.Open(ctx, r.GetSessionId()) }
+	return svc.shells.Run(ctx, r, find, emit)
 }

@@ -1,4 +1,4 @@
-package bridge
+package passthrough
 
 import (
 	"context"
@@ -8,10 +8,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -21,8 +22,8 @@ var done = json.RawMessage(`{"success":true}`)
 // undone is what the CLI answers, without an error, when there was nothing to do.
 var undone = json.RawMessage(`{"success":false}`)
 
-// cliOpening reads the parameters of session.create and session.resume.
-func (b *Bridge) cliOpening(c *cliCall) (o session.Opening, err error) {
+// opening reads the parameters of session.create and session.resume.
+func opening(c *call) (o session.Opening, err error) {
 	config := c.params.Clone()
 	resume := c.method == "session.resume"
 	o.ContinuePending = config.Bool("continuePendingWork")
@@ -39,7 +40,7 @@ func (b *Bridge) cliOpening(c *cliCall) (o session.Opening, err error) {
 	if resume && len(o.Handling.Methods) == 0 {
 		o.Handling = nil
 	}
-	for _, own := range ownMembers {
+	for _, own := range wire.ReservedMembers {
 		config.Set(own, nil)
 	}
 	if array := config.Get("tools"); array != nil && string(array) != "null" {
@@ -55,25 +56,28 @@ func (b *Bridge) cliOpening(c *cliCall) (o session.Opening, err error) {
 }
 
 // switchedOn lists the callbacks that a configuration's switches ask for.
-func switchedOn(config session.Object) (methods []string) {
+func switchedOn(config jsonobj.Object) (methods []string) {
 	if config.Bool("requestPermission") {
 		methods = append(methods, callback.PermissionRequested)
 	}
 	for number := range bridgev1.CallbackKind_name {
 		method, ok := callback.MethodOf(bridgev1.CallbackKind(number))
-		if name := callback.SwitchFor(method); ok && name != "" && config.Bool(name) && method != callback.PermissionRequested {
+		if method == callback.PermissionRequested {
+			continue
+		}
+		if name := callback.SwitchFor(method); ok && name != "" && config.Bool(name) {
 			methods = append(methods, method)
 		}
 	}
 	return methods
 }
 
-// cliCreate is session.create.
-func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.shutdown.Accepting(); err != nil {
+// create is session.create.
+func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error) {
+	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	o, err := b.cliOpening(c)
+	o, err := opening(c)
 	if err != nil {
 		return nil, err
 	}
@@ -82,125 +86,87 @@ func (b *Bridge) cliCreate(ctx context.Context, c *cliCall) (json.RawMessage, er
 		id = registry.NewID()
 	} else if err := tenancy.CheckID(id, "session_id"); err != nil {
 		return nil, err
-	} else if err := b.checkNew(ctx, b.own(ctx), id); err != nil {
+	} else if err := svc.host.CheckNew(ctx, id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {
-			return b.cliResume(ctx, c) // the CLI joins whoever asks to the session there is
+			return svc.resume(ctx, c) // the CLI joins the caller to the session there is
 		}
 		return nil, err
 	}
-	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
-		return nil, fields.Rename(err, "config.", "")
-	}
-	release, err := b.admitSession(caller.From(ctx).Tenant)
+	s, err := svc.host.Create(ctx, id, o)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	s, fresh := b.getOrCreate(ctx, id)
-	if !fresh || s.Journal().Inherited() { // of one whose state is gone
-		b.abandon(s, fresh)
-		return nil, exists(id)
-	}
-	placeOf(s).set(b.own(ctx))
-	if _, err := s.Create(ctx, o); err != nil {
-		b.forget(s)
-		return nil, err
-	}
-	b.saver.Save(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 
-// cliResume is session.resume.
-func (b *Bridge) cliResume(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.shutdown.Accepting(); err != nil {
+// resume is session.resume.
+func (svc *Service) resume(ctx context.Context, c *call) (json.RawMessage, error) {
+	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	if err := b.checkOwn(ctx, c.id, "session_id"); err != nil {
+	if err := svc.host.CheckOwn(ctx, c.id); err != nil {
 		return nil, err
 	}
-	o, err := b.cliOpening(c)
+	o, err := opening(c)
 	if err != nil {
 		return nil, err
 	}
-	if s := b.known(ctx, c.id); s == nil || s.Usable() != nil {
-		release, err := b.admitSession(caller.From(ctx).Tenant)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
-	}
-	s, fresh := b.getOrCreate(ctx, c.id)
-	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
-		o.Config, err = b.underlying(ctx, o.Config)
-	}
+	s, err := svc.host.Resume(ctx, c.id, o)
 	if err != nil {
-		if fresh {
-			b.forget(s)
-		}
-		return nil, fields.Rename(err, "config.", "")
-	}
-	if fresh {
-		placeOf(s).set(b.own(ctx))
-	}
-	if _, err := s.Resume(ctx, o); err != nil {
-		if fresh {
-			b.forget(s)
-		}
 		return nil, err
 	}
-	b.saver.Save(s)
 	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
 }
 
 // absent is the answer about a session that is not there: the CLI's own is no error.
-func absent(c *cliCall, err error) (json.RawMessage, error) {
+func absent(c *call, err error) (json.RawMessage, error) {
 	if c.exact && fault.ReasonOf(err) == fault.SessionNotFound {
 		return undone, nil
 	}
 	return nil, err
 }
 
-// cliDestroy is session.destroy: whoever calls it is done with the session, and the last to
+// disconnect is session.destroy: whoever calls it is done with the session, and the last to
 // be is whoever has it open.
-func (b *Bridge) cliDestroy(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if _, err := b.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: c.id}); err != nil {
+func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, error) {
+	if err := svc.host.Disconnect(ctx, c.id); err != nil {
 		return absent(c, err)
 	}
 	return done, nil
 }
 
-// cliDelete is session.delete.
-func (b *Bridge) cliDelete(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	_, err := b.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id})
+// deleteSession is session.delete.
+func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage, error) {
+	err := svc.host.Delete(ctx, c.id)
 	switch {
 	case err == nil:
 		return done, nil
 	case c.exact:
-		return b.exactDelete(ctx, c, err)
+		return svc.exactDelete(ctx, c, err)
 	}
 	return nil, err
 }
 
-// cliBulkDelete is sessions.bulkDelete: what is open here is deleted as such before the CLI
+// bulkDelete is sessions.bulkDelete: what is open here is deleted as such before the CLI
 // deletes what is left.
-func (b *Bridge) cliBulkDelete(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, error) {
 	for _, id := range textList(c.params.Get("sessionIds")) {
-		s, err := b.open(ctx, id)
+		s, err := svc.host.Open(ctx, id)
 		if err != nil {
 			continue // of the history only
 		}
 		if _, err := s.Disconnect(ctx, true); err != nil {
 			return nil, err
 		}
-		b.forget(s)
+		svc.host.Forget(s)
 	}
-	return b.forwardServer(ctx, c)
+	return svc.forwardServer(ctx, c)
 }
 
-// cliPrune is sessions.pruneOld.
-func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, error) {
+// prune is sessions.pruneOld.
+func (svc *Service) prune(ctx context.Context, c *call) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
-	for _, s := range b.visible(ctx) {
+	for _, s := range svc.host.Visible(ctx) {
 		if !tenancy.Foreign(ctx, s) { // others are not in the tenant's home
 			spared = append(spared, s.ID())
 		}
@@ -208,7 +174,7 @@ func (b *Bridge) cliPrune(ctx context.Context, c *cliCall) (json.RawMessage, err
 	text, _ := json.Marshal(spared) // strings always encode
 	c.params = c.params.Clone()
 	c.params.Set("excludeSessionIds", text)
-	return b.forwardServer(ctx, c)
+	return svc.forwardServer(ctx, c)
 }
 
 // textList reads a list of strings; what is none is empty.
@@ -220,27 +186,31 @@ func textList(text json.RawMessage) []string {
 	return list
 }
 
-// cliSend is session.send and what else begins a turn.
-func (b *Bridge) cliSend(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	if err := b.shutdown.Accepting(); err != nil {
+// send is session.send and what else begins a turn.
+func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) {
+	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	s, err := b.open(ctx, c.id)
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
 	prompt := c.params.String("prompt")
-	empty := c.method == "session.send" && strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
-	if empty && !c.exact {
+	empty := strings.TrimSpace(prompt) == "" && len(rawList(c.params.Get("attachments"))) == 0
+	if empty && c.method == "session.send" && !c.exact {
 		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
 	}
-	if err := b.checkPrompt(caller.From(ctx).Tenant, max(len(prompt), len(c.params.Get("messages"))), "prompt"); err != nil {
+	size := max(len(prompt), len(c.params.Get("messages")))
+	if err := svc.host.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
 		return nil, err
 	}
-	m := session.Message{Method: c.method, Params: c.params.Clone(), Immediate: c.params.String("mode") == "immediate", Request: c.request}
+	m := session.Message{
+		Method: c.method, Params: c.params.Clone(), Request: c.request,
+		Immediate: c.params.String("mode") == "immediate",
+	}
 	wait := m.Params.Bool("wait")
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
-	sent, err := b.say(ctx, s, m)
+	sent, err := svc.host.Submit(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
@@ -262,9 +232,9 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 	return list
 }
 
-// cliAbort is session.abort.
-func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// abort is session.abort.
+func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -275,9 +245,9 @@ func (b *Bridge) cliAbort(ctx context.Context, c *cliCall) (json.RawMessage, err
 	return recorded(ctx, result, at, err)
 }
 
-// cliSetTools is session.tools.set.
-func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// setTools is session.tools.set.
+func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -289,9 +259,9 @@ func (b *Bridge) cliSetTools(ctx context.Context, c *cliCall) (json.RawMessage, 
 	return recorded(ctx, json.RawMessage(`{}`), at, err)
 }
 
-// cliSwitchModel is session.model.switchTo.
-func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// switchModel is session.model.switchTo.
+func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -299,14 +269,14 @@ func (b *Bridge) cliSwitchModel(ctx context.Context, c *cliCall) (json.RawMessag
 	return recorded(ctx, result, at, err)
 }
 
-// cliApply makes a call that sets something which is to outlive the session's being
+// apply makes a call that sets something which is to outlive the session's being
 // unloaded.
-func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
-	rule := keptSettings[c.method]
+	rule := settings[c.method]
 	keep := session.Keep{Key: rule.group, Merge: rule.merge}
 	if rule.member != "" {
 		keep.Key += "\x00" + c.params.String(rule.member)
@@ -315,9 +285,9 @@ func (b *Bridge) cliApply(ctx context.Context, c *cliCall) (json.RawMessage, err
 	return recorded(ctx, result, at, err)
 }
 
-// cliRegister is session.eventLog.registerInterest.
-func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// registerInterest is session.eventLog.registerInterest.
+func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -329,14 +299,14 @@ func (b *Bridge) cliRegister(ctx context.Context, c *cliCall) (json.RawMessage, 
 	if err != nil {
 		return nil, err
 	}
-	var result session.Object
+	var result jsonobj.Object
 	result.SetString("handle", handle)
 	return recorded(ctx, result.JSON(), s.Journal().Last(), nil)
 }
 
-// cliRelease is session.eventLog.releaseInterest.
-func (b *Bridge) cliRelease(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// releaseInterest is session.eventLog.releaseInterest.
+func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

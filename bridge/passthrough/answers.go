@@ -1,4 +1,4 @@
-package bridge
+package passthrough
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
-// cliAnswer answers a callback that an event asked, by the CLI's own method for it.
-func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+// answer answers a callback that an event asked, by the CLI's own method for it.
+func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 	if err != nil {
 		return unanswered(c, err)
 	}
-	reply, err := cliReply(p, c)
+	reply, err := replyOf(p, c)
 	if err != nil {
 		return unanswered(c, err)
 	}
@@ -39,7 +39,7 @@ func (b *Bridge) cliAnswer(ctx context.Context, c *cliCall) (json.RawMessage, er
 
 // unanswered is the answer to an answer that nobody waits for: the CLI's own is no error,
 // and for commands it is no refusal either.
-func unanswered(c *cliCall, err error) (json.RawMessage, error) {
+func unanswered(c *call, err error) (json.RawMessage, error) {
 	if r := fault.ReasonOf(err); c.exact && (r == fault.CallbackNotFound || r == fault.CallbackResolved) {
 		if c.method == callback.ForEvent(callback.CommandExecute).AnswerMethod {
 			return done, nil
@@ -49,13 +49,14 @@ func unanswered(c *cliCall, err error) (json.RawMessage, error) {
 	return nil, fields.Rename(err, "callback_id", "request_id")
 }
 
-// cliReply checks an answer that came as parameters.
-func cliReply(p *callback.Pending, c *cliCall) (callback.Reply, error) {
+// replyOf checks an answer that came as parameters.
+func replyOf(p *callback.Pending, c *call) (callback.Reply, error) {
 	if p.Kind.AnswerMethod != c.method {
 		if c.exact {
 			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is another", p.ID)
 		}
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "callback %q is a %s, which %s does not answer", p.ID, p.Kind.Method, c.method).
+		return callback.Reply{}, fault.New(fault.AnswerInvalid,
+			"callback %q is a %s, which %s does not answer", p.ID, p.Kind.Method, c.method).
 			WithField("request_id").With("callback_id", p.ID)
 	}
 	params := c.params.Clone()
@@ -70,10 +71,10 @@ func cliReply(p *callback.Pending, c *cliCall) (callback.Reply, error) {
 	return callback.Reply{Members: params.JSON()}, nil
 }
 
-// cliAnswerRequest answers what the CLI asks by a request and tells of by an event as well.
+// answerRequest answers what the CLI asks by a request and tells of by an event as well.
 // The CLI arbitrates between the two ways; its request to the bridge ends with the other.
-func (b *Bridge) cliAnswerRequest(ctx context.Context, c *cliCall) (json.RawMessage, error) {
-	s, err := b.open(ctx, c.id)
+func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage, error) {
+	s, err := svc.host.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package bridge
+package passthrough
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 )
 
@@ -20,21 +20,21 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 // bridge. If a crash interrupted session.send, the session's outbox and history decide whether the
 // prompt was sent; the other methods then fail with SEND_IN_DOUBT. A repeated request whose prompt
 // was lost after it was acknowledged fails with SEND_IN_DOUBT too.
-func (b *Bridge) promptOnce(ctx context.Context, c *cliCall, requestID string) (json.RawMessage, error) {
+func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
 	c.request = settle.Key(ctx, c.method, requestID)
-	reply, err := operation.Run(ctx, b.operations, operation.Operation[*wrapperspb.BytesValue]{
+	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
 		Scope: operation.On(c.method, c.id), ID: requestID, Request: wrapperspb.Bytes(c.params.JSON()),
 		Do: func(ctx context.Context) (*wrapperspb.BytesValue, error) {
-			result, err := b.dispatch(ctx, c)
+			result, err := svc.dispatch(ctx, c)
 			return wrapperspb.Bytes(result), err
 		},
-		Settle: b.settlePrompt(c),
+		Settle: svc.settlePrompt(c),
 	})
 	if err != nil {
 		return nil, err
 	}
 	var said struct{ MessageID string }
-	if s, err := b.open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
+	if s, err := svc.host.Open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
 		if _, err := s.Repeat(ctx, said.MessageID); err != nil {
 			return nil, err
 		}
@@ -43,14 +43,14 @@ func (b *Bridge) promptOnce(ctx context.Context, c *cliCall, requestID string) (
 }
 
 // settlePrompt settles a prompt that a crash interrupted.
-func (b *Bridge) settlePrompt(c *cliCall) *operation.Settlement[*wrapperspb.BytesValue] {
+func (svc *Service) settlePrompt(c *call) *operation.Settlement[*wrapperspb.BytesValue] {
 	texts := []string{c.params.String("prompt")}
 	if display := c.params.String("displayPrompt"); display != "" {
 		texts = append(texts, display)
 	}
 	p := settle.Prompt{SessionID: c.id, Key: c.request, Texts: texts}
-	settlement := settle.Sent(b.open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
-		var result session.Object
+	settlement := settle.Sent(svc.host.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
+		var result jsonobj.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())
 	})

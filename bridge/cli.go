@@ -1,0 +1,155 @@
+package bridge
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// CallCLI calls a method of copilot.cli.v1.
+func (b *Bridge) CallCLI(
+	ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string,
+	profile *bridgev1.RuntimeProfile,
+) ([]byte, error) {
+	return b.passthrough.CallCLI(ctx, method, request, exact, requestID, profile)
+}
+
+// Invoke calls a method of the CLI with parameters as JSON.
+func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
+	return b.passthrough.Invoke(ctx, r)
+}
+
+// RunShell runs a command and emits its output.
+func (b *Bridge) RunShell(
+	ctx context.Context, r *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error,
+) error {
+	return b.passthrough.RunShell(ctx, r, emit)
+}
+
+// cliHost is the bridge as the CLI's methods use it.
+type cliHost struct{ finder }
+
+// Visible implements passthrough.Host.
+func (h cliHost) Visible(ctx context.Context) []*session.Session { return h.b.visible(ctx) }
+
+// CheckNew implements passthrough.Host.
+func (h cliHost) CheckNew(ctx context.Context, id string) error {
+	return h.b.checkNew(ctx, h.b.own(ctx), id)
+}
+
+// CheckOwn implements passthrough.Host.
+func (h cliHost) CheckOwn(ctx context.Context, id string) error {
+	return h.b.checkOwn(ctx, id, "session_id")
+}
+
+// Create implements passthrough.Host.
+func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
+	b := h.b
+	var err error
+	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
+		return nil, fields.Rename(err, "config.", "")
+	}
+	release, err := b.admitSession(caller.From(ctx).Tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s, fresh := b.getOrCreate(ctx, id)
+	if !fresh || s.Journal().Inherited() { // of one whose state is gone
+		b.abandon(s, fresh)
+		return nil, exists(id)
+	}
+	placeOf(s).set(b.own(ctx))
+	if _, err := s.Create(ctx, o); err != nil {
+		b.forget(s)
+		return nil, err
+	}
+	b.saver.Save(s)
+	return s, nil
+}
+
+// Resume implements passthrough.Host.
+func (h cliHost) Resume(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
+	b := h.b
+	if s := b.known(ctx, id); s == nil || s.Usable() != nil {
+		release, err := b.admitSession(caller.From(ctx).Tenant)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	s, fresh := b.getOrCreate(ctx, id)
+	var err error
+	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
+		o.Config, err = b.underlying(ctx, o.Config)
+	}
+	if err != nil {
+		b.abandon(s, fresh)
+		return nil, fields.Rename(err, "config.", "")
+	}
+	if fresh {
+		placeOf(s).set(b.own(ctx))
+	}
+	if _, err := s.Resume(ctx, o); err != nil {
+		b.abandon(s, fresh)
+		return nil, err
+	}
+	b.saver.Save(s)
+	return s, nil
+}
+
+// Disconnect implements passthrough.Host.
+func (h cliHost) Disconnect(ctx context.Context, id string) error {
+	_, err := h.b.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: id})
+	return err
+}
+
+// Delete implements passthrough.Host.
+func (h cliHost) Delete(ctx context.Context, id string) error {
+	_, err := h.b.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: id})
+	return err
+}
+
+// Forget implements passthrough.Host.
+func (h cliHost) Forget(s *session.Session) { h.b.forget(s) }
+
+// CheckPrompt implements passthrough.Host.
+func (h cliHost) CheckPrompt(tenant string, size int, field string) error {
+	return h.b.checkPrompt(tenant, size, field)
+}
+
+// Submit implements passthrough.Host.
+func (h cliHost) Submit(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
+	return h.b.say(ctx, s, m)
+}
+
+// Profile implements passthrough.Host.
+func (h cliHost) Profile(ctx context.Context, p *bridgev1.RuntimeProfile) (runtime.Profile, error) {
+	return h.b.profile(ctx, p, "runtime_profile", "")
+}
+
+// Runtime implements passthrough.Host.
+func (h cliHost) Runtime(ctx context.Context, id string, p *runtime.Profile) (passthrough.Runtime, error) {
+	profile := h.b.own(ctx)
+	switch {
+	case id != "":
+		var err error
+		if profile, err = h.b.home(ctx, id, nil); err != nil {
+			return nil, err
+		}
+	case p != nil:
+		profile = *p
+	}
+	rt, err := h.b.runtimeOf(ctx, profile)
+	if err != nil {
+		return nil, err
+	}
+	return rt, nil
+}

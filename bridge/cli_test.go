@@ -1,0 +1,115 @@
+package bridge
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+// invokeCLI calls a method of copilot.cli.v1 in the way the server does.
+func invokeCLI[R proto.Message](r *rig, method string, request proto.Message, reply R, exact bool, requestID string) (R, error) {
+	r.t.Helper()
+	wire, err := proto.Marshal(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	out, err := r.CallCLI(r.t.Context(), climethods.All()[method], wire, exact, requestID, nil)
+	if err != nil {
+		return reply, err
+	}
+	return reply, proto.Unmarshal(out, reply)
+}
+
+// A send of copilot.cli.v1 is a send: its turn is followed, and one with the same request
+// id is the same one.
+func TestSurfaceSend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	send := func(id string) string {
+		out, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}, &cliv1.SessionServiceSendResponse{}, false, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.GetMessageId()
+	}
+	first := send("r1")
+	if first == "" || send("r1") != first || send("r2") == first {
+		t.Errorf("the first message is %q; a repeated request must have the same, another one another", first)
+	}
+	_, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1"}, &cliv1.SessionServiceSendResponse{}, false, "")
+	wantField(t, "an empty prompt", err, fault.PromptEmpty, "prompt")
+	if _, err := invokeCLI(r, "session.send", &cliv1.SessionServiceSendRequest{SessionId: "s1"}, &cliv1.SessionServiceSendResponse{}, true, ""); err != nil {
+		t.Errorf("an empty prompt of an exact caller: %v", err)
+	}
+}
+
+// A prompt of copilot.cli.v1 whose answer a crash kept from being recorded is not sent twice: the
+// history answers for session.send, the other methods fail with SEND_IN_DOUBT.
+func TestInterruptedSurfaceSend(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.create("s1")
+	r.ask("s1", "before")
+	s, err := r.open(t.Context(), "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := s.Journal().Last()
+	since := binary.AppendUvarint(binary.AppendUvarint(nil, at.Epoch), at.Seq)
+	r.ask("s1", "hello") // the interrupted request's prompt
+	params := wrapperspb.Bytes([]byte(`{"prompt":"hello"}`))
+	r.remembering(idempotency.Key{Operation: operation.On("session.send", "s1"), ID: "q"}, params, since)
+	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", Prompt: "hello"}
+	out, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "q")
+	if err != nil || out.GetMessageId() == "" {
+		t.Errorf("session.send is answered %v, %v", out, err)
+	}
+	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
+	r.remembering(idempotency.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
+	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
+	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendInDoubt {
+		t.Errorf("session.fleet.start fails with %v", err)
+	}
+	if n := received(r.cli, "session.send") + received(r.cli, "session.fleet.start"); n != 2 {
+		t.Errorf("the CLI was given %d prompts, want 2", n)
+	}
+}
+
+// What is refused says why, and an exact caller is told what the CLI would have said.
+func TestSurfaceRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	_, err := invokeCLI(r, "runtime.shutdown", &cliv1.RuntimeServiceShutdownRequest{}, &cliv1.RuntimeServiceShutdownResponse{}, false, "")
+	wantField(t, "runtime.shutdown", err, fault.MethodRefused, "method")
+	if f, ok := fields.AsFault(err); !ok || f.RPC != nil {
+		t.Errorf("a tidy caller is told %v", err)
+	}
+	for _, extra := range []string{`{"sessionId":"s2"}`, `{"prompt":"x"}`} {
+		q := &cliv1.SessionServiceSendRequest{SessionId: "s1", JsonExtra: extra}
+		_, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, false, "")
+		if fault.ReasonOf(err) != fault.JSONExtraForbidden {
+			t.Errorf("json_extra %s: %v", extra, err)
+		}
+	}
+	// An exact caller's request is what its JSON says, and it is the session of that which is called.
+	q := &cliv1.SessionServiceSendRequest{SessionId: "s1", JsonExtra: `{"sessionId":"s2","sessionId":"s3"}`}
+	if _, err := invokeCLI(r, "session.send", q, &cliv1.SessionServiceSendResponse{}, true, ""); fault.ReasonOf(err) != fault.SessionNotFound || !strings.HasSuffix(err.Error(), "s3") {
+		t.Errorf("a session in json_extra: %v", err)
+	}
+	_, err = invokeCLI(r, "session.mode.get", &cliv1.SessionModeServiceGetRequest{SessionId: "none"}, &cliv1.SessionModeServiceGetResponse{}, true, "")
+	if f, ok := fields.AsFault(err); !ok || f.RPC == nil || f.RPC.Code != -32603 || !strings.HasSuffix(f.RPC.Message, "Session not found for sessionId: none") {
+		t.Errorf("an exact caller is told %v", err)
+	}
+}
