@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
@@ -130,12 +131,12 @@ type Bridge struct {
 	participants *attach.Service
 	shells       *shell.Runner
 	passthrough  *passthrough.Service
+	admission    *admission.Controller
 
 	// unloading has the tenants that have a session being unloaded.
 	unloading sync.Map
 
 	budget   *journal.Budget
-	flight   inFlight
 	sessions *registry.Registry[*session.Session]
 	epochs   registry.Epochs
 	saver    *registry.Saver[*session.Session]
@@ -188,12 +189,16 @@ func New(cfg Config) (*Bridge, error) {
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 	}
 	b.saver = registry.NewSaver(b.save)
+	b.admission = admission.New(admission.Config{
+		Sessions: b.sessions.All, Tenant: b.limits, Overall: b.overall, Tenants: cfg.Tenant != nil,
+		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
+	})
 	if cfg.Directory != nil {
 		b.epochs.Reserve = cfg.Directory.NextEpoch
 	}
 	b.shells = shell.New(b.shutdown, b.log)
 	b.streams = stream.New(finder{b}, c, b.shutdown)
-	b.operations = operation.New(b.shutdown, b.rememberedQuota, b.log)
+	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
 	b.participants = attach.New(attach.Config{
 		Host: attachHost{finder{b}}, Streams: b.streams, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
 		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
@@ -206,7 +211,7 @@ func New(cfg Config) (*Bridge, error) {
 		b.shutdown.Close()
 		return nil, err
 	}
-	b.table.Bound(b.bounds)
+	b.table.Bound(b.admission.Runtimes)
 	b.runtimes = cfg.Runtimes(b.startRuntime)
 	if err := errors.Join(b.restoreOperations(), b.restore()); err != nil {
 		b.shutdown.Close()

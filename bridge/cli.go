@@ -56,7 +56,7 @@ func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*ses
 	if o.Config, err = b.underlying(ctx, o.Config); err != nil {
 		return nil, fields.Rename(err, "config.", "")
 	}
-	release, err := b.admitSession(caller.From(ctx).Tenant)
+	release, err := b.admission.Session(caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*ses
 func (h cliHost) Resume(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
 	b := h.b
 	if s := b.known(ctx, id); s == nil || s.Usable() != nil {
-		release, err := b.admitSession(caller.From(ctx).Tenant)
+		release, err := b.admission.Session(caller.From(ctx).Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (h cliHost) Forget(s *session.Session) { h.b.forget(s) }
 
 // CheckPrompt implements passthrough.Host.
 func (h cliHost) CheckPrompt(tenant string, size int, field string) error {
-	return h.b.checkPrompt(tenant, size, field)
+	return h.b.admission.CheckPrompt(tenant, size, field)
 }
 
 // Submit implements passthrough.Host.

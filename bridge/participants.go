@@ -42,7 +42,7 @@ func (h attachHost) Resume(
 
 // AdmitParticipant implements attach.Host.
 func (h attachHost) AdmitParticipant(tenant string) (release func(), err error) {
-	return h.b.admitParticipant(tenant)
+	return h.b.admission.Participant(tenant)
 }
 
 // Tools implements attach.Host.

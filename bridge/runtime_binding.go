@@ -86,7 +86,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	cfg.RPC.Logger = b.log
 	cfg.RPC.MaxDepth = rpcconn.CLIMaxDepth
 	cfg.Prepare = runtime.Provide
-	cfg.MaxRSS = b.maxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
+	cfg.MaxRSS = b.admission.MaxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
 	rt, err := runtime.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoReq
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
 		Capabilities: &bridgev1.Capabilities{RawService: b.cfg.Raw, OwnRuntimes: true, OfflineModel: b.cfg.OfflineModel},
 		Limits: &bridgev1.Limits{
-			MaxPromptBytes: int64(b.maxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(tuned.MaxAttachmentBytes),
+			MaxPromptBytes: int64(b.admission.MaxPrompt(caller.From(ctx).Tenant)), MaxAttachmentBytes: int64(tuned.MaxAttachmentBytes),
 			MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(tuned.CallbackTimeout),
 			MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes), MaxRuntimes: int32(placed.MaxRuntimes),
 			MaxSessionsPerRuntime: int32(min(placed.MaxSessions, math.MaxInt32)),

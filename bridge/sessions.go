@@ -63,7 +63,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 	}
-	release, err := b.admitSession(caller.From(ctx).Tenant)
+	release, err := b.admission.Session(caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
@@ -149,7 +149,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	}
 	o.Join, o.Anew = join, join.Exactly()
 	if s := b.known(ctx, r.GetSessionId()); s == nil || s.Usable() != nil {
-		release, err := b.admitSession(caller.From(ctx).Tenant)
+		release, err := b.admission.Session(caller.From(ctx).Tenant)
 		if err != nil {
 			return nil, session.Joined{}, err
 		}

@@ -169,7 +169,7 @@ func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m s
 	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}
-	if err := b.checkPrompt(caller.From(ctx).Tenant, len(p.GetText()), at+".text"); err != nil {
+	if err := b.admission.CheckPrompt(caller.From(ctx).Tenant, len(p.GetText()), at+".text"); err != nil {
 		return m, err
 	}
 	if err := fields.Known(p.GetHeaderStrategy(), at+".header_strategy"); err != nil {

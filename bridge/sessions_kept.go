@@ -92,7 +92,7 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	return session.New(session.Config{
 		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.Event, Epoch: epoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
-		Log: disk, Budget: b.budget, Room: b.roomOf(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
+		Log: disk, Budget: b.budget, Room: b.admission.Room(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 		Outbox: box,
 	})
 }

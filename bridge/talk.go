@@ -76,7 +76,7 @@ func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session
 
 // say has a session take a message, if there is room for its turn.
 func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
-	release, err := b.admitTurn(s)
+	release, err := b.admission.Turn(s)
 	if err != nil {
 		return session.Sent{}, err
 	}

@@ -143,3 +143,17 @@ func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
 		return bind.profile.Tenant != c.Tenant && !c.May(caller.Operate)
 	})
 }
+
+// limits returns what a tenant may use.
+func (b *Bridge) limits(tenant string) quota.Limits {
+	t, _ := b.tenant(tenant)
+	return t.Limits
+}
+
+// overall returns what all tenants together may use.
+func (b *Bridge) overall() quota.Limits {
+	if b.cfg.Limits == nil {
+		return quota.Limits{}
+	}
+	return b.cfg.Limits()
+}

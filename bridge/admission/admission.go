@@ -1,0 +1,218 @@
+// Package admission decides whether there is room for what a caller wants: a session, a turn, a
+// participant, a prompt, a callback. It bounds each tenant and all tenants together.
+//
+// The gauges have a lock each, and callbacks are counted by atomics: nothing here holds a lock
+// while it looks at a session. The package starts no goroutine.
+package admission
+
+import (
+	"cmp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// Config says what a controller bounds.
+type Config struct {
+	// Sessions returns all sessions of the bridge, in no order.
+	Sessions func() []*session.Session
+	// Tenant returns the limits of a tenant, Overall those of all tenants together.
+	Tenant  func(name string) quota.Limits
+	Overall func() quota.Limits
+	// MaxPromptBytes returns the size of the longest prompt that the bridge accepts.
+	MaxPromptBytes func() int
+	// Tenants says that there are tenants beside the host's owner.
+	Tenants bool
+}
+
+// Controller admits what callers want. Its gauges count what is about to be: what is, is counted
+// where it is. Call New to make one. It is safe for concurrent use.
+type Controller struct {
+	cfg                           Config
+	sessions, turns, participants quota.Gauge
+	// rooms are counts of the callbacks that wait, by tenant; callbacks is that of all.
+	rooms     sync.Map
+	callbacks atomic.Int64
+}
+
+// New returns a controller.
+func New(c Config) *Controller { return &Controller{cfg: c} }
+
+// admitOne takes one more of what count says each session has, unless the tenant or
+// everybody has too much of it. Release is to be called as soon as the sessions count it.
+func (c *Controller) admitOne(
+	g *quota.Gauge, tenant string, l quota.Limit, count func(*session.Session) int,
+) (release func(), err error) {
+	if l.Tenant <= 0 && l.Overall <= 0 {
+		return func() {}, nil
+	}
+	own, all := 0, 0
+	for _, s := range c.cfg.Sessions() {
+		n := count(s)
+		if all += n; s.Tenant() == tenant {
+			own += n
+		}
+	}
+	return g.TakeBeside(tenant, l, own, all)
+}
+
+// Session takes room for a session.
+func (c *Controller) Session(tenant string) (release func(), err error) {
+	l := quota.Limit{Name: "sessions", Tenant: c.cfg.Tenant(tenant).Sessions, Overall: c.cfg.Overall().Sessions}
+	return c.admitOne(&c.sessions, tenant, l, func(s *session.Session) int {
+		if state := s.State(); state == session.Disconnected || state == session.Deleted || state == session.Creating {
+			return 0 // one that is being made counts as such
+		}
+		return 1
+	})
+}
+
+// Turn takes room for a turn of a session, which may have one already: what is sent
+// then waits for it. The journal has to have room too.
+func (c *Controller) Turn(s *session.Session) (release func(), err error) {
+	tenant := s.Tenant()
+	own, all := c.cfg.Tenant(tenant), c.cfg.Overall()
+	if err := c.checkJournals(tenant, own.JournalBytes, all.JournalBytes); err != nil {
+		return nil, err
+	}
+	l := quota.Limit{Name: "turns", Tenant: own.Turns, Overall: all.Turns}
+	if s.TurnRunning() {
+		return func() {}, nil
+	}
+	return c.admitOne(&c.turns, tenant, l, func(s *session.Session) int {
+		if s.TurnRunning() {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Participant takes room for a participant.
+func (c *Controller) Participant(tenant string) (release func(), err error) {
+	l := quota.Limit{Name: "participants", Tenant: c.cfg.Tenant(tenant).Participants, Overall: c.cfg.Overall().Participants}
+	return c.admitOne(&c.participants, tenant, l, (*session.Session).Company)
+}
+
+// trimmedEvery is how often journals are trimmed to what is to be kept of them, before which
+// there is no more room than now.
+const trimmedEvery = time.Minute
+
+// checkJournals refuses what would add to journals that have too much.
+func (c *Controller) checkJournals(tenant string, own, all int64) error {
+	if own <= 0 && all <= 0 {
+		return nil
+	}
+	var mine, sum int64
+	for _, s := range c.cfg.Sessions() {
+		if s.Usable() != nil {
+			continue
+		}
+		n := s.Journal().Stored()
+		if sum += n; s.Tenant() == tenant {
+			mine += n
+		}
+	}
+	switch {
+	case own > 0 && mine >= own:
+		return quota.Exceeded("journal_bytes", own, false, trimmedEvery)
+	case all > 0 && sum >= all:
+		return quota.Exceeded("journal_bytes", all, true, trimmedEvery)
+	}
+	return nil
+}
+
+// MaxPrompt is the longest prompt of a tenant.
+func (c *Controller) MaxPrompt(tenant string) int {
+	most := c.cfg.MaxPromptBytes()
+	for _, l := range []int{c.cfg.Tenant(tenant).PromptBytes, c.cfg.Overall().PromptBytes} {
+		if l > 0 {
+			most = min(most, l)
+		}
+	}
+	return most
+}
+
+// CheckPrompt refuses a prompt's part that is too long: for the tenant by its limits, or for
+// anybody.
+func (c *Controller) CheckPrompt(tenant string, size int, at string) error {
+	own, all, most := c.cfg.Tenant(tenant).PromptBytes, c.cfg.Overall().PromptBytes, c.cfg.MaxPromptBytes()
+	switch {
+	case size > most:
+		return fault.New(fault.PromptTooLarge, "the prompt has %d bytes, more than %d", size, most).WithField(at)
+	case own > 0 && size > own:
+		return quota.Exceeded("prompt_bytes", int64(own), false, 0)
+	case all > 0 && size > all:
+		return quota.Exceeded("prompt_bytes", int64(all), true, 0)
+	}
+	return nil
+}
+
+// Runtimes returns the bounds of the runtimes of a tenant, and of all tenants together.
+func (c *Controller) Runtimes(tenant string) (own, all placement.Bounds) {
+	of := func(l quota.Limits) placement.Bounds {
+		return placement.Bounds{Sessions: l.LoadedSessions, Runtimes: l.Runtimes, StartsPerMinute: l.RuntimeStartsPerMinute}
+	}
+	return of(c.cfg.Tenant(tenant)), of(c.cfg.Overall())
+}
+
+// MaxRSS is how much memory a runtime of a tenant may have: the least of those that are
+// limits.
+func (c *Controller) MaxRSS(tenant string, configured int64) int64 {
+	most := configured
+	for _, l := range []int64{c.cfg.Tenant(tenant).RuntimeMemoryBytes, c.cfg.Overall().RuntimeMemoryBytes} {
+		if l > 0 && (most <= 0 || l < most) {
+			most = l
+		}
+	}
+	return most
+}
+
+// room is where the callbacks of a tenant's sessions wait for answers.
+type room struct {
+	c      *Controller
+	tenant string
+	used   *atomic.Int64
+}
+
+// Take implements callback.Room. It runs on a connection's reader, and does not wait.
+func (r room) Take() bool {
+	own, all := r.used.Add(1), r.c.callbacks.Add(1)
+	limit, overall := int64(r.c.cfg.Tenant(r.tenant).PendingCallbacks), int64(r.c.cfg.Overall().PendingCallbacks)
+	if limit > 0 && own > limit || overall > 0 && all > overall {
+		r.Give()
+		return false
+	}
+	return true
+}
+
+// Give implements callback.Room.
+func (r room) Give() {
+	r.used.Add(-1)
+	r.c.callbacks.Add(-1)
+}
+
+// Room returns the room of a tenant's callbacks.
+func (c *Controller) Room(tenant string) callback.Room {
+	used, _ := c.rooms.LoadOrStore(tenant, new(atomic.Int64))
+	return room{c: c, tenant: tenant, used: used.(*atomic.Int64)}
+}
+
+// Remembered returns what may be remembered for a tenant, and for all tenants together.
+// A server without a limit for its host's owner has one for all together alone.
+func (c *Controller) Remembered(tenant string) (own, all idempotency.Quota) {
+	of := func(l quota.Limits, requests int, bytes int64) idempotency.Quota {
+		return idempotency.Quota{Requests: cmp.Or(l.RememberedRequests, requests), Bytes: cmp.Or(l.RememberedBytes, bytes)}
+	}
+	all = of(c.cfg.Overall(), idempotency.DefaultTotalRequests, idempotency.DefaultTotalBytes)
+	if !c.cfg.Tenants {
+		return of(c.cfg.Tenant(tenant), all.Requests, all.Bytes), all
+	}
+	return of(c.cfg.Tenant(tenant), idempotency.DefaultRequests, idempotency.DefaultBytes), all
+}
