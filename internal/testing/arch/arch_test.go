@@ -73,7 +73,7 @@ func TestRepositoryPaths(t *testing.T) {
 
 func TestRepositoryFileTables(t *testing.T) {
 	t.Parallel()
-	findings, err := CheckFileTable(root(t), "docs/ARCHITECTURE.md", "Where to look in `bridge`", "bridge", false)
+	findings, err := CheckFileTable(root(t), "docs/internals.md", "Where to look in `bridge`", "bridge", false)
 	fail(t, findings, err)
 	findings, err = CheckFileTable(root(t), "e2e/README.md", "Files", "e2e", true)
 	fail(t, findings, err)
