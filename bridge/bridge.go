@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
@@ -140,10 +141,7 @@ type Bridge struct {
 	sessions *registry.Registry[*session.Session]
 	epochs   registry.Epochs
 	saver    *registry.Saver[*session.Session]
-
-	// mu guards bindings.
-	mu       sync.Mutex
-	bindings []*binding
+	fleet    fleet.List[*binding]
 }
 
 // New returns a bridge. The caller must Close it.

@@ -15,9 +15,7 @@ var stateNames = map[session.State]string{
 // Figures puts what the bridge counts. It asks each session, and is for those who look now
 // and then.
 func (b *Bridge) Figures(put observe.Put) {
-	b.mu.Lock()
-	bindings := append([]*binding(nil), b.bindings...)
-	b.mu.Unlock()
+	bindings := b.fleet.All()
 	b.sessionFigures(put, b.sessions.All())
 	var calls, requests, queued, memory int64
 	for _, bind := range bindings {

@@ -36,9 +36,6 @@ type Runtimes interface {
 	Down(p runtime.Profile) (retry time.Time, ok bool)
 }
 
-// maxDownBindings bounds the ended runtimes that are still told of.
-const maxDownBindings = 4
-
 // binding ties a runtime to the sessions it has loaded. The handlers of its connection
 // run on the connection's reader and must not block.
 type binding struct {
@@ -94,9 +91,7 @@ func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime
 	bind.mu.Lock()
 	bind.rt = rt
 	bind.mu.Unlock()
-	b.mu.Lock()
-	b.bindings = append(b.bindings, bind)
-	b.mu.Unlock()
+	b.fleet.Add(bind)
 	b.Go(func(ctx context.Context) {
 		select {
 		case <-rt.Done():
@@ -314,15 +309,7 @@ func (bind *binding) ended(cause error) {
 	close(bind.told)
 	b := bind.b
 	b.revive(wanted)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if fault.ReasonOf(cause) == fault.RuntimeStopping { // it was of no more use
-		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == bind })
-	}
-	down := slices.DeleteFunc(slices.Clone(b.bindings), func(o *binding) bool { return o.Err() == nil })
-	if len(down) > maxDownBindings {
-		b.bindings = slices.DeleteFunc(b.bindings, func(o *binding) bool { return o == down[0] })
-	}
+	b.fleet.Ended(bind, fault.ReasonOf(cause) == fault.RuntimeStopping) // then it was not needed any more
 }
 
 // Err says why the runtime ended; nil while it has not.

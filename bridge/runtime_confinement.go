@@ -155,9 +155,7 @@ func errConfining() *fault.Error {
 
 // running lists the runtimes of a tenant that have not ended.
 func (b *Bridge) running(tenant string) []*binding {
-	b.mu.Lock()
-	bindings := slices.Clone(b.bindings)
-	b.mu.Unlock()
+	bindings := b.fleet.All()
 	return slices.DeleteFunc(bindings, func(bind *binding) bool { return bind.profile.Tenant != tenant || bind.Err() != nil })
 }
 
@@ -165,9 +163,7 @@ func (b *Bridge) running(tenant string) []*binding {
 // differs from what that says, in the background: they take nothing new, sessions leave them as
 // soon as nothing goes on in them, and after ConfinementGrace they are ended.
 func (b *Bridge) Reconfine() {
-	b.mu.Lock()
-	bindings := slices.Clone(b.bindings)
-	b.mu.Unlock()
+	bindings := b.fleet.All()
 	for _, bind := range bindings {
 		bind.fenceStale()
 	}

@@ -146,12 +146,8 @@ func (b *Bridge) up(ctx context.Context, p runtime.Profile) (*binding, error) {
 	if err != nil {
 		return nil, session.Classify(err, "")
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, bind := range b.bindings {
-		if bind.runtime() == rt {
-			return bind, nil
-		}
+	if bind, ok := b.fleet.Find(func(bind *binding) bool { return bind.runtime() == rt }); ok {
+		return bind, nil
 	}
 	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
 }
@@ -172,9 +168,7 @@ func (b *Bridge) retireIdle() {
 
 // hasLoaded reports whether the runtime of that profile has the session.
 func (b *Bridge) hasLoaded(key string, p runtime.Profile) bool {
-	b.mu.Lock()
-	bindings := slices.Clone(b.bindings)
-	b.mu.Unlock()
+	bindings := b.fleet.All()
 	hash := p.Hash()
 	return slices.ContainsFunc(bindings, func(bind *binding) bool {
 		return bind.profile.Hash() == hash && bind.has(key)

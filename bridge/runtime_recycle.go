@@ -60,9 +60,7 @@ func (b *Bridge) recycle(list []resting) []resting {
 	if !ok {
 		return list
 	}
-	b.mu.Lock()
-	bindings := append([]*binding(nil), b.bindings...)
-	b.mu.Unlock()
+	bindings := b.fleet.All()
 	for _, bind := range bindings {
 		rt := bind.runtime()
 		if bind.Err() != nil || bind.retiring {

@@ -137,9 +137,7 @@ func (b *Bridge) confined(p, base runtime.Profile) (runtime.Profile, error) {
 
 // runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.
 func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(b.bindings), func(bind *binding) bool {
+	return slices.DeleteFunc(b.fleet.All(), func(bind *binding) bool {
 		return bind.profile.Tenant != c.Tenant && !c.May(caller.Operate)
 	})
 }
