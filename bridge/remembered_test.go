@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
@@ -105,5 +105,5 @@ func (r *rig) remembering(k idempotency.Key, request proto.Message, since []byte
 		r.t.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	r.operations.Restore(nil, []store.Request{{Key: k, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: since}})
+	r.operations.Restore(nil, []backend.Request{{Key: k, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: since}})
 }

@@ -8,10 +8,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -21,9 +21,9 @@ import (
 // request; DeleteSession deletes it; any other call finds no such session.
 
 // damage returns what is wrong with a tenant's session that was set aside.
-func (b *Bridge) damage(tenant, id string) (store.Damage, bool) {
+func (b *Bridge) damage(tenant, id string) (backend.Damage, bool) {
 	if b.cfg.Directory == nil {
-		return store.Damage{}, false
+		return backend.Damage{}, false
 	}
 	return b.cfg.Directory.DamageOf(session.Key(tenant, id))
 }
@@ -51,7 +51,7 @@ func (b *Bridge) damagedSessions(tenant string) (out []*bridgev1.Session) {
 	return out
 }
 
-func describeDamaged(id string, d store.Damage) *bridgev1.Session {
+func describeDamaged(id string, d backend.Damage) *bridgev1.Session {
 	return &bridgev1.Session{
 		SessionId: id, State: bridgev1.SessionState_SESSION_STATE_DAMAGED, Context: &bridgev1.SessionContext{},
 		UpdateTime: timestamppb.New(d.FoundAt),

@@ -6,21 +6,22 @@ import (
 	"maps"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
-// Directory is what outlives the bridge: which sessions it has, what is known of them,
-// and their journals. There is one with a data directory of this machine (package store);
-// one that several bridges share would also say which of them owns a session.
+// Directory stores what outlives the bridge: its sessions, their state and their journals. Package
+// store implements it with a data directory of this machine. Package backend has the interfaces of
+// its parts.
 type Directory interface {
 	// NextEpoch returns an epoch later than all before.
 	NextEpoch() (uint64, error)
-	// Journal opens a session's journal, or begins one with the epoch.
+	// Journal opens a session's journal, or begins one with the epoch. journal.OpenLog makes one of
+	// any backend.Logs.
 	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
 	// Sessions returns what was saved of each session, by id.
 	Sessions() (map[string]json.RawMessage, error)
@@ -33,12 +34,12 @@ type Directory interface {
 	// damaged, and TakeUp puts what is left of them back for a session that is resumed.
 	SetAside(id, reason string) error
 	TakeUp(id string) error
-	Damaged() []store.Damage
-	DamageOf(id string) (store.Damage, bool)
+	Damaged() []backend.Damage
+	DamageOf(id string) (backend.Damage, bool)
 	// Outbox is where a session's prompts are until their turns have ended.
-	Outbox(id string) *store.Folder
+	Outbox(id string) backend.Files
 	// Requests returns the log of requests that may come again, and what it holds.
-	Requests() (*store.Requests, []store.Request, error)
+	Requests() (backend.Requests, []backend.Request, error)
 }
 
 // closeJournals bounds writing what is not written yet when the bridge ends.

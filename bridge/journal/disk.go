@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
@@ -41,7 +42,7 @@ var ErrBacklog = errors.New("the disk does not accept the events")
 // Disk is a journal's log. OpenDisk creates it; pass it to New.
 type Disk struct {
 	dir    string
-	log    *segment.Log
+	log    backend.Log
 	writer *Writer
 	ids    idTable[uint64]   // of the events recovered, until attach
 	last   map[string]uint64 // the last event recovered of each type, of the main agent
@@ -101,10 +102,16 @@ type Recovery struct {
 // OpenDisk opens the log in a directory. It starts a log with the given epoch if there is none or if it is
 // unreadable. Events keep their positions even after damage: readers receive a Gap for ranges with missing events.
 func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
-	d := &Disk{dir: dir, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
+	logs := NewFolders(w, func(string) string { return dir })
+	return OpenLog(logs, "", 1, epoch, dir, w)
+}
+
+// OpenLog opens the log of a session in the way of OpenDisk, for the owner of a term. name is for
+// log messages and Degraded.
+func OpenLog(logs backend.Logs, session string, term, epoch uint64, name string, w *Writer) (*Disk, Recovery, error) {
+	d := &Disk{dir: name, writer: w, last: map[string]uint64{}, closed: make(chan struct{})}
 	var rec Recovery
-	o := segment.Options{FS: w.cfg.FS, SegmentBytes: w.cfg.SegmentBytes, SyncFiles: w.cfg.Fsync != FsyncNever, Now: w.cfg.Now, Progress: w.moved}
-	log, found, err := segment.Open(dir, epoch, o, func(n uint64, body []byte) error {
+	log, found, err := logs.Open(session, term, epoch, func(n uint64, body []byte) error {
 		r, err := parseRecord(Position{Seq: n}, body)
 		if err != nil {
 			return err
@@ -119,7 +126,7 @@ func OpenDisk(dir string, epoch uint64, w *Writer) (*Disk, Recovery, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, rec, fmt.Errorf("opening the journal in %q: %w", dir, err)
+		return nil, rec, fmt.Errorf("opening the journal in %q: %w", name, err)
 	}
 	d.log = log
 	rec.New = log.Size() == 0 && !found.Damaged()
@@ -138,7 +145,7 @@ func (d *Disk) Found(eventType string) bool { return d.last[eventType] > 0 }
 func (d *Disk) Provisional(name string) { d.provisional = name }
 
 // number determines the last used number of the log and the ranges of missing events.
-func (d *Disk) number(found *segment.Recovered, rec *Recovery) {
+func (d *Disk) number(found *backend.Recovered, rec *Recovery) {
 	log, w := d.log, d.writer
 	m, known := parseMark(found.Mark)
 	rec.Clean = known && m.clean && !found.Unsure
@@ -367,25 +374,26 @@ func (d *Disk) write(b *batch) error {
 		}
 		d.setRenewal(false)
 	}
-	entries := make([]segment.Entry, 0, len(b.records)+1)
+	last := d.log.Last()
+	entries := make([]backend.Entry, 0, len(b.records)+1)
 	if b.mark != nil {
-		entries = append(entries, segment.Entry{Mark: true, Body: b.mark.append(nil)})
+		entries = append(entries, backend.Entry{Mark: true, Body: b.mark.append(nil)})
 	}
 	replacing := b.replacing && d.log.Epoch() < b.epoch // an earlier try may have come so far
 	heads := make([]byte, 0, 64*len(b.records))         // grown, it leaves the earlier ones where they are
 	for _, r := range b.records {
 		// Records that an earlier try has written are skipped.
-		if replacing || r.Pos.Seq > d.log.Last() {
+		if replacing || r.Pos.Seq > last {
 			begin := len(heads)
 			heads = appendHead(heads, r)
-			entries = append(entries, segment.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
+			entries = append(entries, backend.Entry{Number: r.Pos.Seq, Head: heads[begin:], Body: r.JSON})
 		}
 	}
 	var err error
 	if replacing {
 		err = d.log.Replace(b.epoch, entries)
 	} else {
-		err = d.log.Append(entries)
+		err = d.log.Append(last, entries)
 	}
 	policy := d.writer.cfg.Fsync
 	if err != nil || policy != FsyncAlways && (b.mark == nil || policy == FsyncNever) {
@@ -508,7 +516,7 @@ func (d *Disk) next(after uint64) (r *Record, ok bool) {
 		return nil, false
 	}
 	epoch := d.j.epochNow()
-	err := d.log.ReadPast(after, func(n uint64, body []byte) bool {
+	err := segment.ReadPast(d.log, after, func(n uint64, body []byte) bool {
 		var err error
 		r, err = parseRecord(Position{epoch, n}, body)
 		ok = err == nil

@@ -267,8 +267,7 @@ func (w *Writer) ended(d *Disk) bool {
 	if !removing {
 		return false
 	}
-	_ = d.log.Rest() // the files go
-	if err := w.cfg.FS.RemoveAll(d.dir); err != nil {
+	if err := d.log.Delete(); err != nil {
 		w.cfg.Logger.Error("removing a journal failed", "directory", d.dir, "error", err)
 	}
 	w.forget(d)

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -20,13 +20,13 @@ const sweepInterval = time.Minute
 
 // Restore has the runner log its operations and remember those of the previous run. It must be
 // called before the first Run. A nil log keeps nothing beyond this run.
-func (r *Runner) Restore(log *store.Requests, requests []store.Request) {
+func (r *Runner) Restore(log backend.Requests, requests []backend.Request) {
 	if log != nil {
 		r.answers.Keep(&requestLog{Requests: log, log: r.log})
 	}
 	r.answers.Remember(func(yield func(idempotency.Remembered) bool) {
 		for i, q := range requests {
-			requests[i] = store.Request{} // frees memory early: there may be many
+			requests[i] = backend.Request{} // frees memory early: there may be many
 			restored, err := remembered(q)
 			if err != nil {
 				r.log.Warn("a remembered answer could not be read", "type", q.Type, "error", err)
@@ -58,7 +58,7 @@ func (r *Runner) Close() error { return r.answers.Close() }
 
 // requestLog keeps operations in the bridge's directory.
 type requestLog struct {
-	*store.Requests
+	backend.Requests
 	log *slog.Logger
 	// failing is set from a write that failed until the next one that does not.
 	failing atomic.Bool
@@ -66,12 +66,12 @@ type requestLog struct {
 
 // Begun implements idempotency.Log.
 func (l *requestLog) Begun(key idempotency.Key, request []byte, expires time.Time, since []byte) error {
-	return l.report(l.Add(store.Request{Key: key, Sum: request, Expires: expires, Since: since}))
+	return l.report(l.Add(backend.Request{Key: key, Sum: request, Expires: expires, Since: since}))
 }
 
 // Ended implements idempotency.Log.
 func (l *requestLog) Ended(key idempotency.Key, request []byte, expires time.Time, answer proto.Message) error {
-	q := store.Request{Key: key, Sum: request, Expires: expires, Over: answer == nil}
+	q := backend.Request{Key: key, Sum: request, Expires: expires, Over: answer == nil}
 	if answer != nil {
 		if started, ok := answer.(*bridgev1.AttachStarted); ok {
 			bare := proto.Clone(started).(*bridgev1.AttachStarted)
@@ -116,7 +116,7 @@ func parseAnswer(name string, text []byte) (proto.Message, error) {
 }
 
 // remembered converts a request of the log.
-func remembered(q store.Request) (r idempotency.Remembered, err error) {
+func remembered(q backend.Request) (r idempotency.Remembered, err error) {
 	r = idempotency.Remembered{
 		Key: q.Key, Request: q.Sum, Expires: q.Expires, Bytes: q.Bytes, Since: q.Since, Old: q.Old,
 		Logged: q.Type != "" && q.Bytes > idempotency.MaxInline,

@@ -12,11 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -213,7 +213,7 @@ func TestSettling(t *testing.T) {
 				t.Fatal(err)
 			}
 			sum := sha256.Sum256(encoded)
-			r.Restore(nil, []store.Request{{
+			r.Restore(nil, []backend.Request{{
 				Key: idempotency.Key{Operation: op.Scope, ID: op.ID}, Sum: sum[:], Expires: time.Now().Add(time.Hour), Since: []byte("before"),
 			}})
 			if test.settle {

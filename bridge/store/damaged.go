@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
@@ -36,31 +37,19 @@ const (
 
 const damagedFolder = "damaged"
 
-// Damage describes a session whose data were set aside.
-type Damage struct {
-	// Key is the session's key, as far as it is known.
-	Key string `json:"key"`
-	// Reason describes the damage.
-	Reason string `json:"reason"`
-	// FoundAt is when the damage was detected.
-	FoundAt time.Time `json:"foundAt"`
-	// Place is the folder with the data, relative to the data directory.
-	Place string `json:"-"`
-}
-
 // Damaged returns the sessions whose data were set aside, ordered by place.
-func (s *Store) Damaged() (out []Damage) {
+func (s *Store) Damaged() (out []backend.Damage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range s.damaged {
 		out = append(out, d)
 	}
-	slices.SortFunc(out, func(a, b Damage) int { return strings.Compare(a.Place, b.Place) })
+	slices.SortFunc(out, func(a, b backend.Damage) int { return strings.Compare(a.Place, b.Place) })
 	return out
 }
 
 // DamageOf returns the damage of a session that was set aside.
-func (s *Store) DamageOf(key string) (Damage, bool) {
+func (s *Store) DamageOf(key string) (backend.Damage, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.damageOf(key)
@@ -68,14 +57,14 @@ func (s *Store) DamageOf(key string) (Damage, bool) {
 
 // damageOf finds a session's damage by its folder, because the key of an old folder may not be known exactly. The
 // caller holds mu.
-func (s *Store) damageOf(key string) (Damage, bool) {
+func (s *Store) damageOf(key string) (backend.Damage, bool) {
 	base := filepath.Base(s.folder(key))
 	for _, d := range s.damaged {
 		if name := filepath.Base(d.Place); name == base || strings.HasPrefix(name, base+"~") {
 			return d, true
 		}
 	}
-	return Damage{}, false
+	return backend.Damage{}, false
 }
 
 // loadDamaged reads the list of sessions that earlier processes set aside.
@@ -91,7 +80,7 @@ func (s *Store) loadDamaged() error {
 		if !f.IsDir() {
 			continue
 		}
-		d := Damage{Place: filepath.Join(damagedFolder, f.Name())}
+		d := backend.Damage{Place: filepath.Join(damagedFolder, f.Name())}
 		text, err := segment.ReadFile(s.fs, s.path(d.Place, reasonFile))
 		if err == nil {
 			err = json.Unmarshal(text, &d)
@@ -114,8 +103,8 @@ func (s *Store) SetAside(key, reason string) error {
 }
 
 // damageIn describes the damage in a folder of sessions/. An empty key means that it is unknown.
-func (s *Store) damageIn(folder, key, reason string) Damage {
-	d := Damage{Key: key, Reason: reason, FoundAt: time.Now().UTC(), Place: filepath.Join("sessions", folder)}
+func (s *Store) damageIn(folder, key, reason string) backend.Damage {
+	d := backend.Damage{Key: key, Reason: reason, FoundAt: time.Now().UTC(), Place: filepath.Join("sessions", folder)}
 	if key == "" {
 		d.Key = s.keyOf(d.Place)
 	}
@@ -123,7 +112,7 @@ func (s *Store) damageIn(folder, key, reason string) Damage {
 }
 
 // leave reports a session that cannot be read now but perhaps later: its data stay in place.
-func (s *Store) leave(d Damage) {
+func (s *Store) leave(d backend.Damage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.damaged[d.Place] = d
@@ -131,7 +120,7 @@ func (s *Store) leave(d Damage) {
 }
 
 // setAside moves a damaged folder.
-func (s *Store) setAside(d Damage) error {
+func (s *Store) setAside(d backend.Damage) error {
 	text, err := json.Marshal(d)
 	if err == nil { // without it the reason is in the log alone
 		err = segment.WriteFile(s.fs, s.path(d.Place, reasonFile), text, s.syncs())
@@ -139,7 +128,7 @@ func (s *Store) setAside(d Damage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	place := filepath.Join(damagedFolder, filepath.Base(d.Place))
-	for n := 2; s.damaged[place] != (Damage{}); n++ {
+	for n := 2; s.damaged[place] != (backend.Damage{}); n++ {
 		place = filepath.Join(damagedFolder, filepath.Base(d.Place)+"~"+strconv.Itoa(n))
 	}
 	moved := s.fs.MkdirAll(s.path(damagedFolder))

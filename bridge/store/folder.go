@@ -4,13 +4,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// Folder is a directory of small files of a session, each of which is replaced atomically. The first write creates
+// folder is a directory of small files of a session, each of which is replaced atomically. The first write creates
 // it. It is safe for concurrent use, except for writes to the same file.
-type Folder struct {
+type folder struct {
 	fs   segment.FS
 	dir  string
 	sync bool
@@ -18,11 +19,11 @@ type Folder struct {
 
 // Outbox is the folder of the prompts of a session whose turns have not ended. With FsyncAlways its files survive a
 // crash of the machine, otherwise one of the process.
-func (s *Store) Outbox(id string) *Folder {
-	return &Folder{s.fs, filepath.Join(s.folder(id), "outbox"), s.cfg.Journals.Fsync == journal.FsyncAlways}
+func (s *Store) Outbox(id string) backend.Files {
+	return &folder{s.fs, filepath.Join(s.folder(id), "outbox"), s.cfg.Journals.Fsync == journal.FsyncAlways}
 }
 
-func (f *Folder) List() (names []string, err error) {
+func (f *folder) List() (names []string, err error) {
 	entries, err := f.fs.ReadDir(f.dir)
 	if err != nil {
 		return nil, err
@@ -35,12 +36,12 @@ func (f *Folder) List() (names []string, err error) {
 	return names, nil
 }
 
-func (f *Folder) Read(name string) ([]byte, error) {
+func (f *folder) Read(name string) ([]byte, error) {
 	return segment.ReadFile(f.fs, filepath.Join(f.dir, name))
 }
 
 // Write replaces a file.
-func (f *Folder) Write(name string, data []byte) error {
+func (f *folder) Write(name string, data []byte) error {
 	if err := f.fs.MkdirAll(f.dir); err != nil {
 		return err
 	}
@@ -48,4 +49,4 @@ func (f *Folder) Write(name string, data []byte) error {
 }
 
 // Remove removes a file. A missing file is not an error.
-func (f *Folder) Remove(name string) error { return f.fs.RemoveAll(filepath.Join(f.dir, name)) }
+func (f *folder) Remove(name string) error { return f.fs.RemoveAll(filepath.Join(f.dir, name)) }

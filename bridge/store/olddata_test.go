@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
 // What a server of commit d377de2 kept of sessions and remembered of requests is read. Which
@@ -41,7 +41,7 @@ func TestOldData(t *testing.T) {
 	})
 }
 
-func remembered(requests []store.Request, id string) bool {
+func remembered(requests []backend.Request, id string) bool {
 	for _, r := range requests {
 		if strings.HasSuffix(r.Key.ID, id) && r.Type != "" && len(r.Answer) > 0 && len(r.Sum) > 0 {
 			return true

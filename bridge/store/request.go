@@ -7,27 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
-
-// Request is the stored record of an idempotent request.
-type Request struct {
-	Key     idempotency.Key
-	Sum     []byte // of the request
-	Expires time.Time
-	// Type and Answer are the answer. Without a type the request was started and its outcome is unknown; Since is the
-	// state at its start.
-	Type   string
-	Answer []byte
-	Since  []byte
-	// Over reports that the request failed and may be repeated.
-	Over bool
-	// Bytes is the size of the answer, even if Answer itself was left in the log.
-	Bytes int64
-	// Old reports that the record comes from a log without quotas.
-	Old bool
-}
 
 // A record begins with its format. Records of the first format are JSON and begin with a brace.
 const (
@@ -48,9 +31,9 @@ type jsonRequest struct {
 	Over    bool      `json:"over,omitempty"`
 }
 
-// encode returns the record: its format, flags, the expiry in milliseconds since 1970, the parts with their lengths,
+// encodeRequest returns the record: its format, flags, the expiry in milliseconds since 1970, the parts with their lengths,
 // and the answer up to the record's end.
-func (r *Request) encode() []byte {
+func encodeRequest(r *backend.Request) []byte {
 	parts := [...]string{r.Key.Tenant, r.Key.Operation, r.Key.ID, string(r.Sum), string(r.Since), r.Type}
 	size := 32 + len(r.Answer)
 	for _, p := range parts {
@@ -85,32 +68,32 @@ func (in interner) text(b []byte) string {
 const maxInterned = 10_000
 
 // decodeRequest parses a record. Sum, Since and Answer alias body unless in is set.
-func decodeRequest(body []byte, in interner) (Request, error) {
+func decodeRequest(body []byte, in interner) (backend.Request, error) {
 	if len(body) > 0 && body[0] == formJSON {
 		var j jsonRequest
 		if err := json.Unmarshal(body, &j); err != nil {
-			return Request{}, err
+			return backend.Request{}, err
 		}
-		return Request{
+		return backend.Request{
 			Key: idempotency.ParseKey(j.Key, caller.ValidTenant), Sum: j.Sum, Expires: j.Expires, Type: j.Type, Answer: j.Answer,
 			Since: j.Since, Over: j.Over, Bytes: int64(len(j.Answer)), Old: true,
 		}, nil
 	}
 	if len(body) < 2 || body[0] != formBinary {
-		return Request{}, errRecord
+		return backend.Request{}, errRecord
 	}
-	r := Request{Over: body[1]&1 != 0}
+	r := backend.Request{Over: body[1]&1 != 0}
 	body = body[2:]
 	expires, n := binary.Varint(body)
 	if n <= 0 {
-		return Request{}, errRecord
+		return backend.Request{}, errRecord
 	}
 	r.Expires, body = time.UnixMilli(expires), body[n:]
 	var parts [6][]byte
 	for i := range parts {
 		length, n := binary.Uvarint(body)
 		if n <= 0 || length > uint64(len(body)-n) {
-			return Request{}, errRecord
+			return backend.Request{}, errRecord
 		}
 		parts[i], body = body[n:n+int(length)], body[n+int(length):]
 	}

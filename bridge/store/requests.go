@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
@@ -18,10 +19,10 @@ import (
 // compacted.
 const requestSlack = 2 * segment.DefaultSegmentBytes
 
-// Requests is the log of idempotent requests. It is append-only: a record is current until a later one has its key or
+// requestLog is the log of idempotent requests. It is append-only: a record is current until a later one has its key or
 // it is forgotten. The log is compacted file by file, so that its files have at most twice the bytes of the current
 // records plus requestSlack. It is safe for concurrent use.
-type Requests struct {
+type requestLog struct {
 	sync      bool // each record
 	syncMoves bool // before the file of records that were moved is dropped
 
@@ -41,13 +42,13 @@ type record struct {
 
 // Requests opens the log of requests, and returns those that have not expired, ordered by expiry. Large answers stay
 // in the log: see Answer.
-func (s *Store) Requests() (*Requests, []Request, error) {
-	r := &Requests{
+func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
+	r := &requestLog{
 		sync: s.cfg.Journals.Fsync == journal.FsyncAlways, syncMoves: s.cfg.Journals.Fsync != journal.FsyncNever,
 		at: map[idempotency.Key]record{},
 	}
 	now, unreadable := time.Now(), 0
-	var list []Request
+	var list []backend.Request
 	in := interner{}
 	o := segment.Options{FS: s.fs, SyncFiles: r.syncMoves}
 	log, found, err := segment.Open(s.path("requests"), 1, o, func(number uint64, body []byte) error {
@@ -59,7 +60,7 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 		before, again := r.at[q.Key]
 		if q.Over || !q.Expires.After(now) {
 			if again {
-				list[before.place] = Request{}
+				list[before.place] = backend.Request{}
 				r.forget(q.Key)
 			}
 			return nil
@@ -70,7 +71,7 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 		q.Answer = slices.Clone(q.Answer)
 		if !again {
 			before.place = len(list)
-			list = append(list, Request{})
+			list = append(list, backend.Request{})
 		}
 		list[before.place] = q
 		r.count(q, number, len(body), before.place)
@@ -84,26 +85,26 @@ func (s *Store) Requests() (*Requests, []Request, error) {
 			"bytes", found.Cut+found.Skipped, "files", len(found.SetAside), "records", unreadable)
 	}
 	r.log = log
-	list = slices.DeleteFunc(list, func(q Request) bool { return q.Key == idempotency.Key{} })
-	slices.SortStableFunc(list, func(a, b Request) int { return a.Expires.Compare(b.Expires) })
+	list = slices.DeleteFunc(list, func(q backend.Request) bool { return q.Key == idempotency.Key{} })
+	slices.SortStableFunc(list, func(a, b backend.Request) int { return a.Expires.Compare(b.Expires) })
 	return r, list, nil
 }
 
 // count adds a current record. The caller holds mu.
-func (r *Requests) count(q Request, number uint64, bytes, place int) {
+func (r *requestLog) count(q backend.Request, number uint64, bytes, place int) {
 	r.live += int64(bytes) - r.at[q.Key].bytes
 	r.at[q.Key] = record{number, int64(bytes), q.Expires.UnixMilli(), place}
 }
 
 // forget removes the current record of a key. The caller holds mu.
-func (r *Requests) forget(key idempotency.Key) {
+func (r *requestLog) forget(key idempotency.Key) {
 	r.live -= r.at[key].bytes
 	delete(r.at, key)
 }
 
 // Add appends a record. An answer replaces the record of the start; a failure replaces both.
-func (r *Requests) Add(q Request) error {
-	body := q.encode()
+func (r *requestLog) Add(q backend.Request) error {
+	body := encodeRequest(&q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number := r.log.Last() + 1
@@ -124,14 +125,14 @@ func (r *Requests) Add(q Request) error {
 }
 
 // Answer reads an answer and its type.
-func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
+func (r *requestLog) Answer(key idempotency.Key) (typ string, answer []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	where, ok := r.at[key]
 	if !ok {
 		return "", nil, fmt.Errorf("the request log has no request %q", key.ID)
 	}
-	var q Request
+	var q backend.Request
 	bad := fmt.Errorf("the record of request %q: %w", key.ID, segment.ErrDamaged) // until it was read
 	err = r.log.Read(where.number-1, func(number uint64, body []byte) bool {
 		if number != where.number {
@@ -146,7 +147,7 @@ func (r *Requests) Answer(key idempotency.Key) (typ string, answer []byte, err e
 }
 
 // Forget drops the record of a request unless it expires after expires.
-func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
+func (r *requestLog) Forget(key idempotency.Key, expires time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.at[key].expires <= expires.UnixMilli() {
@@ -155,7 +156,7 @@ func (r *Requests) Forget(key idempotency.Key, expires time.Time) {
 }
 
 // Compact compacts the log as far as possible, one file at a time, until ctx ends.
-func (r *Requests) Compact(ctx context.Context) error {
+func (r *requestLog) Compact(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		size := r.log.Size()
@@ -171,7 +172,7 @@ func (r *Requests) Compact(ctx context.Context) error {
 
 // compact drops the oldest file if the log is too large, after appending the file's current records again. The caller
 // holds mu.
-func (r *Requests) compact() error {
+func (r *requestLog) compact() error {
 	if r.log.Size() <= 2*r.live+requestSlack {
 		return nil
 	}
@@ -213,7 +214,7 @@ func (r *Requests) compact() error {
 }
 
 // Close closes the log.
-func (r *Requests) Close() error {
+func (r *requestLog) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, err := r.log.Sync()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
@@ -22,11 +23,11 @@ func sendKey(tenant, id string) idempotency.Key {
 }
 
 // requests opens the log of requests of a data directory.
-func requests(t *testing.T, s *store.Store) (*store.Requests, map[idempotency.Key]store.Request) {
+func requests(t *testing.T, s *store.Store) (backend.Requests, map[idempotency.Key]backend.Request) {
 	t.Helper()
 	log, list, err := s.Requests()
 	must(t, err)
-	found := map[idempotency.Key]store.Request{}
+	found := map[idempotency.Key]backend.Request{}
 	for _, q := range list {
 		found[q.Key] = q
 	}
@@ -44,7 +45,7 @@ func TestRequests(t *testing.T) {
 	later := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
 	answered, begun, kept := sendKey("a", "answered"), sendKey("", "begun"), sendKey("a", "large")
-	for _, q := range []store.Request{
+	for _, q := range []backend.Request{
 		{Key: answered, Expires: later, Since: []byte("x")},
 		{Key: answered, Expires: later, Sum: []byte("s"), Type: "T", Answer: []byte("a")},
 		{Key: begun, Expires: later.Add(time.Minute), Since: []byte("y")},
@@ -96,7 +97,7 @@ func TestDamagedAnswer(t *testing.T) {
 	log, _ := requests(t, s)
 	key := sendKey("a", "large")
 	large := bytes.Repeat([]byte("x"), 2*idempotency.MaxInline)
-	must(t, log.Add(store.Request{Key: key, Expires: time.Now().Add(time.Hour), Type: "T", Answer: large}))
+	must(t, log.Add(backend.Request{Key: key, Expires: time.Now().Add(time.Hour), Type: "T", Answer: large}))
 	files, err := filepath.Glob(filepath.Join(dir, "requests", "*.seg"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the log is in %q, %v", files, err)
@@ -144,7 +145,7 @@ func TestRequestsOfTheFirstForm(t *testing.T) {
 	if len(old) > 0 {
 		t.Errorf("also remembered: %+v", old)
 	}
-	must(t, log.Add(store.Request{Key: sendKey("", "new"), Expires: time.Now().Add(time.Hour), Type: "T"}))
+	must(t, log.Add(backend.Request{Key: sendKey("", "new"), Expires: time.Now().Add(time.Hour), Type: "T"}))
 	if _, answer, err := log.Answer(sendKey("acme", "r1")); err != nil || string(answer) != "\n\x02m2" {
 		t.Errorf("an old answer is %q, %v", answer, err)
 	}
@@ -178,7 +179,7 @@ func TestRequestsAreCompacted(t *testing.T) {
 	answer := []byte(strings.Repeat("x", 100_000))
 	const keep, most = 20, 16 << 20
 	for i := range 600 { // 60 MB
-		must(t, log.Add(store.Request{Key: sendKey("", strconv.Itoa(i)), Expires: later, Type: "T", Answer: append(answer, strconv.Itoa(i)...)}))
+		must(t, log.Add(backend.Request{Key: sendKey("", strconv.Itoa(i)), Expires: later, Type: "T", Answer: append(answer, strconv.Itoa(i)...)}))
 		if i%30 != 0 {
 			log.Forget(sendKey("", strconv.Itoa(i)), later)
 		}
@@ -188,8 +189,8 @@ func TestRequestsAreCompacted(t *testing.T) {
 	}
 	for i := range 100_000 { // what fails leaves no more
 		key := sendKey("", fmt.Sprint("failed", i%10))
-		must(t, log.Add(store.Request{Key: key, Expires: later, Since: []byte("then")}))
-		must(t, log.Add(store.Request{Key: key, Expires: later, Over: true}))
+		must(t, log.Add(backend.Request{Key: key, Expires: later, Since: []byte("then")}))
+		must(t, log.Add(backend.Request{Key: key, Expires: later, Over: true}))
 	}
 	if n := size(t, filepath.Join(dir, "requests")); n > most {
 		t.Errorf("after failures the log has %d bytes", n)
@@ -205,7 +206,7 @@ func TestRequestsAreCompacted(t *testing.T) {
 	check()
 	must(t, s.Close()) // as a crash
 	s = open(t, dir)
-	var old map[idempotency.Key]store.Request
+	var old map[idempotency.Key]backend.Request
 	if log, old = requests(t, s); len(old) != keep {
 		t.Errorf("%d requests are left, want %d", len(old), keep)
 	}
@@ -226,15 +227,15 @@ func TestRequestsOutliveACrash(t *testing.T) {
 			s, err := store.Open(config)
 			must(t, err)
 			log, _ := requests(t, s)
-			must(t, log.Add(store.Request{Key: sendKey("", "first"), Expires: later, Type: "T", Answer: []byte("a")}))
+			must(t, log.Add(backend.Request{Key: sendKey("", "first"), Expires: later, Type: "T", Answer: []byte("a")}))
 			fs.CrashAfter(crash)
 			last := -1
 			for i := range 12 { // 24 MiB of which next to nothing counts
 				key := sendKey("", strconv.Itoa(i))
-				if log.Add(store.Request{Key: key, Expires: later, Since: filler}) != nil {
+				if log.Add(backend.Request{Key: key, Expires: later, Since: filler}) != nil {
 					break
 				}
-				if log.Add(store.Request{Key: key, Expires: later, Type: "T", Answer: []byte("a")}) != nil {
+				if log.Add(backend.Request{Key: key, Expires: later, Type: "T", Answer: []byte("a")}) != nil {
 					break
 				}
 				last = i

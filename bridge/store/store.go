@@ -13,6 +13,7 @@
 //	sessions/ID/opening  exists until the session was opened for the first time
 //	sessions/ID/*.seg    its journal
 //	sessions/ID/outbox/  prompts whose turns have not ended
+//	sessions/ID/blobs/   the last snapshot of the CLI's folder
 //	damaged/ID/          an unreadable session, unchanged, with the reason
 package store
 
@@ -35,6 +36,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
@@ -57,12 +59,15 @@ type Store struct {
 	log    *slog.Logger
 	lock   *flock.Flock
 	writer *journal.Writer
+	logs   *journal.Folders
+	owners *owners
+	blobs  *blobs
 
 	mu        sync.Mutex
 	lastEpoch uint64
-	ceiling   *segment.Cell     // upper bound of all issued epochs
-	damaged   map[string]Damage // by place
-	named     map[string]bool   // keys of saved sessions, which have a keyFile
+	ceiling   *segment.Cell             // upper bound of all issued epochs
+	damaged   map[string]backend.Damage // by place
+	named     map[string]bool           // keys of saved sessions, which have a keyFile
 }
 
 // epochAhead is how far ahead epochs, which are milliseconds, are reserved.
@@ -107,7 +112,7 @@ func Open(cfg Config) (*Store, error) {
 	cfg.Journals.OverrunFile = filepath.Join(cfg.Dir, "overruns")
 	s := &Store{
 		cfg: cfg, fs: cfg.Journals.FS, log: cfg.Journals.Logger, lock: lock,
-		damaged: map[string]Damage{}, named: map[string]bool{},
+		damaged: map[string]backend.Damage{}, named: map[string]bool{},
 	}
 	if err := s.loadDamaged(); err != nil {
 		_ = lock.Close()
@@ -128,11 +133,15 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s.lastEpoch = s.ceiling.Get()
 	s.writer = journal.NewWriter(cfg.Journals)
+	s.logs = journal.NewFolders(s.writer, s.folder)
+	s.owners = newOwners(s.NextEpoch)
+	s.blobs = &blobs{fs: s.fs, folder: s.folder, sync: s.syncs()}
 	return s, nil
 }
 
 // Close releases the directory.
 func (s *Store) Close() error {
+	s.owners.close()
 	s.writer.Close()
 	return s.lock.Close()
 }
@@ -175,7 +184,8 @@ func (s *Store) folder(id string) string {
 // Journal opens a session's journal, or starts one with the given epoch. The folder of a new session has an
 // openingFile until Save.
 func (s *Store) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
-	d, found, err := journal.OpenDisk(s.folder(id), epoch, s.writer)
+	term, _ := s.NextEpoch() // without a reservation it is still later than all of this process
+	d, found, err := journal.OpenLog(s.logs, id, term, epoch, s.folder(id), s.writer)
 	if err == nil && found.New {
 		d.Provisional(filepath.Join(s.folder(id), openingFile))
 	}
@@ -235,6 +245,7 @@ func (s *Store) Remove(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.named, id)
+	s.logs.Forget(id)
 	return errors.Join(s.fs.RemoveAll(s.folder(id)), s.removeDamaged(id))
 }
 

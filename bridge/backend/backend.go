@@ -1,0 +1,69 @@
+// Package backend declares what the bridge needs of the place in which sessions outlive it: the
+// logs of sessions, their ownership, remembered requests and snapshots of the CLI's folders.
+// Package store implements all of it in a data directory. Package backendtest has the tests that
+// every implementation has to pass.
+//
+// Callers today:
+//
+//   - Log: journal.Disk writes the events of a session through it, one batch at a time, and reads
+//     those that are no longer in memory.
+//   - Requests: operation.Runner, by bridge.Directory.
+//   - Files: the outbox of a session, by bridge.Directory.
+//   - Owners, Blobs: none yet. A cluster of bridges will call them: Owners before it opens a
+//     session's log, Blobs at the end of each turn and when a session moves to another machine.
+//     One process with a data directory owns every session in it, and the CLI's folders stay in
+//     place.
+//
+// # Terms
+//
+// A term numbers a period in which one owner has a session. Terms of one session only grow, also
+// across restarts. Every change of a log or a snapshot belongs to a term, and a change of an
+// earlier term than the session's current one is refused with ErrStale: an owner that was frozen
+// and wakes up cannot write. A term is not an epoch, which numbers the contents of a journal.
+//
+// The journal does not act on ErrStale yet: it retries every failed write. A cluster ends the
+// session instead.
+//
+// # A second implementation
+//
+// On NATS JetStream a log is a subject. Open appends an entry with the term, expecting the
+// subject's last sequence; from then on the server refuses appends of the earlier owner, who
+// expects an older sequence. Append sends one batch and waits for the acknowledgement, from which
+// it knows the next sequence to expect. The journal's writer appends to one log at a time, which is
+// right for one disk; logs across a network need a writer each. Sync, Renew and Rest have nothing
+// to do there. A lease is a key that Acquire creates, or updates with the revision it expects.
+package backend
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrStale reports a change by an owner whose term is over, or that does not know the last change.
+var ErrStale = errors.New("the session has another owner by now")
+
+// Damage describes a session whose data could not be read. The data were kept.
+type Damage struct {
+	// Key is the session's key, as far as it is known.
+	Key string `json:"key"`
+	// Reason says what is wrong with the data.
+	Reason string `json:"reason"`
+	// FoundAt is when the damage was found.
+	FoundAt time.Time `json:"foundAt"`
+	// Place is the folder with the data, relative to the data directory.
+	Place string `json:"-"`
+}
+
+// Files keeps small files of a session, each of which is replaced as a whole. A name has no
+// separators. Its methods are safe for concurrent use, except that calls on one file must not
+// overlap.
+type Files interface {
+	// List returns the names of the files.
+	List() ([]string, error)
+	// Read returns the content of a file.
+	Read(name string) ([]byte, error)
+	// Write replaces the content of a file. After a crash the file has the old content or the new.
+	Write(name string, data []byte) error
+	// Remove removes a file. A missing file is no error.
+	Remove(name string) error
+}
