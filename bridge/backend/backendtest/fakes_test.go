@@ -1,0 +1,374 @@
+package backendtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+)
+
+// The fakes keep everything in memory, in the way that a server with compare-and-set would. Each
+// has faults, which are named as the tests name them.
+
+// fakeLogs keeps the state of each log on one side and its handles on the other.
+type fakeLogs struct {
+	fault string
+	mu    sync.Mutex
+	logs  map[string]*fakeLog
+}
+
+type fakeLog struct {
+	term, epoch, last, trimmed uint64
+	mark                       []byte
+	numbers                    []uint64
+	bodies                     [][]byte
+}
+
+func (f *fakeLog) size() (n int64) {
+	for _, b := range f.bodies {
+		n += int64(len(b))
+	}
+	return n
+}
+
+func newFakeLogs(fault string) *fakeLogs { return &fakeLogs{fault: fault, logs: map[string]*fakeLog{}} }
+
+func (l *fakeLogs) Open(session string, term, epoch uint64, visit func(uint64, []byte) error) (backend.Log, backend.Recovered, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.logs[session]
+	if f == nil {
+		f = &fakeLog{epoch: epoch}
+		l.logs[session] = f
+	}
+	if f.term > term && l.fault != "opened for an earlier term" {
+		return nil, backend.Recovered{}, backend.ErrStale
+	}
+	f.term = term
+	for i, n := range f.numbers {
+		_ = visit(n, f.bodies[i])
+	}
+	return &fakeHandle{l, session, f, term}, backend.Recovered{Mark: f.mark}, nil
+}
+
+type fakeHandle struct {
+	*fakeLogs
+	session string
+	log     *fakeLog
+	term    uint64
+}
+
+// read runs f with the log.
+func (h *fakeHandle) read(f func(*fakeLog)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(h.log)
+}
+
+func (h *fakeHandle) change(f func(*fakeLog) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.log.term != h.term && h.fault != "stale append accepted" {
+		return backend.ErrStale
+	}
+	return f(h.log)
+}
+
+func (h *fakeHandle) Epoch() (n uint64)   { h.read(func(f *fakeLog) { n = f.epoch }); return n }
+func (h *fakeHandle) Last() (n uint64)    { h.read(func(f *fakeLog) { n = f.last }); return n }
+func (h *fakeHandle) Trimmed() (n uint64) { h.read(func(f *fakeLog) { n = f.trimmed }); return n }
+func (h *fakeHandle) Size() (n int64)     { h.read(func(f *fakeLog) { n = f.size() }); return n }
+func (h *fakeHandle) Renew() error        { return nil }
+func (h *fakeHandle) Rest() error         { return nil }
+
+func (h *fakeHandle) Sync() (uint64, error) { return h.Last(), nil }
+
+func (h *fakeHandle) Append(last uint64, list []backend.Entry) error {
+	return h.change(func(f *fakeLog) error {
+		if f.last != last && h.fault != "unknown last entry accepted" {
+			return backend.ErrStale
+		}
+		f.append(list)
+		return nil
+	})
+}
+
+func (f *fakeLog) append(list []backend.Entry) {
+	for _, e := range list {
+		if e.Mark {
+			f.mark = bytes.Clone(e.Body)
+			continue
+		}
+		f.last = e.Number
+		f.numbers = append(f.numbers, e.Number)
+		f.bodies = append(f.bodies, slices.Concat(e.Head, e.Body))
+	}
+}
+
+func (h *fakeHandle) Replace(epoch uint64, list []backend.Entry) error {
+	return h.change(func(f *fakeLog) error {
+		if epoch <= f.epoch {
+			return errors.New("not a later epoch")
+		}
+		if h.fault == "old entries stay" {
+			f.epoch = epoch
+			f.append(list)
+			return nil
+		}
+		*f = fakeLog{term: f.term, epoch: epoch}
+		f.append(list)
+		return nil
+	})
+}
+
+func (h *fakeHandle) Read(after uint64, f func(uint64, []byte) bool) error {
+	h.mu.Lock()
+	numbers, bodies := slices.Clone(h.log.numbers), slices.Clone(h.log.bodies)
+	h.mu.Unlock()
+	for i, n := range numbers {
+		if (n > after || h.fault == "position ignored") && !f(n, bodies[i]) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (h *fakeHandle) Trim(maxBytes int64, _ time.Time) (trimmed uint64, err error) {
+	err = h.change(func(f *fakeLog) error {
+		for f.size() > maxBytes && len(f.numbers) > 1 && h.fault != "never trimmed" {
+			f.trimmed = f.numbers[0]
+			f.numbers, f.bodies = f.numbers[1:], f.bodies[1:]
+		}
+		return nil
+	})
+	return h.Trimmed(), err
+}
+
+func (h *fakeHandle) Delete() error {
+	return h.change(func(f *fakeLog) error {
+		if h.fault != "never deleted" {
+			f.term = ^uint64(0)
+			delete(h.logs, h.session)
+		}
+		return nil
+	})
+}
+
+// fakeOwners is one node's view of the leases that all nodes share.
+type fakeOwners struct {
+	*fakeLeases
+	node int
+}
+
+type fakeLeases struct {
+	fault string
+	mu    sync.Mutex
+	node  int // that lives
+	term  uint64
+	held  map[string]*fakeLease
+}
+
+func newFakeOwners(fault string) Ownership {
+	l := &fakeLeases{fault: fault, held: map[string]*fakeLease{}}
+	return Ownership{Owners: fakeOwners{l, 0}, Fail: l.fail}
+}
+
+func (l *fakeLeases) fail() backend.Owners {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.node++
+	for session, lease := range l.held {
+		if l.fault != "loss not told" {
+			close(lease.lost)
+		}
+		delete(l.held, session)
+	}
+	return fakeOwners{l, l.node}
+}
+
+func (o fakeOwners) Acquire(_ context.Context, session string) (backend.Lease, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.node != o.fakeLeases.node {
+		return nil, backend.ErrLost
+	}
+	if o.held[session] != nil && o.fault != "two owners" {
+		return nil, backend.ErrOwned
+	}
+	if o.fault != "terms stay" || o.term == 0 {
+		o.term++
+	}
+	lease := &fakeLease{o.fakeLeases, session, o.term, make(chan struct{})}
+	o.held[session] = lease
+	return lease, nil
+}
+
+type fakeLease struct {
+	*fakeLeases
+	session string
+	term    uint64
+	lost    chan struct{}
+}
+
+func (l *fakeLease) Term() uint64          { return l.term }
+func (l *fakeLease) Lost() <-chan struct{} { return l.lost }
+
+func (l *fakeLease) Renew(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[l.session] != l && l.fault != "lost lease renewed" {
+		return backend.ErrLost
+	}
+	return nil
+}
+
+func (l *fakeLease) Release(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held[l.session] == l && l.fault != "never released" {
+		delete(l.held, l.session)
+		close(l.lost)
+	}
+	return nil
+}
+
+// fakeRequests is the last record of each key.
+type fakeRequests struct {
+	fault string
+	kept  map[idempotency.Key]backend.Request
+}
+
+func openFakeRequests(fault string) OpenRequests {
+	r := &fakeRequests{fault, map[idempotency.Key]backend.Request{}}
+	return func() (backend.Requests, []backend.Request, error) { return r, r.list(), nil }
+}
+
+func (r *fakeRequests) list() (out []backend.Request) {
+	for _, q := range r.kept {
+		if (q.Expires.After(time.Now()) || r.fault == "expired request remembered") && !(r.fault == "begun request forgotten" && q.Type == "") {
+			out = append(out, q)
+		}
+	}
+	slices.SortFunc(out, func(a, b backend.Request) int {
+		return cmp.Or(a.Expires.Compare(b.Expires), cmp.Compare(a.Key.ID, b.Key.ID))
+	})
+	return out
+}
+
+func (r *fakeRequests) Add(q backend.Request) error {
+	if r.fault == "tenants mixed" {
+		q.Key.Tenant = "t"
+	}
+	if q.Over && r.fault != "failed request remembered" {
+		delete(r.kept, q.Key)
+		return nil
+	}
+	r.kept[q.Key] = q
+	return nil
+}
+
+func (r *fakeRequests) Answer(key idempotency.Key) (string, []byte, error) {
+	q, ok := r.kept[key]
+	if !ok {
+		return "", nil, errors.New("no such request")
+	}
+	if r.fault == "large answer cut" && len(q.Answer) > idempotency.MaxInline {
+		q.Answer = q.Answer[:idempotency.MaxInline]
+	}
+	return q.Type, q.Answer, nil
+}
+
+func (r *fakeRequests) Forget(key idempotency.Key, expires time.Time) {
+	if q := r.kept[key]; !q.Expires.After(expires) || r.fault == "newer record forgotten" {
+		delete(r.kept, key)
+	}
+}
+
+func (r *fakeRequests) Compact(context.Context) error { return nil }
+
+func (r *fakeRequests) Close() error {
+	if r.fault == "request forgotten" {
+		clear(r.kept)
+	}
+	return nil
+}
+
+// fakeBlobs is a description and the contents of each session.
+type fakeBlobs struct {
+	fault string
+	kept  map[string]fakeSnapshot
+}
+
+type fakeSnapshot struct {
+	backend.Snapshot
+	content map[string][]byte
+}
+
+func newFakeBlobs(fault string) *fakeBlobs {
+	return &fakeBlobs{fault: fault, kept: map[string]fakeSnapshot{}}
+}
+
+func (b *fakeBlobs) Put(_ context.Context, session string, s backend.Snapshot, folder fs.FS) (backend.Snapshot, error) {
+	old := b.kept[session]
+	if old.Term > s.Term && b.fault != "stale snapshot accepted" {
+		return s, backend.ErrStale
+	}
+	content := map[string][]byte{}
+	if b.fault == "partial blob" && old.content != nil {
+		content = old.content
+	}
+	s.Files = nil
+	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(folder, name)
+		if b.fault == "read error ignored" {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(text)
+		content[name] = text
+		s.Files = append(s.Files, backend.File{Name: name, Size: int64(len(text)), SHA256: hex.EncodeToString(sum[:])})
+		return nil
+	})
+	if err == nil {
+		b.kept[session] = fakeSnapshot{s, content}
+	}
+	return s, err
+}
+
+func (b *fakeBlobs) List(_ context.Context, session string) (backend.Snapshot, error) {
+	s, ok := b.kept[session]
+	if !ok {
+		return s.Snapshot, fs.ErrNotExist
+	}
+	return s.Snapshot, nil
+}
+
+func (b *fakeBlobs) Get(ctx context.Context, session string, write func(backend.File, io.Reader) error) (backend.Snapshot, error) {
+	s, err := b.List(ctx, session)
+	for _, f := range s.Files {
+		err = errors.Join(err, write(f, bytes.NewReader(b.kept[session].content[f.Name])))
+	}
+	return s, err
+}
+
+func (b *fakeBlobs) Delete(_ context.Context, session string) error {
+	if b.fault != "snapshot never deleted" {
+		delete(b.kept, session)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend/backendtest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+func openTB(t testing.TB, dir string) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestOwners(t *testing.T) {
+	t.Parallel()
+	backendtest.Owners(t, func(t testing.TB) backendtest.Ownership {
+		dir := t.TempDir()
+		s, err := store.Open(store.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := false
+		t.Cleanup(func() {
+			if !failed {
+				_ = s.Close()
+			}
+		})
+		return backendtest.Ownership{Owners: s.Owners(), Fail: func() backend.Owners {
+			failed = true
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openTB(t, dir).Owners()
+		}}
+	})
+}
+
+func TestRequestsConform(t *testing.T) {
+	t.Parallel()
+	backendtest.Requests(t, func(t testing.TB) backendtest.OpenRequests {
+		return openTB(t, t.TempDir()).Requests
+	})
+}
+
+func TestBlobs(t *testing.T) {
+	t.Parallel()
+	backendtest.Blobs(t, func(t testing.TB) backend.Blobs { return openTB(t, t.TempDir()).Blobs() })
+}
