@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
+// Service is a gRPC service that the server registers.
 type Service = rpc.Service
 
 // Drainer is notified that the server is about to stop. It ends its streams with a last message. When it returns, or

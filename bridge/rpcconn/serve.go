@@ -13,6 +13,7 @@ import (
 // errCancelRequest is the cause of a handler's context after CancelRequest.
 var errCancelRequest = errors.New("request cancelled")
 
+// Request is a call of the peer's, for a Handler to answer.
 type Request struct {
 	// ID is the request's id as JSON text, for CancelRequest.
 	ID string

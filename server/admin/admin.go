@@ -78,6 +78,7 @@ func Check(address, token string, wide bool) error {
 	return nil
 }
 
+// Server is the admin listener and what it serves. Close ends it.
 type Server struct {
 	config   Config
 	listener net.Listener

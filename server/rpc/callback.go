@@ -48,6 +48,7 @@ type callbackService[A Attachment] struct {
 	CallbackBackend[A]
 }
 
+// NewCallback returns CallbackService for a backend.
 func NewCallback[A Attachment](b CallbackBackend[A]) Service {
 	return &callbackService[A]{CallbackBackend: b}
 }

@@ -8,6 +8,7 @@ package rpc
 
 import "google.golang.org/grpc"
 
+// Service is a gRPC service that can be registered.
 type Service interface {
 	Register(r grpc.ServiceRegistrar)
 }

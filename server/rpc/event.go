@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
+// EventBackend carries out the calls of EventService.
 type EventBackend interface {
 	// Subscribe emits the frames of the stream.
 	Subscribe(ctx context.Context, req *bridgev1.SubscribeRequest, emit frame.Sink) error
@@ -23,6 +24,7 @@ type eventService struct {
 	EventBackend
 }
 
+// NewEvent returns EventService for a backend.
 func NewEvent(b EventBackend) Service { return &eventService{EventBackend: b} }
 
 func (s *eventService) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterEventServiceServer(r, s) }

@@ -8,6 +8,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// RawBackend carries out the calls of RawService.
 type RawBackend interface {
 	Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error)
 	RunShell(ctx context.Context, req *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error) error
@@ -18,6 +19,7 @@ type rawService struct {
 	RawBackend
 }
 
+// NewRaw returns RawService for a backend.
 func NewRaw(b RawBackend) Service { return &rawService{RawBackend: b} }
 
 func (s *rawService) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterRawServiceServer(r, s) }

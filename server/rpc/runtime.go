@@ -8,6 +8,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// RuntimeBackend carries out the calls of RuntimeService.
 type RuntimeBackend interface {
 	GetServerInfo(context.Context, *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error)
 	ListRuntimes(context.Context, *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error)
@@ -27,6 +28,7 @@ type runtimeService struct {
 	RuntimeBackend
 }
 
+// NewRuntime returns RuntimeService for a backend.
 func NewRuntime(b RuntimeBackend) Service { return &runtimeService{RuntimeBackend: b} }
 
 func (s *runtimeService) Register(r grpc.ServiceRegistrar) {

@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
+// SessionBackend carries out the calls of SessionService.
 type SessionBackend interface {
 	CreateSession(context.Context, *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error)
 	ResumeSession(context.Context, *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error)
@@ -63,6 +64,7 @@ type sessionService struct {
 	SessionBackend
 }
 
+// NewSession returns SessionService for a backend.
 func NewSession(b SessionBackend) Service { return &sessionService{SessionBackend: b} }
 
 func (s *sessionService) Register(r grpc.ServiceRegistrar) {

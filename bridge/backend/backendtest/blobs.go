@@ -55,7 +55,7 @@ func holds(b backend.Blobs, session string, want backend.Snapshot, files fstest.
 	}
 	listed, err := b.List(context.Background(), session)
 	if fmt.Sprint(listed) != fmt.Sprint(s) || err != nil {
-		return fmt.Errorf("List describes %v, Get %v: %v", listed, s, err)
+		return fmt.Errorf("listing describes %v, Get %v: %v", listed, s, err)
 	}
 	if s.Term != want.Term || s.Epoch != want.Epoch || s.Seq != want.Seq || len(s.Files) != len(files) {
 		return fmt.Errorf("the snapshot is %v, want %v", s, want)
@@ -79,7 +79,7 @@ func put(b backend.Blobs, session string, s backend.Snapshot, files fstest.MapFS
 func blobMissing(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	b := open(t)
 	if _, err := b.List(context.Background(), "a"); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("List returns %v", err)
+		return fmt.Errorf("listing returns %v", err)
 	}
 	_, err := b.Get(context.Background(), "a", func(backend.File, io.Reader) error { return errors.New("there is a file") })
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +170,7 @@ func blobDeleted(t testing.TB, open func(testing.TB) backend.Blobs) error {
 		return err
 	}
 	if _, err := b.List(ctx, "a"); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("List of a deleted snapshot returns %v", err)
+		return fmt.Errorf("listing a deleted snapshot returns %v", err)
 	}
 	return holds(b, "b", backend.Snapshot{Term: 5}, folder("f", "2"))
 }

@@ -265,7 +265,7 @@ func logReplaces(t testing.TB, open func(testing.TB) backend.Logs) error {
 		return err
 	}
 	if err := o.Replace(7, entries(1)); err == nil {
-		return errors.New("Replace accepts an epoch that is not later")
+		return errors.New("replacing accepts an epoch that is not later")
 	}
 	if err := o.Replace(8, append(entries(1), backend.Entry{Mark: true, Body: []byte("m")})); err != nil {
 		return err

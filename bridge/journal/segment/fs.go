@@ -74,6 +74,7 @@ func (OS) SyncDir(name string) error {
 	return dir.Sync()
 }
 
+// ReadFile reads a whole file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	size, err := fsys.Size(name)
 	if err != nil {
