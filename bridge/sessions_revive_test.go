@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ func (r *rig) begin(id, text string) {
 	if _, err := r.Send(r.t.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
 		r.t.Fatal(err)
 	}
+	eventually(r.t, "the prompt in the conversation", func() bool { return slices.Contains(r.conversation(id), text) })
 }
 
 func (r *rig) state(id string) bridgev1.SessionState {

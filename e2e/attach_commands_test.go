@@ -30,7 +30,7 @@ var ownCommands = map[string]question{
 		request: `command_name:"deploy" args:"prod"`,
 		accept:  &bridgev1.CommandAnswer{}, accepted: "completed",
 		decline: &bridgev1.CommandAnswer{Error: proto.String("not on a Friday")}, declined: "not on a Friday",
-		silent: "nobody",
+		silent: "no participant",
 	},
 	"queued": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND, bound: true, joins: commanding("deploy"),

@@ -68,7 +68,7 @@ var bound = map[string]question{
 		request: `canvas_id:"board"`,
 		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
 		decline: failing, declined: "not today",
-		silent: "nobody", broken: "connection closed",
+		silent: "no participant", broken: "connection closed",
 	},
 	"canvas action": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_ACTION, bound: true, joins: showing("board"), config: rendering,
@@ -76,7 +76,7 @@ var bound = map[string]question{
 		request: `action_name:"paint"`,
 		accept:  &cliv1.CallbackCanvasActionServiceInvokeResponse{Value: `{"painted":"red"}`}, accepted: `"painted":"red"`,
 		decline: failing, declined: "not today",
-		silent: "nobody", broken: "connection closed",
+		silent: "no participant", broken: "connection closed",
 	},
 	"canvas close": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_CLOSE, bound: true, joins: showing("board"), config: rendering,

@@ -127,7 +127,7 @@ func TestUnknownCallback(t *testing.T) {
 		answered bool
 		became   string
 	}{
-		"answered": {true, `told: {"y":2}`}, "unanswered": {false, "error: something.new: nobody"},
+		"answered": {true, `told: {"y":2}`}, "unanswered": {false, "error: something.new: no participant"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -152,7 +152,7 @@ var questions = map[string]question{
 		request: `command_name:"deploy"`,
 		accept:  &bridgev1.CommandAnswer{}, accepted: "completed",
 		decline: &bridgev1.CommandAnswer{Error: proto.String("not on a Friday")}, declined: "not on a Friday",
-		silent: "nobody",
+		silent: "no participant",
 	},
 	"queued command": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_QUEUED_COMMAND,
@@ -174,7 +174,7 @@ var questions = map[string]question{
 		},
 		request: `canvas_id:"board"`,
 		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
-		declined: "not today", silent: "nobody",
+		declined: "not today", silent: "no participant",
 	},
 	"provider token": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_PROVIDER_TOKEN,
@@ -193,7 +193,7 @@ var questions = map[string]question{
 		},
 		request: `provider_name:"default"`,
 		accept:  &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: "fresh"}, accepted: "fresh",
-		declined: "not today", insists: true, silent: "nobody",
+		declined: "not today", insists: true, silent: "no participant",
 	},
 }
 

@@ -32,7 +32,7 @@ var unaskable = map[string]question{
 		accept:  &cliv1.CallbackWorkflowServiceExecuteResponse{ResultJson: proto.String(`{"built":true}`)}, accepted: `{"result":{"built":true}}`,
 		decline: failing, declined: "error: not today",
 		wrong:  &cliv1.CallbackWorkflowServiceExecuteResponse{ResultJson: proto.String(`{`)},
-		silent: "error: workflow.execute: nobody",
+		silent: "error: workflow.execute: no participant",
 	},
 	"workflow abort": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_WORKFLOW_ABORT,
@@ -40,7 +40,7 @@ var unaskable = map[string]question{
 		request: `run_id:"r1"`,
 		accept:  &cliv1.CallbackWorkflowServiceAbortResponse{}, accepted: "told: {}",
 		decline: failing, declined: "error: not today",
-		silent: "error: workflow.abort: nobody",
+		silent: "error: workflow.abort: no participant",
 	},
 	"factory execute": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE,
@@ -49,7 +49,7 @@ var unaskable = map[string]question{
 		//lint:ignore SA1019 the older supported version has it
 		accept: &cliv1.CallbackFactoryServiceExecuteResponse{ResultJson: proto.String(`7`)}, accepted: `{"result":7}`,
 		decline: failing, declined: "error: not today",
-		silent: "error: factory.execute: nobody",
+		silent: "error: factory.execute: no participant",
 	},
 	"factory abort": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_ABORT,
@@ -58,7 +58,7 @@ var unaskable = map[string]question{
 		//lint:ignore SA1019 the older supported version has it
 		accept: &cliv1.CallbackFactoryServiceAbortResponse{}, accepted: "told: {}",
 		decline: failing, declined: "error: not today",
-		silent: "error: factory.abort: nobody",
+		silent: "error: factory.abort: no participant",
 	},
 	"installation": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_INSTALLATION_CONFIRM,
@@ -77,7 +77,7 @@ var unaskable = map[string]question{
 			ConfirmationId: "c1", ReviewFingerprint: "f1", Decision: cliv1.InstallationDecision_INSTALLATION_DECISION_DECLINE,
 		}, declined: `"decision":"decline"`,
 		wrong:  &cliv1.CallbackInstallationsServiceConfirmResponse{ConfirmationId: "c1", ReviewFingerprint: "f1"},
-		silent: "error: installations.confirm: nobody",
+		silent: "error: installations.confirm: no participant",
 	},
 	"ui thread": {
 		kind:    bridgev1.CallbackKind_CALLBACK_KIND_UI_THREAD,
@@ -85,7 +85,7 @@ var unaskable = map[string]question{
 		request: `action_id:7`,
 		accept:  &cliv1.CallbackUiThreadServiceRunResponse{}, accepted: "told: null",
 		decline: failing, declined: "error: not today",
-		silent: "error: uiThread.run: nobody",
+		silent: "error: uiThread.run: no participant",
 	},
 }
 

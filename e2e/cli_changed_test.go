@@ -45,7 +45,7 @@ func TestChangedPrivateCopy(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), path, args...)
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + home}
 		said, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(said), "is not what was installed") {
+		if err == nil || !strings.Contains(string(said), "was changed after its installation") {
 			t.Errorf("%q: %v\n%s", args, err, said)
 		}
 	}

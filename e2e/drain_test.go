@@ -146,9 +146,7 @@ func TestDrain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, err := watch.Recv(); err != nil || first.GetStatus() != healthv1.HealthCheckResponse_SERVING {
-		t.Fatalf("health is %v, %v", first, err)
-	}
+	serving(t, watch)
 	ended := p.goTurn(s, "work")
 	await(p.stage, works.asked, "the tool's call")
 	p.signal(syscall.SIGTERM)
@@ -182,6 +180,20 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// serving waits until the server is ready, which it is a moment after its first CLI process.
+func serving(t *testing.T, watch healthv1.Health_WatchClient) {
+	t.Helper()
+	for {
+		state, err := watch.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.GetStatus() == healthv1.HealthCheckResponse_SERVING {
+			return
+		}
+	}
+}
+
 // TestDrainIsBounded: a turn that does not end does not hold up the end.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
@@ -208,6 +220,7 @@ func TestSecondSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	serving(t, watch)
 	p.begin(s, "slow")
 	p.gate("never")
 	p.signal(syscall.SIGTERM)
