@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -40,7 +40,7 @@ func TestEventAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer reader.Close()
-		names := session.Names{}
+		names := event.Names{}
 		var records []*journal.Record
 		var wires [][]byte
 		for i, frame := range frames {
@@ -48,7 +48,7 @@ func TestEventAllocations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !j.Append(session.Record(f.Event, append([]byte(nil), f.Event.Raw...), names)) {
+			if !j.Append(event.Record(f.Event, append([]byte(nil), f.Event.Raw...), names)) {
 				t.Fatalf("event %d was taken for a copy", i)
 			}
 			records, _ = reader.Next(records[:0], stream.BatchBytes)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -44,7 +45,7 @@ func happenings(s *session.Session, seed uint64, worker int) {
 		text := fmt.Sprintf(`{"type":%q,"data":{"deltaContent":%q,"message":"m"},"ephemeral":%t,"id":"%08x-0000-4000-8000-%012x","timestamp":"2026-11-21T10:%02d:%02d.%03dZ","parentId":null}`,
 			eventType, strings.Repeat("x", size), ephemeral, worker, i, stamp/60_000, stamp/1000%60, stamp%1000)
 		for range 1 + rng.IntN(8)/7 {
-			if rec, err := session.ParseEvent([]byte(text)); err == nil {
+			if rec, err := event.Parse([]byte(text)); err == nil {
 				s.Ingest(rec)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -58,7 +58,7 @@ func best(t *testing.T, rounds int, things ...func()) []float64 {
 type ingested struct {
 	t       *testing.T
 	j       *journal.Journal
-	names   session.Names
+	names   event.Names
 	readers []*journal.Reader
 	records []*journal.Record
 	wires   [][]byte
@@ -67,7 +67,7 @@ type ingested struct {
 
 func newIngested(t *testing.T, c *wire.Codec, readers int) *ingested {
 	t.Helper()
-	in := &ingested{t: t, j: journal.New(journal.Config{Epoch: 1, Encode: c.Event}), names: session.Names{}}
+	in := &ingested{t: t, j: journal.New(journal.Config{Epoch: 1, Encode: c.Event}), names: event.Names{}}
 	for range readers {
 		r, err := in.j.NewReader(journal.Position{}, true, func() {})
 		if err != nil {
@@ -97,7 +97,7 @@ func (in *ingested) take(n int) {
 		if err != nil {
 			in.t.Fatal(err)
 		}
-		if !in.j.Append(session.Record(f.Event, append([]byte(nil), f.Event.Raw...), in.names)) {
+		if !in.j.Append(event.Record(f.Event, append([]byte(nil), f.Event.Raw...), in.names)) {
 			in.t.Fatalf("event %d was taken for a copy", in.n)
 		}
 		if i%batch != batch-1 {

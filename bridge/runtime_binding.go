@@ -17,6 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -44,7 +45,7 @@ type binding struct {
 	// profile is what the runtime was started with.
 	profile runtime.Profile
 	// names are of the events; only the connection's reader uses them.
-	names session.Names
+	names event.Names
 	// gathered are the journals to which the events of this burst went; likewise.
 	gathered []*journal.Journal
 	fed      []*journal.Journal // those of the burst before, which ended in pause
@@ -72,7 +73,7 @@ type binding struct {
 func (b *Bridge) startRuntime(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
 	bind := &binding{
 		b: b, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
-		names: session.Names{}, told: make(chan struct{}),
+		names: event.Names{}, told: make(chan struct{}),
 	}
 	cfg.RPC.Event = bind.event
 	cfg.RPC.Pause = bind.pause
@@ -191,7 +192,7 @@ func (bind *binding) event(body []byte) {
 		if bind.came.IsZero() {
 			bind.came = time.Now()
 		}
-		s.IngestAt(session.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names), bind.came)
+		s.IngestAt(event.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names), bind.came)
 	}
 }
 

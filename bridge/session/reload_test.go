@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	sessionevent "github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -48,7 +49,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 		switch method {
 		case "session.resume":
 			for _, live := range []string{event(9, "pending_messages.modified", `{}`), resumed, asked} {
-				rec, err := ParseEvent([]byte(live))
+				rec, err := sessionevent.Parse([]byte(live))
 				if err != nil {
 					return "", err
 				}
