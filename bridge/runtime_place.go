@@ -62,8 +62,13 @@ func (pl *place) set(p runtime.Profile) (undo func()) {
 // Runtime implements session.Host: a runtime with room for the session, whose confinement is
 // what the policy says.
 func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
+	var refusal error = errConfining()
 	for range placements {
 		bind, err := pl.placed(ctx)
+		if errors.Is(err, errJustEnded) {
+			refusal = err
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +78,7 @@ func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
 		}
 		pl.table.Remove(pl.key, bind.profile)
 	}
-	return nil, errConfining()
+	return nil, refusal
 }
 
 // placed gives the session a place, and returns the runtime that it is in.
@@ -111,13 +116,18 @@ func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
 // runtimeOf returns the first runtime of a profile, for calls that are about no session
 // that is loaded. For a caller who may not start one it has to be running.
 func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, error) {
+	var refusal error = errConfining()
 	for range placements {
 		bind, err := firstOf(ctx, b, p)
+		if errors.Is(err, errJustEnded) {
+			refusal = err
+			continue
+		}
 		if err != nil || bind.confinedAsNow() {
 			return bind, err
 		}
 	}
-	return nil, errConfining()
+	return nil, refusal
 }
 
 // firstOf is runtimeOf under the policy of one moment.
@@ -139,7 +149,12 @@ func firstOf(ctx context.Context, b *Bridge, p runtime.Profile) (*binding, error
 	return b.up(ctx, p)
 }
 
-// up returns the runtime of exactly this profile, starting it if need be.
+// errJustEnded says that a runtime ended between its start and its first use. A policy that changes while a runtime
+// starts has this effect: the runtime has no sessions, so that it is replaced at once.
+var errJustEnded = fault.New(fault.RuntimeLost, "the runtime ended right after its start: try again")
+
+// up returns the runtime of exactly this profile, starting it if need be. It returns errJustEnded when that runtime has
+// ended already.
 func (b *Bridge) up(ctx context.Context, p runtime.Profile) (*binding, error) {
 	defer b.table.Hold(p)()
 	rt, err := b.runtimes.Get(ctx, p)
@@ -149,7 +164,7 @@ func (b *Bridge) up(ctx context.Context, p runtime.Profile) (*binding, error) {
 	if bind, ok := b.fleet.Find(func(bind *binding) bool { return bind.runtime() == rt }); ok {
 		return bind, nil
 	}
-	return nil, fault.New(fault.RuntimeLost, "the runtime has just ended")
+	return nil, errJustEnded
 }
 
 // retireIdle ends the runtimes that nobody needs.
