@@ -138,9 +138,9 @@ type Bridge struct {
 	unloading sync.Map
 
 	budget   *journal.Budget
-	sessions *registry.Registry[*session.Session]
+	sessions *registry.Registry[*registry.Entry]
 	epochs   registry.Epochs
-	saver    *registry.Saver[*session.Session]
+	saver    *registry.Saver[*registry.Entry]
 	fleet    fleet.List[*binding]
 }
 
@@ -188,7 +188,7 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	b.saver = registry.NewSaver(b.save)
 	b.admission = admission.New(admission.Config{
-		Sessions: b.sessions.All, Tenant: b.limits, Overall: b.overall, Tenants: cfg.Tenant != nil,
+		Sessions: func() []*session.Session { return sessionsOf(b.sessions.All()) }, Tenant: b.limits, Overall: b.overall, Tenants: cfg.Tenant != nil,
 		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
 	})
 	if cfg.Directory != nil {
@@ -224,8 +224,8 @@ func New(cfg Config) (*Bridge, error) {
 }
 
 // inState returns a function that reports whether a session is in a state.
-func inState(state session.State) func(*session.Session) bool {
-	return func(s *session.Session) bool { return s.State() == state }
+func inState(state session.State) func(*registry.Entry) bool {
+	return func(e *registry.Entry) bool { return e.Session.State() == state }
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -240,8 +240,8 @@ func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
 func (b *Bridge) AwaitTurns(ctx context.Context) {
-	for _, s := range b.all() {
-		if s.AwaitRest(ctx) != nil {
+	for _, e := range b.all() {
+		if e.Session.AwaitRest(ctx) != nil {
 			return
 		}
 	}
@@ -257,24 +257,47 @@ func (b *Bridge) Close() {
 // Go runs f in the background until the bridge closes.
 func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }
 
-// Logger is for what has no caller to be told.
-func (b *Bridge) Logger() *slog.Logger { return b.log }
-
 // open returns a session that the caller may use.
 func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
+	e, err := b.openEntry(ctx, id)
+	if e == nil {
+		return nil, err
+	}
+	return e.Session, err
+}
+
+// openEntry is open with the session's profile and shares.
+func (b *Bridge) openEntry(ctx context.Context, id string) (*registry.Entry, error) {
 	if err := tenancy.CheckName(id, "session_id"); err != nil {
 		return nil, err
 	}
-	s, err := b.find(ctx, id)
+	e, err := b.find(ctx, id)
 	if err != nil {
 		return nil, b.explainDamage(ctx, id, err)
 	}
-	return s, s.Usable()
+	return e, e.Session.Usable()
+}
+
+// entryOf returns the entry of a session; nil if the session was removed.
+func (b *Bridge) entryOf(s *session.Session) *registry.Entry {
+	if e := b.sessions.Get(s.Key()); e != nil && e.Session == s {
+		return e
+	}
+	return nil
 }
 
 // all returns the sessions that their callers may use, of all tenants, in no order.
-func (b *Bridge) all() []*session.Session {
-	return slices.DeleteFunc(b.sessions.All(), func(s *session.Session) bool { return s.Usable() != nil })
+func (b *Bridge) all() []*registry.Entry {
+	return slices.DeleteFunc(b.sessions.All(), func(e *registry.Entry) bool { return e.Session.Usable() != nil })
+}
+
+// sessionsOf returns the sessions of entries.
+func sessionsOf(entries []*registry.Entry) []*session.Session {
+	out := make([]*session.Session, len(entries))
+	for i, e := range entries {
+		out[i] = e.Session
+	}
+	return out
 }
 
 // record notes the position of the reply to the call that ctx belongs to.

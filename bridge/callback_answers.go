@@ -81,9 +81,9 @@ func (b *Bridge) asking(ctx context.Context, id string) (*session.Session, error
 	if err := tenancy.CheckName(id, "session_id"); err != nil {
 		return nil, err
 	}
-	s, err := b.find(ctx, id)
+	e, err := b.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return s, s.Asking()
+	return e.Session, e.Session.Asking()
 }

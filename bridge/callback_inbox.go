@@ -101,7 +101,7 @@ func (b *Bridge) ListPending(
 		return nil, err.WithField("page_size")
 	}
 	if r.GetSessionId() == "" {
-		return b.inbox(caller.From(ctx).Tenant, b.visible(ctx), r, cmp.Or(size, defaultPageSize))
+		return b.inbox(caller.From(ctx).Tenant, sessionsOf(b.visible(ctx)), r, cmp.Or(size, defaultPageSize))
 	}
 	s, err := b.asking(ctx, r.GetSessionId())
 	if err != nil {

@@ -37,7 +37,7 @@ func (b *Bridge) RunShell(
 type cliHost struct{ finder }
 
 // Visible implements passthrough.Host.
-func (h cliHost) Visible(ctx context.Context) []*session.Session { return h.b.visible(ctx) }
+func (h cliHost) Visible(ctx context.Context) []*session.Session { return sessionsOf(h.b.visible(ctx)) }
 
 // CheckNew implements passthrough.Host.
 func (h cliHost) CheckNew(ctx context.Context, id string) error {
@@ -61,48 +61,48 @@ func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*ses
 		return nil, err
 	}
 	defer release()
-	s, fresh := b.getOrCreate(ctx, id)
-	if !fresh || s.Journal().Inherited() { // of one whose state is gone
-		b.abandon(s, fresh)
+	e, fresh := b.getOrCreate(ctx, id)
+	if !fresh || e.Session.Journal().Inherited() { // of one whose state is gone
+		b.abandon(e, fresh)
 		return nil, exists(id)
 	}
-	placeOf(s).set(b.own(ctx))
-	if _, err := s.Create(ctx, o); err != nil {
-		b.forget(s)
+	b.setProfile(e, b.own(ctx))
+	if _, err := e.Session.Create(ctx, o); err != nil {
+		b.forget(e)
 		return nil, err
 	}
-	b.saver.Save(s)
-	return s, nil
+	b.saver.Save(e)
+	return e.Session, nil
 }
 
 // Resume implements passthrough.Host.
 func (h cliHost) Resume(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
 	b := h.b
-	if s := b.known(ctx, id); s == nil || s.Usable() != nil {
+	if e := b.known(ctx, id); e == nil || e.Session.Usable() != nil {
 		release, err := b.admission.Session(caller.From(ctx).Tenant)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
 	}
-	s, fresh := b.getOrCreate(ctx, id)
+	e, fresh := b.getOrCreate(ctx, id)
 	var err error
 	if o.Config, err = b.restrained(ctx, o.Config); err == nil && fresh {
 		o.Config, err = b.underlying(ctx, o.Config)
 	}
 	if err != nil {
-		b.abandon(s, fresh)
+		b.abandon(e, fresh)
 		return nil, fields.Rename(err, "config.", "")
 	}
 	if fresh {
-		placeOf(s).set(b.own(ctx))
+		b.setProfile(e, b.own(ctx))
 	}
-	if _, err := s.Resume(ctx, o); err != nil {
-		b.abandon(s, fresh)
+	if _, err := e.Session.Resume(ctx, o); err != nil {
+		b.abandon(e, fresh)
 		return nil, err
 	}
-	b.saver.Save(s)
-	return s, nil
+	b.saver.Save(e)
+	return e.Session, nil
 }
 
 // Disconnect implements passthrough.Host.
@@ -118,7 +118,11 @@ func (h cliHost) Delete(ctx context.Context, id string) error {
 }
 
 // Forget implements passthrough.Host.
-func (h cliHost) Forget(s *session.Session) { h.b.forget(s) }
+func (h cliHost) Forget(s *session.Session) {
+	if e := h.b.entryOf(s); e != nil {
+		h.b.forget(e)
+	}
+}
 
 // CheckPrompt implements passthrough.Host.
 func (h cliHost) CheckPrompt(tenant string, size int, field string) error {

@@ -37,8 +37,8 @@ func (f finder) Following(ctx context.Context, id string) (*session.Session, err
 }
 
 // Snapshot implements stream.Sessions.
-func (finder) Snapshot(s *session.Session, tenant string) *bridgev1.Session {
-	return snapshotAs(s, tenant)
+func (f finder) Snapshot(s *session.Session, tenant string) *bridgev1.Session {
+	return snapshotAs(s, f.b.entryOf(s), tenant)
 }
 
 // Visit implements stream.Sessions.

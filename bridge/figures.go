@@ -16,7 +16,7 @@ var stateNames = map[session.State]string{
 // and then.
 func (b *Bridge) Figures(put observe.Put) {
 	bindings := b.fleet.All()
-	b.sessionFigures(put, b.sessions.All())
+	b.sessionFigures(put, sessionsOf(b.sessions.All()))
 	var calls, requests, queued, memory int64
 	for _, bind := range bindings {
 		if rt := bind.runtime(); bind.Err() == nil {

@@ -23,7 +23,11 @@ type attachHost struct{ finder }
 
 // Find implements attach.Host.
 func (h attachHost) Find(ctx context.Context, id string) (*session.Session, error) {
-	return h.b.find(ctx, id)
+	e, err := h.b.find(ctx, id)
+	if e == nil {
+		return nil, err
+	}
+	return e.Session, err
 }
 
 // Create implements attach.Host.

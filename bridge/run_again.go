@@ -42,11 +42,11 @@ func (b *Bridge) settleRun(
 // journal has its events. The turn goes on, or has ended: then the journal has its outcome too.
 func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*turn, error) {
 	// Not open: a Run's session is disconnected after the turn.
-	s, err := b.find(ctx, started.GetSessionId())
+	e, err := b.find(ctx, started.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	id := started.GetMessageId()
+	s, id := e.Session, started.GetMessageId()
 	again, err := s.Repeat(ctx, id)
 	if err != nil {
 		return nil, err

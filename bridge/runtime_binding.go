@@ -263,7 +263,7 @@ func (bind *binding) notification(method string, params []byte) {
 	}
 	if change, ok := lifecycleChanges[l.Type]; ok {
 		if s := bind.session([]byte(l.SessionID)); s != nil {
-			bind.b.Changed(s, change)
+			bind.b.updated(s, change)
 		}
 	}
 }

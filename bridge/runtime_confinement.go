@@ -12,7 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
 // DefaultConfinementGrace is the default of Config.ConfinementGrace.
@@ -230,25 +232,11 @@ func (bind *binding) checkFence(ctx context.Context, method string) error {
 	return errConfining()
 }
 
-// boxed notes whether the session has been loaded in a sandbox.
-func (pl *place) boxed(in bool) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	pl.inBox = pl.inBox || in
-}
-
-// wasBoxed reports whether the session has been loaded in a sandbox.
-func (pl *place) wasBoxed() bool {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	return pl.inBox
-}
-
-// checkBox refuses to load a session outside a sandbox that has been loaded in one: callers of its
+// checkSandbox refuses to load a session outside a sandbox that has been loaded in one: callers of its
 // tenant were allowed to give it commands and files of the host then, which only the sandbox
 // confined.
-func (pl *place) checkBox(p runtime.Profile) error {
-	if !pl.wasBoxed() || len(p.Sandbox) > 0 {
+func checkSandbox(e *registry.Entry, p runtime.Profile) error {
+	if !e.Sandboxed() || len(p.Sandbox) > 0 {
 		return nil
 	}
 	return fault.New(fault.Forbidden, "the session was opened in a sandbox, which the policy of its tenant has not any more: "+
@@ -257,12 +245,8 @@ func (pl *place) checkBox(p runtime.Profile) error {
 
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
-func (pl *place) checkProvider(tenant string) error {
-	s := pl.sessions.Get(pl.key)
-	if s == nil {
-		return nil
-	}
-	if ref := s.ProviderRef(); ref != "" && !pl.mayName(tenant, ref) {
+func (b *Bridge) checkProvider(s *session.Session) error {
+	if ref := s.ProviderRef(); ref != "" && !b.mayName(s.Tenant(), ref) {
 		return fault.New(fault.Forbidden, "the provider %q is not the tenant's any more: resume the session with another", ref).
 			WithField("provider_ref")
 	}

@@ -3,68 +3,76 @@ package bridge
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
-	"sync"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// place is the bridge as one session sees it: its runtimes are those of the session's
-// profile.
-type place struct {
-	*Bridge
-	key string
-
-	shares share.Set // with whom the session is shared; it has a lock of its own
-
-	mu      sync.Mutex
-	profile runtime.Profile
-	base    runtime.Profile // the tenant's own when profile was made
-	inBox   bool            // it has been loaded in a sandbox
+// host is the bridge as one session uses it: its runtimes are those of the session's profile.
+type host struct {
+	b *Bridge
+	e *registry.Entry
 }
 
-// placeOf returns a session's place.
-func placeOf(s *session.Session) *place { return s.Host().(*place) }
-
-// get is the session's profile, as it was made.
-func (pl *place) get() runtime.Profile {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	return pl.profile
+// Runtime implements session.Host.
+func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
+	bind, err := h.b.place(ctx, h.e)
+	if err != nil {
+		return nil, err
+	}
+	return bind, nil
 }
 
-// current is the session's profile as the policy has it now.
-func (pl *place) current() (runtime.Profile, error) {
-	pl.mu.Lock()
-	p, base := pl.profile, pl.base
-	pl.mu.Unlock()
-	return pl.confined(p, base)
+// Go implements session.Host.
+func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }
+
+// Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
+func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+		h.b.table.Forget(h.e.Key())
+	}
+	h.b.changed(h.e, what)
 }
 
-// set gives the session another profile; undo gives back the one before.
-func (pl *place) set(p runtime.Profile) (undo func()) {
-	own := pl.profileOf(p.Tenant)
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	profile, base := pl.profile, pl.base
-	pl.profile, pl.base = p, own
-	return func() {
-		pl.mu.Lock()
-		defer pl.mu.Unlock()
-		pl.profile, pl.base = profile, base
+// Keep implements session.Host. It does not wait.
+func (h host) Keep(*session.Session) {
+	if h.b.cfg.Directory != nil {
+		h.b.saver.MarkDirty(h.e)
 	}
 }
 
-// Runtime implements session.Host: a runtime with room for the session, whose confinement is
-// what the policy says.
-func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
+// Epoch implements session.Host.
+func (h host) Epoch() uint64 {
+	epoch, err := h.b.epochs.Next()
+	if err != nil {
+		h.b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return epoch
+}
+
+// Logger implements session.Host.
+func (h host) Logger() *slog.Logger { return h.b.log }
+
+// profileNow returns the session's profile with what the policy says now.
+func (b *Bridge) profileNow(e *registry.Entry) (runtime.Profile, error) {
+	return b.confined(e.Profile())
+}
+
+// setProfile gives the session another profile; undo restores the previous one.
+func (b *Bridge) setProfile(e *registry.Entry, p runtime.Profile) (undo func()) {
+	return e.SetProfile(p, b.profileOf(p.Tenant))
+}
+
+// place returns a runtime with room for the session, whose confinement is what the policy says.
+func (b *Bridge) place(ctx context.Context, e *registry.Entry) (*binding, error) {
 	var refusal error = errConfining()
 	for range placements {
-		bind, err := pl.placed(ctx)
+		bind, err := b.placed(ctx, e)
 		if errors.Is(err, errJustEnded) {
 			refusal = err
 			continue
@@ -73,44 +81,39 @@ func (pl *place) Runtime(ctx context.Context) (session.Runtime, error) {
 			return nil, err
 		}
 		if bind.confinedAsNow() {
-			pl.boxed(len(bind.profile.Sandbox) > 0)
+			if len(bind.profile.Sandbox) > 0 {
+				e.SetSandboxed()
+			}
 			return bind, nil
 		}
-		pl.table.Remove(pl.key, bind.profile)
+		b.table.Remove(e.Key(), bind.profile)
 	}
 	return nil, refusal
 }
 
 // placed gives the session a place, and returns the runtime that it is in.
-func (pl *place) placed(ctx context.Context) (*binding, error) {
-	profile, err := pl.current()
+func (b *Bridge) placed(ctx context.Context, e *registry.Entry) (*binding, error) {
+	profile, err := b.profileNow(e)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(pl.checkBox(profile), pl.checkProvider(profile.Tenant)); err != nil {
+	if err := errors.Join(checkSandbox(e, profile), b.checkProvider(e.Session)); err != nil {
 		return nil, err
 	}
-	if !pl.mayStart(ctx) {
-		return pl.placedAmong(profile)
+	key := e.Key()
+	if !mayStartFor(ctx, e) {
+		return b.placedAmong(key, profile)
 	}
-	p, err := pl.table.Place(pl.key, profile)
+	p, err := b.table.Place(key, profile)
 	if err != nil {
 		return nil, err
 	}
-	bind, err := pl.up(ctx, p)
+	bind, err := b.up(ctx, p)
 	if err != nil {
-		pl.table.Remove(pl.key, p)
+		b.table.Remove(key, p)
 		return nil, err
 	}
 	return bind, nil
-}
-
-// Changed implements session.Host. A session whose use is over has no place.
-func (pl *place) Changed(s *session.Session, what bridgev1.SessionChange) {
-	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
-		pl.table.Forget(pl.key)
-	}
-	pl.Bridge.Changed(s, what)
 }
 
 // runtimeOf returns the first runtime of a profile, for calls that are about no session

@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -184,9 +185,10 @@ func absolute(path string, windows bool) bool {
 
 // reprofile gives a session that is resumed the profile that its caller wants; undo gives
 // back the one before. A session that is loaded cannot move.
-func (b *Bridge) reprofile(ctx context.Context, s *session.Session, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
-	pl := placeOf(s)
-	p := pl.get()
+func (b *Bridge) reprofile(ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
+	s := e.Session
+	before, _ := e.Profile()
+	p := before
 	if m != nil {
 		if p, err = b.profile(ctx, m, at, s.ID()); err != nil {
 			return nil, err
@@ -195,13 +197,12 @@ func (b *Bridge) reprofile(ctx context.Context, s *session.Session, m *bridgev1.
 	if s.State() != session.Loaded {
 		p.Multi = p.Multi || join.NeedsConnection() && !b.cfg.Dialed
 	}
-	if moves, err := pl.moves(p); err != nil {
+	if moves, err := b.moves(e, p); err != nil {
 		return nil, err
 	} else if s.State() == session.Loaded && moves {
 		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
 	}
-	before := pl.get()
-	putBack := pl.set(p)
+	putBack := b.setProfile(e, p)
 	s.Need(needs(p)...)
 	return func() {
 		putBack()
@@ -210,12 +211,12 @@ func (b *Bridge) reprofile(ctx context.Context, s *session.Session, m *bridgev1.
 }
 
 // moves reports whether a profile, in force now, is that of another runtime than the session's.
-func (pl *place) moves(p runtime.Profile) (bool, error) {
-	before, err := pl.current()
+func (b *Bridge) moves(e *registry.Entry, p runtime.Profile) (bool, error) {
+	before, err := b.profileNow(e)
 	if err != nil {
 		return false, err
 	}
-	after, err := pl.confined(p, pl.profileOf(p.Tenant))
+	after, err := b.confined(p, b.profileOf(p.Tenant))
 	return placement.Key(before) != placement.Key(after), err
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
@@ -13,27 +14,27 @@ import (
 // that it may have. Callers who may only read are answered by processes that run.
 
 // mayStart reports whether the caller may start processes of a tenant. Another tenant's callers
-// may not; where they take part in a session, place.mayStart decides.
+// may not; where they take part in a session, mayStartFor decides.
 func mayStart(ctx context.Context, tenant string) bool {
 	c := caller.From(ctx)
 	return c.May(caller.Drive) && (c.Tenant == tenant || c.May(caller.Operate))
 }
 
-// mayStart reports whether the caller may start the process that the session is to be in: one of
+// mayStartFor reports whether the caller may start the process that the session is to be in: one of
 // its tenant's, or of a tenant that it is shared with to take part.
-func (pl *place) mayStart(ctx context.Context) bool {
+func mayStartFor(ctx context.Context, e *registry.Entry) bool {
 	c := caller.From(ctx)
-	return mayStart(ctx, pl.get().Tenant) || c.May(caller.Drive) && pl.shares.Class(c.Tenant) >= caller.Drive
+	return mayStart(ctx, e.Session.Tenant()) || c.May(caller.Drive) && e.Shares.Class(c.Tenant) >= caller.Drive
 }
 
 // placedAmong gives the session a place in a runtime that runs.
-func (pl *place) placedAmong(profile runtime.Profile) (*binding, error) {
+func (b *Bridge) placedAmong(key string, profile runtime.Profile) (*binding, error) {
 	alike := map[string]bool{}
-	bindings := pl.running(profile.Tenant)
+	bindings := b.running(profile.Tenant)
 	for _, bind := range bindings {
 		alike[bind.profile.Hash()] = !bind.fenced.Load()
 	}
-	if p, ok := pl.table.PlaceAmong(pl.key, profile, alike); ok {
+	if p, ok := b.table.PlaceAmong(key, profile, alike); ok {
 		for _, bind := range bindings {
 			if bind.profile.Hash() == p.Hash() && !bind.fenced.Load() {
 				return bind, nil

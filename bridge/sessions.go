@@ -68,19 +68,20 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	s, fresh := b.getOrCreate(ctx, id)
+	e, fresh := b.getOrCreate(ctx, id)
+	s := e.Session
 	if !fresh || s.Journal().Inherited() { // of one whose state is gone
-		b.abandon(s, fresh)
+		b.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
-	placeOf(s).set(profile)
+	b.setProfile(e, profile)
 	s.Need(needs(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
-		b.forget(s)
+		b.forget(e)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	b.saver.Save(s)
+	b.saver.Save(e)
 	return s, joined, nil
 }
 
@@ -97,7 +98,7 @@ func inRequest(err error, at string) error {
 // checkNew refuses an id that the CLI's history has: the CLI itself would open that
 // session instead.
 func (b *Bridge) checkNew(ctx context.Context, p runtime.Profile, id string) error {
-	if s := b.known(ctx, id); s != nil && s.State() != session.Deleted {
+	if e := b.known(ctx, id); e != nil && e.Session.State() != session.Deleted {
 		return exists(id)
 	}
 	if d, ok := b.damage(caller.From(ctx).Tenant, id); ok {
@@ -148,19 +149,18 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 		return nil, session.Joined{}, err
 	}
 	o.Join, o.Anew = join, join.Exactly()
-	if s := b.known(ctx, r.GetSessionId()); s == nil || s.Usable() != nil {
+	if e := b.known(ctx, r.GetSessionId()); e == nil || e.Session.Usable() != nil {
 		release, err := b.admission.Session(caller.From(ctx).Tenant)
 		if err != nil {
 			return nil, session.Joined{}, err
 		}
 		defer release()
 	}
-	s, fresh := b.getOrCreate(ctx, r.GetSessionId())
+	e, fresh := b.getOrCreate(ctx, r.GetSessionId())
+	s := e.Session
 	if fresh || o.Anew && s.State() == session.Disconnected {
 		if o.Config, err = b.underlying(ctx, o.Config); err != nil {
-			if fresh {
-				b.forget(s)
-			}
+			b.abandon(e, fresh)
 			return nil, session.Joined{}, inRequest(err, at)
 		}
 		withTokens(&o, r.GetConfig())
@@ -168,28 +168,24 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)
 	}
-	undo, err := b.reprofile(ctx, s, r.GetRuntimeProfile(), join, at+"runtime_profile")
+	undo, err := b.reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
-		if fresh {
-			b.forget(s)
-		}
+		b.abandon(e, fresh)
 		return nil, session.Joined{}, err
 	}
 	joined, err := s.Resume(ctx, o)
 	if err != nil {
 		undo()
-		if fresh {
-			b.forget(s)
-		}
+		b.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(err, at)
 	}
-	b.saver.Save(s)
+	b.saver.Save(e)
 	return s, joined, nil
 }
 
 // DeleteSession deletes a session for good.
 func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error) {
-	s, err := b.open(ctx, r.GetSessionId())
+	e, err := b.openEntry(ctx, r.GetSessionId())
 	if fault.ReasonOf(err) == fault.SessionNotFound && !tenancy.IsShared(r.GetSessionId()) {
 		if _, damaged := b.damage(caller.From(ctx).Tenant, r.GetSessionId()); damaged {
 			return &bridgev1.DeleteSessionResponse{}, b.deleteDamaged(ctx, r)
@@ -199,10 +195,10 @@ func (b *Bridge) DeleteSession(ctx context.Context, r *bridgev1.DeleteSessionReq
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Delete(ctx); err != nil {
+	if err := e.Session.Delete(ctx); err != nil {
 		return nil, err
 	}
-	b.forget(s)
+	b.forget(e)
 	return &bridgev1.DeleteSessionResponse{}, nil
 }
 
@@ -234,10 +230,10 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 		return err
 	}
 	b.cfg.Audit.Record(ctx, audit.Entry{Action: "session.delete", Outcome: audit.Done, Session: id, Owner: p.Tenant})
-	s := b.sessions.Get(session.Key(p.Tenant, id))
-	b.deleted(s, p.Tenant, id)
-	if s != nil {
-		b.forget(s)
+	e := b.sessions.Get(session.Key(p.Tenant, id))
+	b.deleted(e, p.Tenant, id)
+	if e != nil {
+		b.forget(e)
 	} else if d := b.cfg.Directory; d != nil {
 		return d.Remove(session.Key(p.Tenant, id))
 	}
@@ -249,11 +245,14 @@ func (b *Bridge) DisconnectSession(ctx context.Context, r *bridgev1.DisconnectSe
 	if err := b.checkOwn(ctx, r.GetSessionId(), "session_id"); err != nil {
 		return nil, err
 	}
-	s := b.known(ctx, r.GetSessionId())
-	switch {
-	case s == nil || s.State() == session.Deleted || s.State() == session.Creating:
+	e := b.known(ctx, r.GetSessionId())
+	if e == nil {
 		return nil, session.NotFound(r.GetSessionId())
-	case s.State() == session.Disconnected:
+	}
+	switch e.Session.State() {
+	case session.Deleted, session.Creating:
+		return nil, session.NotFound(r.GetSessionId())
+	case session.Disconnected:
 		return &bridgev1.DisconnectSessionResponse{Disconnected: true}, nil
 	}
 	if r.GetForce() {
@@ -261,7 +260,7 @@ func (b *Bridge) DisconnectSession(ctx context.Context, r *bridgev1.DisconnectSe
 			return nil, err
 		}
 	}
-	done, err := s.Disconnect(ctx, r.GetForce())
+	done, err := e.Session.Disconnect(ctx, r.GetForce())
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -83,9 +84,9 @@ func (b *Bridge) deleteDamaged(ctx context.Context, r *bridgev1.DeleteSessionReq
 }
 
 // abandon forgets a session that was to be created, if this call has entered it.
-func (b *Bridge) abandon(s *session.Session, fresh bool) {
+func (b *Bridge) abandon(e *registry.Entry, fresh bool) {
 	if fresh {
-		b.forget(s)
+		b.forget(e)
 	}
 }
 

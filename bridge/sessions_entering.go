@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -14,15 +15,15 @@ import (
 
 // getOrCreate returns the session of that id, or else puts one in place: what the directory has of
 // a session that was disconnected long ago, or a new one.
-func (b *Bridge) getOrCreate(ctx context.Context, id string) (s *session.Session, fresh bool) {
+func (b *Bridge) getOrCreate(ctx context.Context, id string) (e *registry.Entry, fresh bool) {
 	tenant := caller.From(ctx).Tenant
-	return b.sessions.GetOrCreate(session.Key(tenant, id), b.forget, func() (*session.Session, bool) {
+	return b.sessions.GetOrCreate(session.Key(tenant, id), b.forget, func() (*registry.Entry, bool) {
 		return b.reopened(tenant, id)
 	})
 }
 
 // reopened makes a session with what the directory keeps of it.
-func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
+func (b *Bridge) reopened(tenant, id string) (e *registry.Entry, fresh bool) {
 	if d := b.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
 		if err := d.TakeUp(key); err != nil {
@@ -30,8 +31,8 @@ func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
 		}
 		state, err := d.Session(key)
 		if err == nil && state != nil {
-			if s, err = b.restoreOne(key, state); err == nil {
-				return s, false
+			if e, err = b.restoreOne(key, state); err == nil {
+				return e, false
 			}
 		}
 		if err != nil {
@@ -42,45 +43,46 @@ func (b *Bridge) reopened(tenant, id string) (s *session.Session, fresh bool) {
 }
 
 // forget takes a session out that could not be opened, or was deleted.
-func (b *Bridge) forget(s *session.Session) {
-	finish, ok := b.sessions.BeginRemove(s)
+func (b *Bridge) forget(e *registry.Entry) {
+	finish, ok := b.sessions.BeginRemove(e)
 	if !ok {
 		return
 	}
-	defer b.removed(s, finish)
-	b.table.Forget(s.Key())
-	b.drop(s)
+	defer b.removed(e, finish)
+	b.table.Forget(e.Key())
+	b.drop(e.Session)
 }
 
 // removed ends the removal of a session.
-func (b *Bridge) removed(s *session.Session, finish func(remove bool)) {
-	b.shells.Forget(s.Key())
+func (b *Bridge) removed(e *registry.Entry, finish func(remove bool)) {
+	b.shells.Forget(e.Key())
 	finish(true)
 }
 
 // retire notes that a session was disconnected, and evicts those that were long ago.
-func (b *Bridge) retire(s *session.Session) {
-	for _, oldest := range b.sessions.TrackDisconnected(s) {
+func (b *Bridge) retire(e *registry.Entry) {
+	for _, oldest := range b.sessions.TrackDisconnected(e) {
 		b.Go(func(context.Context) { b.evict(oldest) })
 	}
 }
 
 // evict takes a disconnected session out of memory. What the directory keeps of it stays.
-func (b *Bridge) evict(s *session.Session) {
+func (b *Bridge) evict(e *registry.Entry) {
 	if b.cfg.Directory == nil {
-		b.forget(s)
+		b.forget(e)
 		return
 	}
-	b.saver.Save(s)
-	finish, ok := b.sessions.BeginRemove(s)
+	b.saver.Save(e)
+	finish, ok := b.sessions.BeginRemove(e)
 	if !ok {
 		return
 	}
+	s := e.Session
 	if !s.Park() {
 		finish(false) // it has just been resumed
 		return
 	}
-	defer b.removed(s, finish)
+	defer b.removed(e, finish)
 	s.ClosePrompts()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
@@ -90,7 +92,7 @@ func (b *Bridge) evict(s *session.Session) {
 }
 
 // restoreOne makes a session of what is kept of it.
-func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session, error) {
+func (b *Bridge) restoreOne(key string, text json.RawMessage) (*registry.Entry, error) {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {
 		return nil, err
@@ -102,22 +104,25 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*session.Session,
 	if err := session.CheckSaved(k.Session); err != nil {
 		return nil, err
 	}
-	s := b.newSession(k.Tenant, id)
+	e := b.newSession(k.Tenant, id)
+	s := e.Session
 	if err := s.Restore(k.Session, b.defaults, b.providersOf(k.Tenant)); err != nil {
 		return nil, err
 	}
 	for _, path := range k.Lacks {
 		s.Lack(path)
 	}
-	placeOf(s).boxed(k.Boxed)
+	if k.Boxed {
+		e.SetSandboxed()
+	}
 	if k.Profile != nil {
 		p := b.restored(*k.Profile)
-		placeOf(s).set(p)
+		b.setProfile(e, p)
 		s.Need(needs(p)...)
 	}
-	if offers := placeOf(s).shares.Restore(k.SharedWith, k.Shares); offers > 0 {
+	if offers := e.Shares.Restore(k.SharedWith, k.Shares); offers > 0 {
 		b.log.Warn("shares of an older version are offers until the other tenants accept them",
 			"session_id", id, "tenant", share.PublicTenant(k.Tenant), "offers", offers)
 	}
-	return s, nil
+	return e, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
@@ -71,7 +72,7 @@ const (
 )
 
 // newSession makes a session with its journal.
-func (b *Bridge) newSession(tenant, id string) *session.Session {
+func (b *Bridge) newSession(tenant, id string) *registry.Entry {
 	key := session.Key(tenant, id)
 	var disk *journal.Disk
 	epoch, err := b.epochs.Next()
@@ -90,18 +91,14 @@ func (b *Bridge) newSession(tenant, id string) *session.Session {
 	}
 	tuned := b.tuned.Load()
 	box := b.outboxOf(key)
-	return session.New(session.Config{
-		ID: id, Tenant: tenant, Host: newPlace(b, tenant, key), Encode: b.codec.Event, Epoch: epoch,
+	e := registry.NewEntry(b.profileOf(tenant))
+	e.Session = session.New(session.Config{
+		ID: id, Tenant: tenant, Host: host{b, e}, Encode: b.codec.Event, Epoch: epoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
 		Log: disk, Budget: b.budget, Room: b.admission.Room(tenant), Observer: b.cfg.Observer, Audit: b.cfg.Audit, Shared: b.cfg.Sole,
 		Outbox: box,
 	})
-}
-
-// newPlace is the place of a session with its tenant's own profile.
-func newPlace(b *Bridge, tenant, key string) *place {
-	own := b.profileOf(tenant)
-	return &place{Bridge: b, key: key, profile: own, base: own}
+	return e
 }
 
 // outboxOf opens a session's outbox.
@@ -117,15 +114,6 @@ func (b *Bridge) outboxOf(key string) *outbox.Box {
 	return box
 }
 
-// Epoch implements session.Host.
-func (b *Bridge) Epoch() uint64 {
-	epoch, err := b.epochs.Next()
-	if err != nil {
-		b.log.Error("epoch not reserved on disk", "error", err)
-	}
-	return epoch
-}
-
 // restore takes up the sessions of the bridge's last life.
 func (b *Bridge) restore() error {
 	if b.cfg.Directory == nil {
@@ -136,16 +124,16 @@ func (b *Bridge) restore() error {
 		return err
 	}
 	for key, text := range states {
-		s, err := b.restoreOne(key, text)
+		e, err := b.restoreOne(key, text)
 		if err != nil {
 			if err := b.cfg.Directory.SetAside(key, err.Error()); err != nil {
 				b.log.Error("damaged session left where it is", "session_id", key, "error", err)
 			}
 			continue
 		}
-		b.sessions.Put(s)
-		if s.State() == session.Disconnected {
-			b.retire(s)
+		b.sessions.Put(e)
+		if e.Session.State() == session.Disconnected {
+			b.retire(e)
 		}
 	}
 	b.saver.SaveDirty() // where the end of turns was told is the same in every life
@@ -179,7 +167,7 @@ func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []stri
 // awake loads the sessions whose callbacks waited when the bridge ended.
 func (b *Bridge) awake() {
 	var awaited []*session.Session
-	for _, s := range b.all() {
+	for _, s := range sessionsOf(b.all()) {
 		if s.Awaited() {
 			awaited = append(awaited, s)
 		}
@@ -187,27 +175,21 @@ func (b *Bridge) awake() {
 	b.revive(awaited)
 }
 
-// Keep implements session.Host. It does not wait.
-func (b *Bridge) Keep(s *session.Session) {
-	if b.cfg.Directory != nil {
-		b.saver.MarkDirty(s)
-	}
-}
-
 // save writes what is known of a session; only the saver calls it.
-func (b *Bridge) save(s *session.Session) {
+func (b *Bridge) save(e *registry.Entry) {
 	d := b.cfg.Directory
 	if d == nil {
 		return
 	}
-	current := b.sessions.Holds(s)
+	s := e.Session
+	current := b.sessions.Holds(e)
 	state := s.Save(b.defaults, b.tuned.Load().providers)
 	if !current || state == nil {
 		return
 	}
-	k := kept{Tenant: s.Tenant(), Session: state, SharedWith: placeOf(s).shares.Keep()}
-	k.Profile, k.Lacks = b.keepable(placeOf(s).get())
-	k.Boxed = placeOf(s).wasBoxed()
+	k := kept{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Keep(), Boxed: e.Sandboxed()}
+	profile, _ := e.Profile()
+	k.Profile, k.Lacks = b.keepable(profile)
 	text, err := json.Marshal(k)
 	if err == nil {
 		err = d.Save(s.Key(), text)
@@ -261,7 +243,7 @@ func (b *Bridge) closeStore() {
 	b.saver.SaveDirty()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
-	for _, s := range b.sessions.All() {
+	for _, s := range sessionsOf(b.sessions.All()) {
 		if err := s.Journal().Close(ctx); err != nil {
 			b.log.Error("journal not closed", "session_id", s.Key(), "error", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -66,8 +67,8 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 // where the bridge had it, else its own.
 func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
 	// The home of a session of another tenant is that tenant's: no caller of this one looks there.
-	if s := b.known(ctx, id); m == nil && s != nil {
-		return placeOf(s).current()
+	if e := b.known(ctx, id); m == nil && e != nil {
+		return b.profileNow(e)
 	}
 	return b.profile(ctx, m, "runtime_profile", id)
 }
@@ -104,12 +105,12 @@ func (b *Bridge) stored(ctx context.Context, p runtime.Profile, id string) (*met
 
 // GetSession tells about one session.
 func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
-	s, err := b.open(ctx, r.GetSessionId())
+	e, err := b.openEntry(ctx, r.GetSessionId())
 	if err != nil && (fault.ReasonOf(err) != fault.SessionNotFound || b.disconnected(ctx, r.GetSessionId())) {
 		return nil, err
 	}
 	if tenancy.IsShared(r.GetSessionId()) {
-		return b.sharedSession(ctx, s, err)
+		return b.sharedSession(ctx, e, err)
 	}
 	p, metaErr := b.home(ctx, r.GetSessionId(), r.GetRuntimeProfile())
 	if metaErr != nil {
@@ -132,28 +133,28 @@ func (b *Bridge) GetSession(ctx context.Context, r *bridgev1.GetSessionRequest) 
 		}
 		return &bridgev1.GetSessionResponse{Session: m.onto(damaged)}, nil
 	}
-	out := snapshotFor(ctx, s)
+	out := snapshotFor(ctx, e)
 	if m != nil {
 		out = m.onto(out)
 	}
-	record(ctx, s.Journal().Last())
+	record(ctx, e.Session.Journal().Last())
 	return &bridgev1.GetSessionResponse{Session: out}, nil
 }
 
 // sharedSession tells about a session that another tenant shares, or why there is none. The
 // history in the owner's home is not asked: it would take one of the owner's CLI processes.
-func (b *Bridge) sharedSession(ctx context.Context, s *session.Session, err error) (*bridgev1.GetSessionResponse, error) {
+func (b *Bridge) sharedSession(ctx context.Context, e *registry.Entry, err error) (*bridgev1.GetSessionResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	record(ctx, s.Journal().Last())
-	return &bridgev1.GetSessionResponse{Session: snapshotOf(ctx, s)}, nil
+	record(ctx, e.Session.Journal().Last())
+	return &bridgev1.GetSessionResponse{Session: snapshotOf(ctx, e)}, nil
 }
 
 // disconnected reports whether the bridge has the session, and its use is over.
 func (b *Bridge) disconnected(ctx context.Context, id string) bool {
-	s := b.known(ctx, id)
-	return s != nil && s.State() == session.Disconnected
+	e := b.known(ctx, id)
+	return e != nil && e.Session.State() == session.Disconnected
 }
 
 const (
@@ -238,14 +239,14 @@ func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.
 	}
 	byID := map[string]*bridgev1.Session{}
 	var shared []*bridgev1.Session
-	for _, s := range b.visible(ctx) {
-		snapshot := snapshotFor(ctx, s)
+	for _, e := range b.visible(ctx) {
+		snapshot := snapshotFor(ctx, e)
 		switch {
 		case !fits(snapshot, f):
-		case tenancy.Foreign(ctx, s):
+		case tenancy.Foreign(ctx, e.Session):
 			shared = append(shared, snapshot)
 		default:
-			byID[s.ID()] = snapshot
+			byID[e.Session.ID()] = snapshot
 		}
 	}
 	damaged := map[string]*bridgev1.Session{}

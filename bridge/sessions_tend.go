@@ -40,7 +40,7 @@ func (b *Bridge) tend(ctx context.Context) {
 		case <-ticker.C:
 		}
 		var resting []resting
-		for _, s := range b.all() {
+		for _, s := range sessionsOf(b.all()) {
 			s.Watch()
 			resting = rests(resting, s, b.tuned.Load().IdleUnload)
 		}
@@ -92,6 +92,6 @@ func (b *Bridge) unloadOne(ctx context.Context, r resting) {
 		b.log.Warn("idle session not unloaded", "session_id", r.s.ID(), "error", err)
 	case done:
 		b.log.Debug("idle session unloaded", "session_id", r.s.ID())
-		b.Changed(r.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+		b.updated(r.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
 	}
 }

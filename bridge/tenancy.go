@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -38,7 +39,7 @@ type Tenant struct {
 
 // known returns the session of that id that the caller's own tenant has; nil if it has
 // none. Sessions of other tenants have names, not ids, and are not found.
-func (b *Bridge) known(ctx context.Context, id string) *session.Session {
+func (b *Bridge) known(ctx context.Context, id string) *registry.Entry {
 	return b.sessions.Get(session.Key(caller.From(ctx).Tenant, id))
 }
 
@@ -47,16 +48,16 @@ func (b *Bridge) known(ctx context.Context, id string) *session.Session {
 // of it only if that tenant shares it for what the call does, the caller's tenant has accepted,
 // and the server has checked what the call says by the rules for guests. That a session is
 // another tenant's, and that there is none, take the same look-ups and give the same answer.
-func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) {
+func (b *Bridge) find(ctx context.Context, id string) (*registry.Entry, error) {
 	c := caller.From(ctx)
-	s := b.sessions.Get(tenancy.KeyOf(c.Tenant, id))
-	if s == nil {
+	e := b.sessions.Get(tenancy.KeyOf(c.Tenant, id))
+	if e == nil {
 		return nil, session.NotFound(id)
 	}
 	if !tenancy.IsShared(id) {
-		return s, nil
+		return e, nil
 	}
-	granted := placeOf(s).shares.Class(c.Tenant)
+	granted := e.Shares.Class(c.Tenant)
 	if granted == caller.Unclassed {
 		return nil, session.NotFound(id)
 	}
@@ -64,7 +65,7 @@ func (b *Bridge) find(ctx context.Context, id string) (*session.Session, error) 
 		return nil, fault.New(fault.Forbidden, "session %q is shared with the tenant for calls of the class %q, this call has the class %q",
 			id, granted, c.Class).WithField("session_id")
 	}
-	return s, caller.CheckGuest(ctx, s.Tenant())
+	return e, caller.CheckGuest(ctx, e.Session.Tenant())
 }
 
 // checkOwn checks the id of a session for what only its own tenant does with it.
@@ -80,15 +81,15 @@ func (b *Bridge) checkOwn(ctx context.Context, id, field string) error {
 
 // shows reports whether a tenant may know of a session: its own, or one whose share it has
 // accepted.
-func (b *Bridge) shows(s *session.Session, tenant string) bool {
-	return s.Tenant() == tenant || placeOf(s).shares.Class(tenant) != caller.Unclassed
+func shows(e *registry.Entry, tenant string) bool {
+	return e.Session.Tenant() == tenant || e.Shares.Class(tenant) != caller.Unclassed
 }
 
 // visible returns the sessions that the caller may know of and use, those that are shared with
 // its tenant included, in no order. nameOf is what the caller calls each.
-func (b *Bridge) visible(ctx context.Context) []*session.Session {
+func (b *Bridge) visible(ctx context.Context) []*registry.Entry {
 	tenant := caller.From(ctx).Tenant
-	return slices.DeleteFunc(b.all(), func(s *session.Session) bool { return !b.shows(s, tenant) })
+	return slices.DeleteFunc(b.all(), func(e *registry.Entry) bool { return !shows(e, tenant) })
 }
 
 // tenant returns how a tenant is treated; false when there is none of the name.

@@ -16,7 +16,12 @@ func (b *Bridge) visit(ctx context.Context, s *session.Session, end func()) (lea
 	if !tenancy.Foreign(ctx, s) {
 		return func() {}
 	}
-	leave, ok := placeOf(s).shares.Enter(&share.Guest{Tenant: c.Tenant, Class: c.Class, End: end})
+	e := b.entryOf(s)
+	if e == nil {
+		end()
+		return func() {}
+	}
+	leave, ok := e.Shares.Enter(&share.Guest{Tenant: c.Tenant, Class: c.Class, End: end})
 	if !ok {
 		end()
 	}

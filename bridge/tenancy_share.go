@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -44,66 +45,66 @@ func (b *Bridge) ShareSession(ctx context.Context, r *bridgev1.ShareSessionReque
 	if !ok {
 		return nil, fault.New(fault.InvalidField, "access is %v", r.GetAccess()).WithField("access")
 	}
-	s, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
+	e, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	if !placeOf(s).shares.Offer(with, class) {
+	if !e.Shares.Offer(with, class) {
 		return nil, fault.New(fault.LimitExceeded, "the session is shared with %d tenants, and no more are allowed: unshare it with one", share.Max).
 			With("limit", "shares")
 	}
-	b.shareChanged(ctx, s, "session.share", with, class)
-	return &bridgev1.ShareSessionResponse{Shares: sharesOf(s)}, nil
+	b.shareChanged(ctx, e, "session.share", with, class)
+	return &bridgev1.ShareSessionResponse{Shares: sharesOf(e)}, nil
 }
 
 // UnshareSession takes that back. Calls that are under way end.
 func (b *Bridge) UnshareSession(ctx context.Context, r *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
-	s, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
+	e, with, err := b.sharing(ctx, r.GetSessionId(), r.GetTenant())
 	if err != nil {
 		return nil, err
 	}
-	if placeOf(s).shares.Withdraw(with) {
-		b.tellGuests(s, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	if e.Shares.Withdraw(with) {
+		b.tellGuests(e, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	}
-	b.shareChanged(ctx, s, "session.unshare", with, caller.Unclassed)
-	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(s)}, nil
+	b.shareChanged(ctx, e, "session.unshare", with, caller.Unclassed)
+	return &bridgev1.UnshareSessionResponse{Shares: sharesOf(e)}, nil
 }
 
 // AcceptShare accepts an offer for the caller's tenant.
 func (b *Bridge) AcceptShare(ctx context.Context, r *bridgev1.AcceptShareRequest) (*bridgev1.AcceptShareResponse, error) {
-	s, err := b.offered(ctx, r.GetSessionId())
+	e, err := b.offered(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
 	tenant := caller.From(ctx).Tenant
-	known, changed := placeOf(s).shares.Accept(tenant)
+	known, changed := e.Shares.Accept(tenant)
 	if !known {
 		return nil, session.NotFound(r.GetSessionId())
 	}
 	if changed {
-		b.shareChanged(ctx, s, "session.share_accept", tenant, placeOf(s).shares.Class(tenant))
-		b.tellGuests(s, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
+		b.shareChanged(ctx, e, "session.share_accept", tenant, e.Shares.Class(tenant))
+		b.tellGuests(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
 	}
-	return &bridgev1.AcceptShareResponse{Session: snapshotOf(ctx, s)}, nil
+	return &bridgev1.AcceptShareResponse{Session: snapshotOf(ctx, e)}, nil
 }
 
 // DeclineShare declines an offer, or gives up what was accepted.
 func (b *Bridge) DeclineShare(ctx context.Context, r *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error) {
-	s, err := b.offered(ctx, r.GetSessionId())
+	e, err := b.offered(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
 	tenant := caller.From(ctx).Tenant
-	switch placeOf(s).shares.Decline(tenant) {
+	switch e.Shares.Decline(tenant) {
 	case share.Accepted:
-		b.tellGuests(s, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+		b.tellGuests(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	case share.Offered:
 	case share.Declined:
 		return &bridgev1.DeclineShareResponse{}, nil
 	default:
 		return nil, session.NotFound(r.GetSessionId())
 	}
-	b.shareChanged(ctx, s, "session.share_decline", tenant, caller.Unclassed)
+	b.shareChanged(ctx, e, "session.share_decline", tenant, caller.Unclassed)
 	return &bridgev1.DeclineShareResponse{}, nil
 }
 
@@ -115,10 +116,10 @@ func (b *Bridge) ListShareOffers(ctx context.Context, r *bridgev1.ListShareOffer
 	}
 	tenant := caller.From(ctx).Tenant
 	var offers []*bridgev1.ShareOffer
-	for _, s := range b.all() {
-		if g, ok := placeOf(s).shares.Grant(tenant); ok && g.State == share.Offered {
+	for _, e := range b.all() {
+		if g, ok := e.Shares.Grant(tenant); ok && g.State == share.Offered {
 			offers = append(offers, &bridgev1.ShareOffer{
-				SessionId: tenancy.NameFor(s, tenant), Owner: share.PublicTenant(s.Tenant()), Access: accessOf(g.Class),
+				SessionId: tenancy.NameFor(e.Session, tenant), Owner: share.PublicTenant(e.Session.Tenant()), Access: accessOf(g.Class),
 			})
 		}
 	}
@@ -130,82 +131,85 @@ func (b *Bridge) ListShareOffers(ctx context.Context, r *bridgev1.ListShareOffer
 
 // offered returns the session of a name, for the answer to an offer of it. Whether it was
 // offered is to be seen.
-func (b *Bridge) offered(ctx context.Context, name string) (*session.Session, error) {
+func (b *Bridge) offered(ctx context.Context, name string) (*registry.Entry, error) {
 	if err := tenancy.CheckName(name, "session_id"); err != nil {
 		return nil, err
 	}
 	c := caller.From(ctx)
-	s := b.sessions.Get(tenancy.KeyOf(c.Tenant, name))
-	if s == nil || s.Tenant() == c.Tenant || s.Usable() != nil {
+	e := b.sessions.Get(tenancy.KeyOf(c.Tenant, name))
+	if e == nil || e.Session.Tenant() == c.Tenant || e.Session.Usable() != nil {
 		return nil, session.NotFound(name)
 	}
-	return s, nil
+	return e, nil
 }
 
 // shareChanged keeps and records a change of a session's shares.
-func (b *Bridge) shareChanged(ctx context.Context, s *session.Session, action, with string, class caller.Class) {
-	b.saver.Save(s)
-	e := audit.Entry{Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with)}
+func (b *Bridge) shareChanged(ctx context.Context, e *registry.Entry, action, with string, class caller.Class) {
+	b.saver.Save(e)
+	s := e.Session
+	entry := audit.Entry{Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with)}
 	if class != caller.Unclassed {
-		e.Access = class.String()
+		entry.Access = class.String()
 	}
-	b.cfg.Audit.Record(ctx, e)
+	b.cfg.Audit.Record(ctx, entry)
 }
 
 // tellGuests tells the watchers of one tenant that a session is shared with it, or no longer is.
-func (b *Bridge) tellGuests(s *session.Session, with string, what bridgev1.SessionChange) {
-	b.watchers.Publish(change{s, what, s.ID(), func(tenant string) bool { return tenant == with }})
+func (b *Bridge) tellGuests(e *registry.Entry, with string, what bridgev1.SessionChange) {
+	b.watchers.Publish(change{e, what, e.Session.ID(), func(tenant string) bool { return tenant == with }})
 }
 
 // sharing reads whose session is shared with whom.
-func (b *Bridge) sharing(ctx context.Context, id, tenant string) (s *session.Session, with string, err error) {
-	if s, err = b.open(ctx, id); err != nil {
+func (b *Bridge) sharing(ctx context.Context, id, tenant string) (e *registry.Entry, with string, err error) {
+	if e, err = b.openEntry(ctx, id); err != nil {
 		return nil, "", err
 	}
-	if tenancy.Foreign(ctx, s) {
+	if tenancy.Foreign(ctx, e.Session) {
 		return nil, "", fault.New(fault.Forbidden, "session %q is another tenant's", id).WithField("session_id")
 	}
 	with = share.InternalTenant(tenant)
-	if !caller.ValidTenant(tenant) || with == s.Tenant() {
+	if !caller.ValidTenant(tenant) || with == e.Session.Tenant() {
 		return nil, "", fault.New(fault.InvalidField, "%q is no other tenant", tenant).WithField("tenant")
 	}
-	return s, with, nil
+	return e, with, nil
 }
 
 // sharesOf gives a session's shares the form of the API.
-func sharesOf(s *session.Session) (out []*bridgev1.SessionShare) {
-	grants := placeOf(s).shares.Grants()
+func sharesOf(e *registry.Entry) (out []*bridgev1.SessionShare) {
+	grants := e.Shares.Grants()
 	for _, tenant := range slices.Sorted(maps.Keys(grants)) {
 		g := grants[tenant]
 		out = append(out, &bridgev1.SessionShare{
-			Tenant: share.PublicTenant(tenant), Access: accessOf(g.Class), State: shareStates[g.State], SessionId: tenancy.NameFor(s, tenant),
+			Tenant: share.PublicTenant(tenant), Access: accessOf(g.Class), State: shareStates[g.State], SessionId: tenancy.NameFor(e.Session, tenant),
 		})
 	}
 	return out
 }
 
 // snapshotAs is the session as callers of a tenant may see it: by the name that they use, and
-// with its owner if they are guests.
-func snapshotAs(s *session.Session, tenant string) *bridgev1.Session {
+// with its owner if they are guests. e is its entry, nil if the session was removed.
+func snapshotAs(s *session.Session, e *registry.Entry, tenant string) *bridgev1.Session {
 	out := s.Snapshot()
 	if s.Tenant() != tenant {
 		out.SessionId, out.Owner = tenancy.NameFor(s, tenant), share.PublicTenant(s.Tenant())
-		out.Access = accessOf(placeOf(s).shares.Class(tenant))
+		if e != nil {
+			out.Access = accessOf(e.Shares.Class(tenant))
+		}
 	}
 	return out
 }
 
 // snapshotOf is the session as the caller may see it.
-func snapshotOf(ctx context.Context, s *session.Session) *bridgev1.Session {
-	return snapshotAs(s, caller.From(ctx).Tenant)
+func snapshotOf(ctx context.Context, e *registry.Entry) *bridgev1.Session {
+	return snapshotAs(e.Session, e, caller.From(ctx).Tenant)
 }
 
 // snapshotFor is snapshotOf with the shares: whom else it is shared with is for its own tenant
 // to know.
-func snapshotFor(ctx context.Context, s *session.Session) *bridgev1.Session {
-	out := snapshotOf(ctx, s)
-	if !tenancy.Foreign(ctx, s) {
-		out.Shares = sharesOf(s)
+func snapshotFor(ctx context.Context, e *registry.Entry) *bridgev1.Session {
+	out := snapshotOf(ctx, e)
+	if !tenancy.Foreign(ctx, e.Session) {
+		out.Shares = sharesOf(e)
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -17,28 +18,35 @@ import (
 // the current state.
 const watchQueue = 256
 
-// change is a change to a session of the bridge or, if s is nil, of the history.
+// change is a change to a session of the bridge or, if e is nil, of the history.
 type change struct {
-	s    *session.Session
+	e    *registry.Entry
 	what bridgev1.SessionChange
 	id   string
 	// shown reports whether the watchers of a tenant may know of the change.
 	shown func(tenant string) bool
 }
 
-// Changed publishes a change to the watchers. It never blocks.
-func (b *Bridge) Changed(s *session.Session, what bridgev1.SessionChange) {
+// changed publishes a change to the watchers. It never blocks.
+func (b *Bridge) changed(e *registry.Entry, what bridgev1.SessionChange) {
 	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
-		b.retire(s)
+		b.retire(e)
 	}
-	b.watchers.Publish(change{s, what, s.ID(), func(tenant string) bool { return b.shows(s, tenant) }})
+	b.watchers.Publish(change{e, what, e.Session.ID(), func(tenant string) bool { return shows(e, tenant) }})
 }
 
-// deleted tells the watchers that a session of the history was deleted; s is nil unless the
+// updated is changed for a session; it does nothing if the session was removed.
+func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
+	if e := b.entryOf(s); e != nil {
+		b.changed(e, what)
+	}
+}
+
+// deleted tells the watchers that a session of the history was deleted; e is nil unless the
 // bridge knew it.
-func (b *Bridge) deleted(s *session.Session, tenant, id string) {
-	b.watchers.Publish(change{s, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id, func(to string) bool {
-		return to == tenant || s != nil && b.shows(s, to)
+func (b *Bridge) deleted(e *registry.Entry, tenant, id string) {
+	b.watchers.Publish(change{e, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id, func(to string) bool {
+		return to == tenant || e != nil && shows(e, to)
 	}})
 }
 
@@ -74,10 +82,10 @@ func (b *Bridge) WatchSessions(ctx context.Context, r *bridgev1.WatchSessionsReq
 			return b.sendCurrent(ctx, send)
 		}
 		for _, c := range batch.Values {
-			if !b.concerns(c, tenant) {
+			if !concerns(c, tenant) {
 				continue
 			}
-			if err := send(changed(c, tenant)); err != nil {
+			if err := send(c.proto(tenant)); err != nil {
 				return err
 			}
 		}
@@ -112,9 +120,9 @@ func (b *Bridge) watch(ctx context.Context, every time.Duration, ready <-chan st
 }
 
 func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
-	for _, s := range b.visible(ctx) {
-		c := change{s: s, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
-		if err := send(changed(c, caller.From(ctx).Tenant)); err != nil {
+	for _, e := range b.visible(ctx) {
+		c := change{e: e, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
+		if err := send(c.proto(caller.From(ctx).Tenant)); err != nil {
 			return err
 		}
 	}
@@ -123,8 +131,8 @@ func (b *Bridge) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessi
 
 // concerns reports whether a watcher of a tenant may still be told of a change that was queued
 // for it: the session may have been unshared since.
-func (b *Bridge) concerns(c change, tenant string) bool {
-	return bare(c.what) || b.shows(c.s, tenant)
+func concerns(c change, tenant string) bool {
+	return bare(c.what) || shows(c.e, tenant)
 }
 
 // bare reports whether a change tells nothing of its session but the name.
@@ -132,14 +140,14 @@ func bare(what bridgev1.SessionChange) bool {
 	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED || what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
 }
 
-// changed is a change as callers of a tenant are told of it.
-func changed(c change, tenant string) *bridgev1.WatchSessionsResponse {
+// proto is the change as callers of a tenant see it.
+func (c change) proto(tenant string) *bridgev1.WatchSessionsResponse {
 	out := &bridgev1.WatchSessionsResponse{Change: c.what}
 	switch {
 	case !bare(c.what):
-		out.Session = snapshotAs(c.s, tenant)
-	case c.s != nil:
-		out.Session = &bridgev1.Session{SessionId: tenancy.NameFor(c.s, tenant)}
+		out.Session = snapshotAs(c.e.Session, c.e, tenant)
+	case c.e != nil:
+		out.Session = &bridgev1.Session{SessionId: tenancy.NameFor(c.e.Session, tenant)}
 	default:
 		out.Session = &bridgev1.Session{SessionId: c.id}
 	}

@@ -14,7 +14,7 @@ func TestQueuedChangesEndWithTheShare(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
 	r.create("s")
-	s, err := r.find(t.Context(), "s")
+	e, err := r.find(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,28 +29,28 @@ func TestQueuedChangesEndWithTheShare(t *testing.T) {
 		}
 		return batch.Values[0]
 	}
-	r.Changed(s, updated)
+	r.changed(e, updated)
 	if len(w.Take().Values) != 0 {
 		t.Error("a watcher is told of a session that is not shared")
 	}
-	shares := &placeOf(s).shares
+	shares := &e.Shares
 	shares.Offer("guest", caller.Read)
-	if r.Changed(s, updated); len(w.Take().Values) != 0 {
+	if r.changed(e, updated); len(w.Take().Values) != 0 {
 		t.Error("a watcher is told of a session that is only offered")
 	}
 	shares.Accept("guest")
-	r.Changed(s, updated)
-	if c := next(); !r.concerns(c, "guest") || changed(c, "guest").GetSession().GetSessionId() != "host/s" {
-		t.Errorf("a watcher of a shared session is told %v", changed(c, "guest"))
+	r.changed(e, updated)
+	if c := next(); !concerns(c, "guest") || c.proto("guest").GetSession().GetSessionId() != "host/s" {
+		t.Errorf("a watcher of a shared session is told %v", c.proto("guest"))
 	}
-	r.Changed(s, updated)
+	r.changed(e, updated)
 	shares.Withdraw("guest")
-	if c := next(); r.concerns(c, "guest") {
+	if c := next(); concerns(c, "guest") {
 		t.Error("a watcher is told of a change to a session that is not shared any more")
 	}
-	r.tellGuests(s, "guest", bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	r.tellGuests(e, "guest", bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	c := next()
-	if got := changed(c, "guest"); !r.concerns(c, "guest") || got.GetSession().GetSessionId() != "host/s" || got.GetSession().GetState() != 0 {
+	if got := c.proto("guest"); !concerns(c, "guest") || got.GetSession().GetSessionId() != "host/s" || got.GetSession().GetState() != 0 {
 		t.Errorf("a watcher is told %v of the share's end", got)
 	}
 }

@@ -2,8 +2,9 @@
 // time: while a session is being removed, nothing else gets its key.
 //
 // A Registry owns the table and the list of disconnected sessions. One mutex guards both; the
-// functions given to New and to GetOrCreate run while it is held, and may lock a session or
-// Epochs, never the registry. The package starts no goroutine.
+// functions given to New and to GetOrCreate run while it is held, and may lock an entry, a session
+// or Epochs, never the registry. An Entry's mutex guards the session's profile; nothing else is
+// locked while it is held. The package starts no goroutine.
 package registry
 
 import (
