@@ -84,7 +84,7 @@ func (b *Bridge) inbox(
 	room := wire.InlineBytes
 	for _, w := range all {
 		var c *bridgev1.Callback
-		c, room = b.codec.CallbackWithin(room, w.p, tenancy.NameFor(w.s, tenant), w.s.Offered(w.p), translate.Tidy)
+		c, room = b.codec.CallbackWithin(room, w.p, tenancy.NameFor(w.s, tenant), w.s.Pending().Offered(w.p), translate.Tidy)
 		out.Callbacks = append(out.Callbacks, c)
 	}
 	return out, nil

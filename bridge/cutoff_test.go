@@ -78,7 +78,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	}
 	before := s.Journal().Last()
 	r.ask("s1", "hi")
-	_, at, ok := s.FindMessage(t.Context(), before, "hi")
+	_, at, ok := s.Prompts().FindMessage(t.Context(), before, "hi")
 	if !ok {
 		t.Fatal("the message is not in the journal")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,7 +47,7 @@ func happenings(s *session.Session, seed uint64, worker int) {
 			eventType, strings.Repeat("x", size), ephemeral, worker, i, stamp/60_000, stamp/1000%60, stamp%1000)
 		for range 1 + rng.IntN(8)/7 {
 			if rec, err := event.Parse([]byte(text)); err == nil {
-				s.Ingest(rec)
+				s.Ingest(rec, time.Now())
 			}
 		}
 		switch rng.IntN(12) {

@@ -51,7 +51,7 @@ func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *
 	if err != nil {
 		return nil, err
 	}
-	at, found := s.PlaceOf(ctx, id)
+	at, found := s.Prompts().Locate(ctx, id)
 	t := &turn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})

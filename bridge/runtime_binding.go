@@ -192,7 +192,7 @@ func (bind *binding) event(body []byte) {
 		if bind.came.IsZero() {
 			bind.came = time.Now()
 		}
-		s.IngestAt(event.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names), bind.came)
+		s.Ingest(event.Record(frame.Event, bytes.Clone(frame.Event.Raw), bind.names), bind.came)
 	}
 }
 

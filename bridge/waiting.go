@@ -82,7 +82,7 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string,
 			return nil, err
 		}
 		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
-		if at, ok := s.PlaceOf(ctx, message); ok {
+		if at, ok := s.Prompts().Locate(ctx, message); ok {
 			lost = s.OutcomeOf(ctx, at)
 		}
 		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil

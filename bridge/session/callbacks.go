@@ -64,7 +64,7 @@ func (l locked) HookOrder(hook string) (who []string, wanted bool) {
 }
 
 func (l locked) TellAsked(to []string)  { l.s.roster.TellAsked(to) }
-func (l locked) Reading() bool          { return l.s.history.reading }
+func (l locked) Reading() bool          { return l.s.intake.Holding() }
 func (l locked) Timeout() time.Duration { return l.s.timeout }
 func (l locked) Span() *observe.Span    { return l.s.turnSpan() }
 func (l locked) Keep()                  { l.s.host.Keep(l.s) }

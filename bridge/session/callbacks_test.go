@@ -67,8 +67,8 @@ func TestToolCall(t *testing.T) {
 	}
 	sent := r.send(message("tool"))
 	call := r.awaitAsked()
-	if call.Tool != "lookup" || call.Pos.Seq == 0 || len(r.s.Offered(call)) != 1 || r.s.Offered(call)[0] != p.ID {
-		t.Errorf("asked %+v of %v", call, r.s.Offered(call))
+	if call.Tool != "lookup" || call.Pos.Seq == 0 || len(r.s.Pending().Offered(call)) != 1 || r.s.Pending().Offered(call)[0] != p.ID {
+		t.Errorf("asked %+v of %v", call, r.s.Pending().Offered(call))
 	}
 	has(t, string(call.Params), `"q":1`)
 	if _, err := r.s.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
@@ -126,8 +126,8 @@ func TestSharedHandlers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := r.awaitAsked(); again != q || len(r.s.Offered(q)) != 1 || r.s.Offered(q)[0] != p.ID {
-		t.Errorf("offered to %v", r.s.Offered(q))
+	if again := r.awaitAsked(); again != q || len(r.s.Pending().Offered(q)) != 1 || r.s.Pending().Offered(q)[0] != p.ID {
+		t.Errorf("offered to %v", r.s.Pending().Offered(q))
 	}
 	if _, err := r.s.Abstain(t.Context(), q.ID, p.ID); err != nil {
 		t.Error(err)

@@ -10,13 +10,13 @@ import (
 // back. The caller holds mu.
 func (s *Session) turnOver(out Outcome) {
 	s.measured(out)
-	s.marks.turnEnd = out.End
+	s.intake.Marks.TurnEnd = out.End
 	if s.host != nil {
 		s.host.Keep(s)
 	}
 	silent := out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED
 	if silent {
-		s.marks.interruptedAt = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
+		s.intake.Marks.InterruptedAt = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
 		return
 	}
 	s.journal.Note(TurnOver{Outcome: out})
@@ -36,18 +36,18 @@ func (s *Session) cutOff() (tell func()) {
 	if !running {
 		return nil
 	}
-	ended := s.marks.turnEnd.Epoch == epoch && s.marks.turnEnd.Seq >= begun
-	again := s.marks.interruptedAt.Epoch == epoch && (s.marks.interruptedAt.Seq > begun || ended)
+	ended := s.intake.Marks.TurnEnd.Epoch == epoch && s.intake.Marks.TurnEnd.Seq >= begun
+	again := s.intake.Marks.InterruptedAt.Epoch == epoch && (s.intake.Marks.InterruptedAt.Seq > begun || ended)
 	if !again && ended {
 		return nil // that life told its end itself
 	}
-	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.marks.interruptedAt}
+	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.intake.Marks.InterruptedAt}
 	if !again {
-		s.marks.interruptedAt, out.End = journal.Position{}, s.journal.Last()
+		s.intake.Marks.InterruptedAt, out.End = journal.Position{}, s.journal.Last()
 	}
 	return func() {
-		s.marks.interruptedAt = s.journal.Post(TurnOver{Outcome: out}, s.marks.interruptedAt)
-		s.marks.turnEnd = s.marks.interruptedAt
+		s.intake.Marks.InterruptedAt = s.journal.Post(TurnOver{Outcome: out}, s.intake.Marks.InterruptedAt)
+		s.intake.Marks.TurnEnd = s.intake.Marks.InterruptedAt
 		s.host.Keep(s)
 	}
 }

@@ -298,7 +298,7 @@ func (s *Session) Loaded(ctx context.Context) (Runtime, error) {
 func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	s.mu.Lock()
 	rt, state, err := s.runtime, s.state, s.usable()
-	s.internal = state == Unloaded
+	s.intake.Internal = state == Unloaded
 	if err == nil && state != Loaded {
 		err = s.config.CredentialsNeeded(s.id)
 	}
@@ -324,7 +324,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 func (s *Session) setInternal(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.internal = on
+	s.intake.Internal = on
 }
 
 // RuntimeLost notes that a runtime has ended, and reports whether somebody waits for the
@@ -335,7 +335,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	if s.runtime != rt || s.state != Loaded {
 		return false
 	}
-	s.burst.end()
+	s.intake.End()
 	s.models.Drop()
 	s.dropSatellites()
 	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = Unloaded, nil, false, false
@@ -435,7 +435,7 @@ func (s *Session) Park() bool {
 func (s *Session) wasUsed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.marks.hasHistory
+	return s.intake.Marks.HasHistory
 }
 
 // Refused turns a result of {"success": false} into an error.
@@ -461,7 +461,7 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	if s.runtime != nil {
 		s.runtime.Unroute(s)
 	}
-	s.burst.end()
+	s.intake.End()
 	s.models.Drop()
 	s.dropSatellites()
 	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = state, nil, false, false

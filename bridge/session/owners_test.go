@@ -29,7 +29,7 @@ func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
 func onStock(t *testing.T, h *stock) *Session {
 	h.rig = &rig{ctx: t.Context()}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
-	s.state, s.marks.hasHistory, s.marks.completedTurn = Unloaded, true, true
+	s.state, s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = Unloaded, true, true
 	return s
 }
 
@@ -333,7 +333,7 @@ func TestToolGivenUp(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.Ingest(rec)
+				s.Ingest(rec, time.Now())
 			}
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)

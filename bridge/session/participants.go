@@ -299,7 +299,7 @@ func (s *Session) recordSynced(tools json.RawMessage, switches string, result js
 	s.synced.tools, s.synced.switches, s.synced.toolsKnown = tools, switches, true
 	s.synced.token = s.config.Object.Get(gitHubToken)
 	s.synced.result, s.synced.at = result, at
-	s.meta.applyOpenResult(result, s.config.Object)
+	s.intake.Info.ApplyResult(result, s.config.Object)
 }
 
 // participantList are the participants as the API shows them. The caller holds mu.

@@ -69,7 +69,7 @@ func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (
 		return false
 	}
 	var found *journal.Record
-	s.each(ctx, journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(ctx, s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		var d struct{ RequestID string }
 		if rec.Type == method && event.Data(rec, &d) && d.RequestID == id {
 			found = rec

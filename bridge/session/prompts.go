@@ -26,7 +26,7 @@ func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
 			defer s.mu.Unlock()
 			f(locked{s})
 		},
-		Each: s.each, Outcome: s.OutcomeOf, HasHeaders: s.hasHeaders, Classify: Classify,
+		Outcome: s.OutcomeOf, HasHeaders: s.hasHeaders, Classify: Classify,
 		In: func(ctx context.Context, f func(prompts.Runtime) error) error {
 			return s.retried(ctx, func(rt Runtime) error { return f(carrier{s, rt}) })
 		},
@@ -51,7 +51,7 @@ func (l locked) Post(note any, at journal.Position) journal.Position {
 }
 
 func (l locked) MarkTurnEnd(at journal.Position) {
-	l.s.marks.turnEnd = at
+	l.s.intake.Marks.TurnEnd = at
 	if l.s.host != nil {
 		l.s.host.Keep(l.s)
 	}
@@ -97,7 +97,7 @@ func (m Message) outboxForm(params jsonobj.Object) outbox.Prompt {
 func (s *Session) tellAgain() {
 	cut := s.cutOff()
 	s.prompts.Renumber(func(note any, at journal.Position) journal.Position {
-		if cut != nil && !before(at, s.marks.interruptedAt) {
+		if cut != nil && !before(at, s.intake.Marks.InterruptedAt) {
 			cut()
 			cut = nil
 		}

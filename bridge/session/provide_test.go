@@ -78,7 +78,7 @@ func TestLeftLying(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					s.Ingest(rec)
+					s.Ingest(rec, time.Now())
 				}
 				if _, err := s.Loaded(t.Context()); err != nil {
 					t.Fatal(err)

@@ -2,8 +2,10 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 )
 
@@ -16,7 +18,7 @@ func (s *Session) reconcile(ctx context.Context, events []*journal.Record) bool 
 	if history.Ordered(events, s.journal.Lookup) && !s.rewritten(ctx, events) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.marks.reconciledTo = s.journal.Last()
+		s.intake.Marks.ReconciledTo = s.journal.Last()
 		return false
 	}
 	s.restart(ctx, events)
@@ -27,12 +29,12 @@ func (s *Session) reconcile(ctx context.Context, events []*journal.Record) bool 
 func (s *Session) rewritten(ctx context.Context, events []*journal.Record) bool {
 	r := history.NewRewrite(events, s.journal.Lookup)
 	s.mu.Lock()
-	after := s.marks.reconciledTo
+	after := s.intake.Marks.ReconciledTo
 	s.mu.Unlock()
 	if after.Epoch != s.journal.Last().Epoch {
 		after = journal.Position{}
 	}
-	s.each(ctx, after, r.Kept)
+	event.Scan(ctx, s.journal, after, r.Kept)
 	return r.Found()
 }
 
@@ -47,7 +49,7 @@ func (s *Session) restart(ctx context.Context, events []*journal.Record) {
 		}
 		return true
 	}
-	s.each(ctx, journal.Position{}, add)
+	event.Scan(ctx, s.journal, journal.Position{}, add)
 	epoch := s.host.Epoch()
 	s.host.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", s.id, "epoch", epoch)
 	s.mu.Lock()
@@ -55,13 +57,11 @@ func (s *Session) restart(ctx context.Context, events []*journal.Record) {
 	s.journal.Each(add) // what has come meanwhile
 	merged, fresh := history.Merge(events, all)
 	s.journal.Restart(epoch, merged)
-	s.marks.turnEnd, s.marks.interruptedAt = journal.Position{}, journal.Position{}
+	s.intake.Marks.TurnEnd, s.intake.Marks.InterruptedAt = journal.Position{}, journal.Position{}
 	s.prompts.Renumber(func(note any, _ journal.Position) journal.Position { return s.journal.Post(note, journal.Position{}) })
-	s.marks.reconciledTo = s.journal.Last()
+	s.intake.Marks.ReconciledTo = s.journal.Last()
 	for _, rec := range fresh {
-		if rec.Agent == "" {
-			s.observe(rec)
-		}
+		s.intake.Follow(rec, time.Now())
 	}
 	s.host.Keep(s)
 }

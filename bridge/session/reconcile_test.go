@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
 // durableIDs are the ids of the events that the CLI keeps, as the journal has them.
 func (r *rig) durableIDs() (ids []string) {
-	r.s.each(r.t.Context(), journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(r.t.Context(), r.s.journal, journal.Position{}, func(rec *journal.Record) bool {
 		var e struct{ ID string }
 		if !rec.Ephemeral && json.Unmarshal(rec.JSON, &e) == nil {
 			ids = append(ids, e.ID)

@@ -23,7 +23,7 @@ import (
 func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	err := s.coldResume(ctx, rt, extra, continuePending)
 	s.mu.Lock()
-	unwritten := s.state == Unloaded && !s.marks.completedTurn
+	unwritten := s.state == Unloaded && !s.intake.Marks.CompletedTurn
 	s.mu.Unlock()
 	if !unwritten || fault.ReasonOf(err) != fault.SessionNotFound {
 		return err
@@ -62,7 +62,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		params.SetBool("continuePendingWork", false)
 	}
 	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
-	s.history.reading = true
+	s.intake.Hold()
 	s.mu.Unlock()
 	rt.Route(s)
 	result, _, err := s.call(ctx, rt, "session.resume", params)
@@ -72,7 +72,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	if err != nil {
 		rt.Unroute(s)
 		s.mu.Lock()
-		s.history.held, s.history.reading = nil, false
+		s.intake.Discard()
 		s.mu.Unlock()
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
-	s.releaseHeld()
+	s.intake.Release()
 	s.mu.Unlock()
 	if err := s.attend(ctx, rt); err != nil {
 		return err
@@ -130,9 +130,9 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var open history.Unanswered
-	live := history.IDs(s.history.held)
+	live := history.IDs(s.intake.Held())
 	past := 0 // what happens on the bridge's own account, its callers have not seen
-	if !s.internal {
+	if !s.intake.Internal {
 		past = history.Past(records, live)
 	}
 	for i, rec := range records {
@@ -143,9 +143,9 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 			}
 			continue
 		}
-		s.enter(rec)
+		s.intake.Append(rec)
 		if i < past {
-			s.marks.historyEnd = s.journal.Last()
+			s.intake.Marks.End = s.journal.Last()
 		}
 		open.Follow(rec)
 		switch {
@@ -159,7 +159,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 	s.carryOut(s.turn.LosePast(s.journal.Last()))
 	// What the history has just added belongs to them, and begins no turn that a later life
 	// would have to tell the end of.
-	s.marks.turnEnd = s.journal.Last()
+	s.intake.Marks.TurnEnd = s.journal.Last()
 	s.host.Keep(s)
 	s.carryOut(s.turn.Confirm(s.journal.Last()))
 	s.prompts.Settle(locked{s}, found)
@@ -176,7 +176,7 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 // records are a history's events.
 func (s *Session) records(events []json.RawMessage) (out []*journal.Record) {
 	s.mu.Lock()
-	internal := s.internal
+	internal := s.intake.Internal
 	s.mu.Unlock()
 	for _, text := range events {
 		if rec, err := event.Parse(text); err == nil {
@@ -192,7 +192,7 @@ func (s *Session) records(events []json.RawMessage) (out []*journal.Record) {
 func (s *Session) Past() journal.Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.marks.historyEnd
+	return s.intake.Marks.End
 }
 
 // kept gives a record of the history the position that it has in the journal.

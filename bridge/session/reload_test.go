@@ -1,13 +1,16 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	sessionevent "github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -21,7 +24,7 @@ func TestHistoryNobodyWasToldOf(t *testing.T) {
 	r.crash()
 	// The session as it would be, had the runtime ended before its first event was read.
 	r.s.mu.Lock()
-	r.s.marks.hasHistory, r.s.marks.completedTurn = false, false
+	r.s.intake.Marks.HasHistory, r.s.intake.Marks.CompletedTurn = false, false
 	r.s.mu.Unlock()
 	if _, err := r.s.Loaded(t.Context()); err != nil {
 		t.Fatal(err)
@@ -53,7 +56,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 				if err != nil {
 					return "", err
 				}
-				s.Ingest(rec)
+				s.Ingest(rec, time.Now())
 			}
 		case "session.getMessages":
 			return `{"events":[` + old + `,` + resumed + `,` + asked + `]}`, nil
@@ -89,5 +92,27 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 	}
 	if list := s.Pending().List(); asks != 1 || len(list) != 1 || list[0].Pos.Seq != uint64(len(want)) {
 		t.Errorf("asked %d times, and %+v wait", asks, list)
+	}
+}
+
+// TestHeldEventsAtEnd: events that are held back to be put in order reach the journal when no more
+// can come.
+func TestHeldEventsAtEnd(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(s *Session){
+		"end of session":  func(s *Session) { s.end(Disconnected, 0) },
+		"loss of runtime": func(s *Session) { s.state = Loaded; s.RuntimeLost(nil, errors.New("gone")) },
+	} {
+		s, b := played(), reordertest.New(5000, nil)
+		for _, n := range slices.Concat(reordertest.Run(0, 10), []int{0}, reordertest.Run(10, 12), reordertest.Run(100, 110)) {
+			s.Ingest(b.Event(n), time.Now())
+		}
+		held := s.journal.Last().Seq
+		end(s)
+		var events uint64
+		s.journal.Each(func(*journal.Record) bool { events++; return true })
+		if held != 12 || events != 22 {
+			t.Errorf("%s: %d events, then %d; want 12 and 22", name, held, events)
+		}
 	}
 }

@@ -148,7 +148,7 @@ func (rt *fakeRuntime) Err() error {
 func (rt *fakeRuntime) event(body []byte) {
 	f, err := translate.ScanFrame(body)
 	if err == nil && rt.routed.Load() {
-		rt.r.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil))
+		rt.r.s.Ingest(event.Record(f.Event, bytes.Clone(f.Event.Raw), nil), time.Now())
 	}
 }
 

@@ -4,9 +4,10 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -15,32 +16,15 @@ import (
 // but the secrets, of which it is only noted that there were some.
 type saved struct {
 	config.Saved
+	history.Marks
+	info.Info
 	Disconnected bool          `json:"disconnected,omitempty"`
 	Lifetime     int32         `json:"lifetime,omitempty"`
 	Timeout      time.Duration `json:"timeout,omitempty"`
-	Used         bool          `json:"used,omitempty"`
-	Turned       bool          `json:"turned,omitempty"`
-	// Ended is where the last turn ended, Cut where that was told of one that a life of the
-	// bridge did not see the end of.
-	Ended journal.Position `json:"ended"`
-	Cut   journal.Position `json:"cut"`
-	// Tied is how far the journal was compared with the CLI's history.
-	Tied journal.Position `json:"tied"`
-
 	// Pending are the tool calls and permissions that wait.
 	Pending []string `json:"pending,omitempty"`
 
 	Participants []roster.Saved `json:"participants,omitempty"`
-
-	Start         time.Time    `json:"start"`
-	Modified      time.Time    `json:"modified"`
-	Summary       string       `json:"summary,omitempty"`
-	Name          string       `json:"name,omitempty"`
-	WorkspacePath string       `json:"workspacePath,omitempty"`
-	IsRemote      bool         `json:"isRemote,omitempty"`
-	Context       contextInfo  `json:"context"`
-	Model         string       `json:"model,omitempty"`
-	Capabilities  capabilities `json:"capabilities"`
 }
 
 // Providers are the model providers of the bridge's own configuration, by name.
@@ -54,14 +38,10 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 	if s.state == Creating || s.state == Deleted {
 		return nil
 	}
-	m := &s.meta
 	out := saved{
-		Saved:        s.config.Save(defaults, providers),
+		Saved: s.config.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
 		Disconnected: s.state == Disconnected, Lifetime: int32(s.lifetime), Timeout: s.timeout,
-		Used: s.marks.hasHistory, Turned: s.marks.completedTurn, Start: m.start, Modified: m.modified, Summary: m.summary, Name: m.name,
-		WorkspacePath: m.workspacePath, IsRemote: m.isRemote, Context: m.context, Model: m.model, Capabilities: m.capabilities,
 	}
-	out.Ended, out.Cut, out.Tied = s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo
 	for _, p := range s.Pending().List() {
 		if p.Kind.Survives {
 			out.Pending = append(out.Pending, p.ID)
@@ -100,15 +80,10 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 		s.state = Disconnected
 	}
 	s.awaited = len(in.Pending) > 0
-	s.lifetime, s.marks.hasHistory, s.marks.completedTurn = bridgev1.Lifetime(in.Lifetime), in.Used, in.Turned
+	s.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
 	if in.Timeout > 0 {
 		s.timeout = in.Timeout
 	}
-	s.meta = meta{
-		start: in.Start, modified: in.Modified, summary: in.Summary, name: in.Name, workspacePath: in.WorkspacePath,
-		isRemote: in.IsRemote, context: in.Context, model: in.Model, capabilities: in.Capabilities,
-	}
-	s.marks.turnEnd, s.marks.interruptedAt, s.marks.reconciledTo = in.Ended, in.Cut, in.Tied
 	s.prompts.Restore(locked{s})
 	s.tellAgain()
 	s.roster.Restore(in.Participants)

@@ -26,10 +26,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -146,33 +146,14 @@ type Session struct {
 	roster          roster.Roster
 	needs           []string // the methods that have to be handled
 	turn            *turn.Machine
+	intake          *ingest.Intake
 	measure         turnMeasure
-	meta            meta
-	history         pendingHistory
-	receivedAt      time.Time // when the event that is being taken arrived; zero otherwise
-	burst           burst
-	marks           marks
 	synced          synced
 	awaited         bool // callbacks waited when the bridge ended
-	internal        bool // what happens now is the bridge's own book-keeping
 	headersReplaced bool // a turn runs whose headers replace the provider's
 	shared          bool
 	uses            int       // what keeps it from being unloaded
 	usedAt          time.Time // when it was last used
-}
-
-// marks say how far the conversation is known. Positions are zero when nothing is known.
-type marks struct {
-	// hasHistory: it has a message, so that the CLI keeps a history of it; completedTurn: a
-	// turn has ended, so that the CLI has written that history.
-	hasHistory, completedTurn bool
-	// historyEnd is the position that Past returns.
-	historyEnd journal.Position
-	// turnEnd is the position of the last turn whose end was told, interruptedAt where the end
-	// of a turn was told that the end of a process had cut off.
-	turnEnd, interruptedAt journal.Position
-	// reconciledTo is how far the journal was in step with the CLI's history.
-	reconciledTo journal.Position
 }
 
 // synced is what the runtime that has the session was told last, and what it answered.
@@ -186,23 +167,6 @@ type synced struct {
 	at         journal.Position
 }
 
-// pendingHistory are the events that are kept back while the CLI's history is being read.
-type pendingHistory struct {
-	held    []*journal.Record
-	reading bool
-}
-
-// meta is what the session tells about itself.
-type meta struct {
-	start, modified time.Time
-	summary, name   string
-	workspacePath   string
-	isRemote        bool
-	context         contextInfo
-	model           string
-	capabilities    capabilities
-}
-
 // New returns a session that no runtime knows yet.
 func New(cfg Config) *Session {
 	if cfg.Audit == nil {
@@ -214,16 +178,16 @@ func New(cfg Config) *Session {
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		gate:    make(chan struct{}, 1),
 		synced:  synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		meta: meta{start: now, modified: now}, shared: cfg.Shared, usedAt: now,
+		shared: cfg.Shared, usedAt: now,
 		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant}, turn: turn.New(cfg.Bounds, turnReason),
 	}
-	s.burst = burst{buffer: reorder.New(s.apply), overdue: s.burstOverdue}
 	if s.observer == nil {
 		s.observer = observe.Silent()
 	}
 	s.models = s.newModels()
 	s.callbacks = s.newCallbacks(cfg.Room)
 	s.prompts = s.newPrompts(cfg.Outbox)
+	s.intake = s.newIntake(now)
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout
@@ -257,6 +221,33 @@ func (s *Session) usable() error {
 	}
 	return nil
 }
+
+// newIntake returns the part that takes the session's events.
+func (s *Session) newIntake(at time.Time) *ingest.Intake {
+	return ingest.New(ingest.Config{
+		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turn, Callbacks: s.callbacks,
+		Update: func(f func()) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			f()
+		},
+		Logger: func() *slog.Logger { return s.host.Logger() },
+	}, at)
+}
+
+func (l locked) Approve(settings []config.Setting) { l.s.approved(settings) }
+func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
+
+// Ingest takes an event that arrived at a time. It runs on the goroutine that reads the runtime's
+// connection, in the order in which the CLI sent the events, and never blocks. It keeps the record.
+func (s *Session) Ingest(rec *journal.Record, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intake.Take(rec, at)
+}
+
+// Prompts returns the prompts whose turns have not ended.
+func (s *Session) Prompts() *prompts.Queue { return s.prompts }
 
 // NotFound is the error for a session that does not exist, or not for the caller.
 func NotFound(id string) error {

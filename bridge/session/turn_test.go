@@ -31,7 +31,7 @@ func (s *Session) play(eventType, data string) {
 	if data == "" {
 		data = "{}"
 	}
-	s.Ingest(&journal.Record{Type: eventType, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, eventType, data)})
+	s.Ingest(&journal.Record{Type: eventType, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, eventType, data)}, time.Now())
 }
 
 func user(id string) string { return fmt.Sprintf(`{"messageId":%q}`, id) }
@@ -92,7 +92,7 @@ func TestTurnOutcomes(t *testing.T) {
 					s.turnLost(lost)
 					s.mu.Unlock()
 				case "sub":
-					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)})
+					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)}, time.Now())
 				default:
 					s.play(step.do, step.data)
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -164,6 +165,6 @@ func (s *Session) TurnRunning() bool {
 // OutcomeOf is how the turn of a message ended, as far as the journal tells.
 func (s *Session) OutcomeOf(ctx context.Context, at journal.Position) Outcome {
 	r := turn.NewReplay(turnReason)
-	s.each(ctx, at, r.Apply)
+	event.Scan(ctx, s.journal, at, r.Apply)
 	return r.Outcome(s.journal.Last())
 }

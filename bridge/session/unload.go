@@ -47,7 +47,7 @@ func (s *Session) Rests(idle time.Duration) bool {
 func (s *Session) Internal() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.internal
+	return s.intake.Internal
 }
 
 // Unload takes the session out of its runtime if nothing has gone on in it for some time,
@@ -73,7 +73,7 @@ func (s *Session) Unload(ctx context.Context, idle time.Duration) (bool, error) 
 	}
 	s.mu.Lock()
 	if resting = s.resting(idle) && s.runtime == rt; resting {
-		s.state, s.internal = Unloaded, true // whoever needs it waits for the gate
+		s.state, s.intake.Internal = Unloaded, true // whoever needs it waits for the gate
 	}
 	s.mu.Unlock()
 	if !resting {
@@ -91,7 +91,7 @@ func (s *Session) drop(ctx context.Context, rt Runtime) error {
 	s.mu.Lock()
 	here := s.state == Loaded && s.runtime == rt
 	if here {
-		s.state, s.internal = Unloaded, true
+		s.state, s.intake.Internal = Unloaded, true
 		s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	}
 	s.mu.Unlock()
@@ -108,9 +108,9 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	rt.Unroute(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.burst.end()
+	s.intake.End()
 	s.models.Drop()
-	s.runtime, s.synced.toolsKnown, s.headersReplaced, s.internal = nil, false, false, false
+	s.runtime, s.synced.toolsKnown, s.headersReplaced, s.intake.Internal = nil, false, false, false
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // it is gone anyway

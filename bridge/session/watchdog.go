@@ -129,7 +129,7 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	defer w.Close()
 	s.mu.Lock()
 	s.turn.AwaitRest(w.state)
-	s.internal = true
+	s.intake.Internal = true
 	s.mu.Unlock()
 	defer s.setInternal(false)
 	ctx, cancel := context.WithTimeout(ctx, stallTimeout)

@@ -79,7 +79,7 @@ func find(ctx context.Context, open Opener, p Prompt, before []byte) (message st
 	seq, _ := binary.Uvarint(before[max(n, 0):])
 	message, at, ok := s.AnswerTo(p.Key)
 	if !ok {
-		message, at, ok = s.FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
+		message, at, ok = s.Prompts().FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
 	}
 	if !ok {
 		return "", at, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not have the message")

@@ -107,7 +107,7 @@ func (f *sessionStream) pending() []*bridgev1.Callback {
 			continue
 		}
 		var c *bridgev1.Callback
-		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Offered(p), f.fidelity())
+		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Pending().Offered(p), f.fidelity())
 		out = append(out, c)
 	}
 	return out

@@ -64,13 +64,11 @@ func Content(rec *journal.Record) string {
 
 // saidBy is a user's message as the outbox compares it with prompts.
 func saidBy(rec *journal.Record) outbox.Said {
-	var d struct{ MessageID string }
-	event.Data(rec, &d)
 	var e struct{ Timestamp time.Time }
 	if json.Unmarshal(rec.JSON, &e) != nil || e.Timestamp.IsZero() {
 		e.Timestamp = time.Now() // it does not say, so that it may have been any time
 	}
-	return outbox.Said{MessageID: d.MessageID, Content: Content(rec), At: e.Timestamp}
+	return outbox.Said{MessageID: messageIDOf(rec), Content: Content(rec), At: e.Timestamp}
 }
 
 // First returns the first of some ids; "" if there are none.

@@ -67,9 +67,6 @@ type Config struct {
 	Journal *journal.Journal
 	// Update calls f with the session's lock held.
 	Update func(f func(tx Tx))
-	// Each calls f for the events that are kept after a position, in order, until f returns
-	// false.
-	Each func(ctx context.Context, after journal.Position, f func(*journal.Record) bool)
 	// Outcome returns how the turn of the message at a position ended, as far as the journal
 	// tells.
 	Outcome func(ctx context.Context, at journal.Position) turn.Outcome

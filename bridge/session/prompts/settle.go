@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -56,7 +57,7 @@ func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []o
 	if first := entries[0].Before; first.Epoch == q.cfg.Journal.Last().Epoch {
 		after = first
 	}
-	q.cfg.Each(ctx, after, func(rec *journal.Record) bool {
+	event.Scan(ctx, q.cfg.Journal, after, func(rec *journal.Record) bool {
 		if rec.Type == "user.message" && rec.Agent == "" && !there[rec.ID] {
 			one := saidBy(rec)
 			one.Pos = rec.Pos

@@ -1,0 +1,30 @@
+package history
+
+import "github.com/copilot-grpc/copilot-grpc/bridge/journal"
+
+// Marks say how far a conversation is known. Positions are zero when nothing is known. Their JSON
+// is part of the session's saved form.
+type Marks struct {
+	// HasHistory: it has a message, so that the CLI keeps a history of it.
+	HasHistory bool `json:"used,omitempty"`
+	// CompletedTurn: a turn has ended, so that the CLI has written that history.
+	CompletedTurn bool `json:"turned,omitempty"`
+	// TurnEnd is the position of the last turn whose end readers know.
+	TurnEnd journal.Position `json:"ended"`
+	// InterruptedAt is where readers learned of the end of a turn that no event shows.
+	InterruptedAt journal.Position `json:"cut"`
+	// ReconciledTo is how far the journal was in step with the CLI's history.
+	ReconciledTo journal.Position `json:"tied"`
+	// End is the last position of the history when a caller resumed the session.
+	End journal.Position `json:"-"`
+}
+
+// Apply follows an event of the session's own agent.
+func (m *Marks) Apply(rec *journal.Record) {
+	switch rec.Type {
+	case "user.message":
+		m.HasHistory = true
+	case "session.idle":
+		m.CompletedTurn = true
+	}
+}

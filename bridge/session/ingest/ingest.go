@@ -1,0 +1,230 @@
+// Package ingest takes the CLI's events of one session, in the order in which the CLI emitted
+// them: the reorder buffer with its timer, what is held back while the CLI's history is read, the
+// journal, and what follows from an event: turns, callbacks, what the session shows of itself.
+//
+// The session's lock guards an Intake with its exported fields: all methods are called with it
+// held. An Intake has no goroutine. Its timer runs while the buffer holds events back; End stops it.
+package ingest
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
+
+// LeftOutOfOrder is what the log says when events of a burst were handed on before others that
+// the CLI emitted earlier. The next LeftEvents events may be out of order, too: so many may have
+// to come before a burst is recognised again.
+const (
+	LeftOutOfOrder = "burst left out of order"
+	LeftEvents     = 2 * reorder.BurstEvents
+)
+
+// maxHeld bounds the events that are held back while the history is read. At the bound they are
+// taken, and later history only adds what the journal lacks.
+const maxHeld = 10_000
+
+// Tx is the session while its lock is held.
+type Tx interface {
+	callbacks.Tx
+	// CarryOut does what the machine of turns asks for.
+	CarryOut(effects []turn.Effect)
+	// Approve remembers the settings that stand for an approval.
+	Approve(settings []config.Setting)
+	// Announce tells watchers of sessions of a change.
+	Announce()
+}
+
+// Config is what an Intake needs of its session.
+type Config struct {
+	// Session is the session's id, for the log.
+	Session string
+	// Tx is the session. The Intake uses it with the lock held.
+	Tx Tx
+	// Update calls f with the session's lock held.
+	Update    func(f func())
+	Journal   *journal.Journal
+	Turn      *turn.Machine
+	Callbacks *callbacks.Desk
+	Logger    func() *slog.Logger
+}
+
+// Intake takes the events of a session. New makes one.
+type Intake struct {
+	// Info is what the session shows of itself, Marks how far its conversation is known.
+	Info  info.Info
+	Marks history.Marks
+	// Internal marks events as the bridge's own doing: it loads or unloads the session.
+	Internal bool
+
+	cfg    Config
+	buffer *reorder.Buffer
+	timer  *time.Timer // runs while armed: the buffer holds events back
+	armed  bool
+	// held are the events that arrived while the history is being read.
+	held    []*journal.Record
+	reading bool
+	// arrivedAt is when the event that is being taken arrived; zero otherwise.
+	arrivedAt time.Time
+}
+
+// New returns an Intake for a session that begins at a time.
+func New(cfg Config, at time.Time) *Intake {
+	i := &Intake{cfg: cfg, Info: info.Info{Start: at, Modified: at}}
+	i.buffer = reorder.New(i.apply)
+	return i
+}
+
+// Take takes an event that arrived at a time, in the order in which the CLI sent it. It never
+// blocks, and keeps the record.
+func (i *Intake) Take(rec *journal.Record, at time.Time) {
+	rec.Bridge = i.Internal
+	if i.reading {
+		i.held = append(i.held, rec)
+		if len(i.held) >= maxHeld {
+			i.Release()
+		}
+		return
+	}
+	i.arrivedAt = at
+	i.inOrder(rec, at)
+	i.arrivedAt = time.Time{}
+}
+
+// Hold holds events back until Release or Discard: the CLI's history is read meanwhile.
+func (i *Intake) Hold() { i.reading = true }
+
+// Holding reports whether events are held back because the history is being read.
+func (i *Intake) Holding() bool { return i.reading }
+
+// Held returns the events that are held back because the history is being read.
+func (i *Intake) Held() []*journal.Record { return i.held }
+
+// Release takes the events that were held back.
+func (i *Intake) Release() {
+	held := i.held
+	i.Discard()
+	now := time.Now()
+	for _, rec := range held {
+		i.inOrder(rec, now) // a burst may go on while the session is loaded
+	}
+}
+
+// Discard drops the events that were held back.
+func (i *Intake) Discard() { i.held, i.reading = nil, false }
+
+// End hands on all that the buffer holds back, forgets the burst and stops the timer: no more
+// events come.
+func (i *Intake) End() {
+	i.buffer.Flush(time.Now())
+	i.buffer.Reset()
+	i.arm()
+}
+
+// inOrder applies an event, or keeps it until its turn has come.
+func (i *Intake) inOrder(rec *journal.Record, at time.Time) {
+	if reason := i.buffer.Push(rec, at); reason != reorder.None {
+		after := i.cfg.Journal.Last()
+		i.buffer.Flush(at)
+		i.leftOutOfOrder(reason, after)
+	}
+	i.arm()
+}
+
+// arm starts or stops the timer.
+func (i *Intake) arm() {
+	held := i.buffer.Held() > 0
+	switch {
+	case held == i.armed:
+		return
+	case !held:
+		i.timer.Stop()
+	case i.timer == nil:
+		i.timer = time.AfterFunc(reorder.Patience, func() { i.cfg.Update(i.overdue) })
+	default:
+		i.timer.Reset(reorder.Patience)
+	}
+	i.armed = held
+}
+
+// overdue hands on events that have been held back for too long.
+func (i *Intake) overdue() {
+	after := i.cfg.Journal.Last()
+	left, overdue := i.buffer.Overdue(time.Now())
+	if overdue {
+		i.leftOutOfOrder(reorder.Pause, after)
+	}
+	if left > 0 {
+		i.timer.Reset(left)
+	}
+	i.arm()
+}
+
+// leftOutOfOrder logs that events after a position were handed on though some of the burst may be
+// missing before them: readers may get those late.
+func (i *Intake) leftOutOfOrder(reason reorder.Reason, after journal.Position) {
+	through := i.cfg.Journal.Last()
+	i.cfg.Logger().Warn(LeftOutOfOrder, "session_id", i.cfg.Session, "reason", string(reason),
+		"epoch", through.Epoch, "after_seq", after.Seq, "through_seq", through.Seq)
+}
+
+// apply puts an event into the journal and follows what it says. It reports whether the event is
+// new.
+func (i *Intake) apply(rec *journal.Record) bool {
+	if !i.Append(rec) {
+		return false
+	}
+	if rec.Plain {
+		return true
+	}
+	if k := callback.ForEvent(rec.Type); k != nil {
+		i.cfg.Callbacks.Requested(i.cfg.Tx, k, rec)
+	} else if callback.Ends(rec.Type) {
+		i.cfg.Callbacks.Completed(rec)
+		i.cfg.Tx.Approve(config.ApprovalsIn(rec))
+	}
+	return true
+}
+
+// Append puts an event into the journal and follows what it says, callbacks apart. It reports
+// whether the event is new.
+func (i *Intake) Append(rec *journal.Record) bool {
+	if !i.cfg.Journal.Append(rec) {
+		return false
+	}
+	at := i.arrivedAt
+	if at.IsZero() { // it was held back
+		at = time.Now()
+	}
+	if effects := i.cfg.Turn.Apply(rec, at); effects != nil {
+		i.cfg.Tx.CarryOut(effects)
+	}
+	i.Follow(rec, at)
+	return true
+}
+
+// Follow brings what is known of the session in step with an event that arrived at a time.
+func (i *Intake) Follow(rec *journal.Record, at time.Time) {
+	if rec.Agent != "" {
+		return
+	}
+	i.Marks.Apply(rec)
+	switch i.Info.Apply(rec, at) {
+	case info.Announce:
+		i.cfg.Tx.Keep()
+		i.cfg.Tx.Announce()
+	case info.Save:
+		i.cfg.Tx.Keep()
+	}
+	if rec.Type == "session.idle" {
+		i.cfg.Journal.TurnEnded()
+	}
+}

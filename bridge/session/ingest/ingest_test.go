@@ -1,0 +1,253 @@
+package ingest
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder/reordertest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
+
+var run, names = reordertest.Run, reordertest.Names
+
+// fixture is an intake without a session.
+type fixture struct {
+	sync.Mutex
+	*Intake
+	journal *journal.Journal
+	log     *slog.Logger
+	// What the intake asked for.
+	saved, announced int
+	effects          []turn.Effect
+	approved         []config.Setting
+}
+
+func (f *fixture) CarryOut(effects []turn.Effect)              { f.effects = append(f.effects, effects...) }
+func (f *fixture) Approve(settings []config.Setting)           { f.approved = append(f.approved, settings...) }
+func (f *fixture) Announce()                                   { f.announced++ }
+func (f *fixture) Keep()                                       { f.saved++ }
+func (f *fixture) Handlers(*callback.Pending) ([]string, bool) { return nil, true }
+func (f *fixture) Covers(*callback.Pending) bool               { return true }
+func (f *fixture) HookOrder(string) ([]string, bool)           { return nil, false }
+func (f *fixture) TellAsked([]string)                          {}
+func (f *fixture) Reading() bool                               { return f.Holding() }
+func (f *fixture) Timeout() time.Duration                      { return time.Minute }
+func (f *fixture) Span() *observe.Span                         { return nil }
+
+// take is Take with the lock.
+func (f *fixture) take(rec *journal.Record) {
+	f.Lock()
+	defer f.Unlock()
+	f.Take(rec, time.Now())
+}
+
+func newFixture() *fixture {
+	f := &fixture{journal: journal.New(journal.Config{Epoch: 7, MaxEphemeralBytes: 1 << 30,
+		Encode: func(*journal.Record, journal.Form) []byte { return nil }})}
+	f.log = slog.New(slog.DiscardHandler)
+	logger := func() *slog.Logger { return f.log }
+	f.Intake = New(Config{
+		Session: "s1", Tx: f, Journal: f.journal, Turn: turn.New(turn.Bounds{}, func(string) (fault.Reason, string) { return 0, "" }),
+		Callbacks: callbacks.New(callbacks.Config{Session: "s1", Journal: f.journal, Observer: observe.Silent(), Logger: logger}),
+		Update: func(do func()) {
+			f.Lock()
+			defer f.Unlock()
+			do()
+		},
+		Logger: logger,
+	}, time.Now())
+	return f
+}
+
+// kept lists the ids in the journal.
+func kept(s *fixture) (ids []string) {
+	s.journal.Each(func(rec *journal.Record) bool { ids = append(ids, reordertest.ID(rec)); return true })
+	return ids
+}
+
+func wantKept(t *testing.T, s *fixture, want ...string) {
+	t.Helper()
+	reordertest.Equal(t, kept(s), want)
+}
+
+// repeating returns an intake that holds back events 100 to 109, after 0 to 9.
+func repeating(t *testing.T) (*fixture, *reordertest.Burst) {
+	b, s := reordertest.New(5000, nil), newFixture()
+	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 12), run(100, 110)) {
+		s.take(b.Event(n))
+	}
+	wantKept(t, s, names(run(0, 12))...)
+	return s, b
+}
+
+// TestOrderWhileLoaded: what comes while the session is loaded is put in order, too.
+func TestOrderWhileLoaded(t *testing.T) {
+	t.Parallel()
+	b, s := reordertest.New(350, map[int]time.Duration{300: time.Second}), newFixture()
+	s.Hold()
+	for _, n := range slices.Concat(run(0, 10), []int{0}, run(10, 100), run(600, 620), run(100, 600), run(620, 700)) {
+		s.take(b.Event(n))
+	}
+	s.Lock()
+	s.Release()
+	s.Unlock()
+	wantKept(t, s, names(run(0, 700))...)
+}
+
+// TestOrderReleased has what ends the holding back.
+func TestOrderReleased(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2031, 6, 1, 0, 0, 1, 0, time.UTC)
+	early := names(slices.Concat(run(0, 12), run(100, 110)))
+	for name, c := range map[string]struct {
+		do   func(s *fixture)
+		want []string
+	}{
+		"durable event":  {func(s *fixture) { s.take(reordertest.Durable("d", now)) }, []string{"d"}},
+		"idle":           {func(s *fixture) { s.take(reordertest.EventAt("session.idle", "{}", "d", now, true)) }, []string{"d"}},
+		"callback":       {func(s *fixture) { s.take(reordertest.EventAt("permission.requested", "{}", "d", now, true)) }, []string{"d"}},
+		"title":          {func(s *fixture) { s.take(reordertest.EventAt("session.title_changed", "{}", "d", now, true)) }, []string{"d"}},
+		"no more events": {func(s *fixture) { s.End() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := repeating(t)
+			timer := s.timer
+			c.do(s)
+			wantKept(t, s, append(slices.Clone(early), c.want...)...)
+			if timer.Stop() {
+				t.Error("the timer still runs")
+			}
+		})
+	}
+}
+
+// TestOrderPatience: the timer gives up when nothing comes in between, and only then.
+func TestOrderPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, b := repeating(t)
+		var said strings.Builder
+		s.log = slog.New(slog.NewTextHandler(&said, nil))
+		for n := 12; n < 16; n++ {
+			time.Sleep(reorder.Patience - time.Millisecond)
+			s.take(b.Event(n))
+			s.take(b.Event(100 + n - 2)) // more early ones are no reason to wait longer
+		}
+		held := names(slices.Concat(run(0, 16), run(100, 114)))
+		wantKept(t, s, held[:16]...)
+		time.Sleep(reorder.Patience - time.Millisecond)
+		synctest.Wait()
+		wantKept(t, s, held[:16]...)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		wantKept(t, s, held...)
+		if got := said.String(); strings.Count(got, LeftOutOfOrder) != 1 || !strings.Contains(got, "reason=pause epoch=7 after_seq=16 through_seq=30") {
+			t.Errorf("the log says %q", got)
+		}
+		// A burst that goes on slowly is not delayed again, until the CLI repeats itself.
+		s.take(b.Event(2000))
+		wantKept(t, s, append(held, "e2000")...)
+	})
+}
+
+// TestFollow: what an event means for its session beside the journal.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	const ask = `{"requestId":"q1","permissionRequest":{"kind":"shell"}}`
+	for name, c := range map[string]struct {
+		event, data, agent        string
+		saved, announced, pending int
+		turned                    bool
+	}{
+		"a message":         {event: "user.message", saved: 1},
+		"of another agent":  {event: "user.message", agent: "a1"},
+		"a title":           {event: "session.title_changed", data: `{"title":"t"}`, saved: 1, announced: 1},
+		"the turn's end":    {event: "session.idle", saved: 1, turned: true},
+		"a callback":        {event: callback.PermissionRequested, data: ask, saved: 1, pending: 1},
+		"a callback of one": {event: callback.PermissionRequested, data: ask, agent: "a1", saved: 1, pending: 1},
+		"a delta":           {event: "assistant.message_delta"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFixture()
+			rec := &journal.Record{Type: c.event, Agent: c.agent, JSON: fmt.Appendf(nil, `{"type":%q,"data":%s}`, c.event, cmp.Or(c.data, "{}"))}
+			s.take(rec)
+			pending := len(s.cfg.Callbacks.Registry().List())
+			if s.saved != c.saved || s.announced != c.announced || pending != c.pending || s.Marks.CompletedTurn != c.turned {
+				t.Errorf("saved %d, announced %d, pending %d, turned %v; want %+v", s.saved, s.announced, pending, s.Marks.CompletedTurn, c)
+			}
+			if rec.Pos.Seq != 1 || s.Marks.HasHistory != (c.event == "user.message" && c.agent == "") {
+				t.Errorf("position %v, history %v", rec.Pos, s.Marks.HasHistory)
+			}
+		})
+	}
+}
+
+// TestInternal: events of what the bridge does on its own account are marked, also those that are
+// held back meanwhile.
+func TestInternal(t *testing.T) {
+	t.Parallel()
+	s := newFixture()
+	s.Hold()
+	s.Internal = true
+	a := &journal.Record{Type: "a", JSON: []byte(`{}`)}
+	s.take(a)
+	s.Internal = false
+	b := &journal.Record{Type: "b", JSON: []byte(`{}`)}
+	s.take(b)
+	if len(s.Held()) != 2 || s.journal.Last().Seq != 0 {
+		t.Errorf("%d held, last %v", len(s.Held()), s.journal.Last())
+	}
+	s.Release()
+	if s.Holding() || !a.Bridge || b.Bridge || b.Pos.Seq != 2 {
+		t.Errorf("holding %v, %+v, %+v", s.Holding(), a, b)
+	}
+	s.Hold()
+	s.take(&journal.Record{Type: "c", JSON: []byte(`{}`)})
+	if s.Discard(); s.Holding() || s.journal.Last().Seq != 2 {
+		t.Errorf("holding %v, last %v", s.Holding(), s.journal.Last())
+	}
+}
+
+// BenchmarkIngest takes events that come slowly, and those of a burst in order.
+func BenchmarkIngest(b *testing.B) {
+	for name, burst := range map[string]bool{"calm": false, "burst": true} {
+		b.Run(name, func(b *testing.B) {
+			src := reordertest.New(4000, nil)
+			recs := make([]journal.Record, 8000)
+			for i := range recs {
+				recs[i] = *src.Event(i)
+			}
+			s := newFixture()
+			if burst {
+				s.take(src.Event(0))
+				s.take(src.Event(0)) // a second copy: a burst from here on
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				rec := recs[i%len(recs)]
+				rec.ID = journal.ID{1, 15: byte(i), 14: byte(i >> 8), 13: byte(i >> 16), 12: byte(i >> 24)}
+				if !burst {
+					s.buffer.Reset()
+				}
+				s.take(&rec)
+			}
+		})
+	}
+}
