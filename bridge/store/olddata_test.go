@@ -11,12 +11,12 @@ import (
 )
 
 // What a server of commit d377de2 kept of sessions and remembered of requests is read. Which
-// data these are, and how they were made, is in e2e/olddata_test.go. The requests are looked
+// data these are, and how they were made, is in e2e/runtime/olddata_test.go. The requests are looked
 // at long before they expire: the clock of the test begins in 2000.
 func TestOldData(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	must(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "e2e", "testdata", "data-d377de2", "data"))))
+	must(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "e2e", "runtime", "testdata", "data-d377de2", "data"))))
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, dir)
 		sessions, err := s.Sessions()

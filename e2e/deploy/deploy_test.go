@@ -1,0 +1,111 @@
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+)
+
+// deployPage is what somebody follows who wants a bridge of his own.
+const deployPage = "../../docs/deploy.md"
+
+// TestDeployPage: whoever types in what the page says has a server with TLS and identities,
+// and it does what the page says.
+func TestDeployPage(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	for _, program := range []string{"openssl", "curl", "bash"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "" {
+			t.Fatalf("%s is not installed", program)
+		} else if err != nil {
+			t.Skipf("NOT RUN: %s is not installed", program)
+		}
+	}
+	out, err := typed(t, typedLines(t), filepath.Dir(grpcurl(t)))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`, "copilot.bridge.v1.SessionService",
+		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`, "Code: ResourceExhausted", "QuotaFailure",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in what comes out", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+}
+
+// typedLines are the blocks that are marked to be typed in.
+func typedLines(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(deployPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?s)<!-- test:deploy -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
+		script.Write(block[1])
+		script.WriteByte('\n')
+	}
+	if n := strings.Count(script.String(), "\n"); n < 30 {
+		t.Fatalf("the page has %d lines to type in", n)
+	}
+	// The ports of the page may be taken here.
+	ports := []string{}
+	for _, port := range []string{"5556", "7443", "7444"} {
+		_, free, _ := strings.Cut(harness.FreeAddress(t), ":")
+		ports = append(ports, port, free)
+	}
+	return strings.NewReplacer(ports...).Replace(script.String())
+}
+
+// typed types lines into a shell, which stops at the first that fails, and returns what comes
+// out.
+func typed(t *testing.T, lines, path string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	home, err := os.MkdirTemp("", "deploy") // short: it is in a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", strings.ReplaceAll(lines, "\n! ", "\nfails "))
+	cmd.Dir = ".."
+	// Go's caches are where they are, whatever home is.
+	env, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOPATH").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := strings.Fields(string(env))
+	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+path+":"+os.Getenv("PATH"), "COPILOT_GRPC_CLI="+os.Getenv(harness.CLIEnv),
+		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "GOFLAGS=-buildvcs=false", "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
+		`BASH_FUNC_fails%%=() { if "$@"; then return 1; fi; }`)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	// What it leaves in the background is of its group, and ends with the test.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err = cmd.Run()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	}
+	if err != nil {
+		log, _ := os.ReadFile(filepath.Join(home, "bridge", "server.log"))
+		out.Write(log)
+	}
+	return out.String(), err
+}

@@ -1,0 +1,54 @@
+package harness
+
+import (
+	"context"
+	"sync/atomic"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+)
+
+// hold is a tool or a permission handler that says when it is asked, and answers when the
+// test lets go. If the participation ends first, it answers nothing.
+type hold struct {
+	Asked chan string // the callback's id, each time
+	let   chan struct{}
+	Calls atomic.Int32
+}
+
+// NewHold returns a hold. It may be asked often, though no test does more than some times.
+func NewHold() *hold {
+	return &hold{Asked: make(chan string, 100), let: make(chan struct{})}
+}
+
+// Release has it answer, now and from now on.
+func (h *hold) Release() { close(h.let) }
+
+func (h *hold) wait(ctx context.Context, id string) error {
+	h.Calls.Add(1)
+	h.Asked <- id
+	select {
+	case <-h.let:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Tool is a tool that needs no permission.
+func (h *hold) Tool(name, result string) copilot.Tool {
+	return copilot.NewTool(name, "Takes its time", func(ctx context.Context, _ struct{}) (string, error) {
+		from, _ := copilot.CallFrom(ctx)
+		if err := h.wait(ctx, from.CallbackID); err != nil {
+			return "", err
+		}
+		return result, nil
+	}, copilot.SkipPermission())
+}
+
+// Permission approves once.
+func (h *hold) Permission(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+	if h.wait(ctx, r.CallbackID) != nil {
+		return nil, copilot.ErrAbstain
+	}
+	return copilot.ApproveOnce(), nil
+}

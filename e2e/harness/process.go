@@ -1,0 +1,125 @@
+package harness
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// Written waits until the CLI has written down all that it has told of a session: it does
+// so a little later, and what it has not is lost with it. Nobody is told when it has, so
+// that one has to look.
+func (st *Scripted) Written(s *copilot.Session) {
+	st.T.Helper()
+	session := &TestSession{s, st.Fixture}
+	var told []string
+	for ev, err := range s.History(st.Ctx, copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true})) {
+		if err != nil {
+			st.T.Fatal(err)
+		}
+		if !ev.GetEvent().GetEphemeral() {
+			told = append(told, ev.GetEvent().GetId())
+		}
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// What is written is not counted: the CLI writes events, too, that it tells nobody.
+		lacks := map[string]bool{}
+		for _, id := range told {
+			lacks[id] = true
+		}
+		for _, one := range session.Record() {
+			delete(lacks, one.ID)
+		}
+		if len(lacks) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-st.Ctx.Done():
+			st.T.Fatalf("the CLI has not written %d of %d events", len(lacks), len(told))
+		}
+	}
+}
+
+// Kill kills the CLI, and waits until these sessions' subscribers have been told.
+func (st *Scripted) Kill(ids ...string) *bridgev1.RuntimeRestarted {
+	st.T.Helper()
+	frames := make([]*CallbackWatch, len(ids))
+	for i, id := range ids {
+		frames[i] = st.Callbacks(id)
+	}
+	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		st.T.Fatal(err)
+	}
+	i := slices.IndexFunc(list.GetRuntimes(), func(rt *bridgev1.Runtime) bool {
+		return rt.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY
+	})
+	if i < 0 {
+		st.T.Fatalf("no runtime to kill: %v", list)
+	}
+	if err := syscall.Kill(int(list.GetRuntimes()[i].GetPid()), syscall.SIGKILL); err != nil {
+		st.T.Fatal(err)
+	}
+	var first *bridgev1.RuntimeRestarted
+	for _, f := range frames {
+		if r := f.Restarted(); first == nil {
+			first = r
+		}
+	}
+	return first
+}
+
+// Begin sends a prompt and does not wait for anything.
+func (st *Scripted) Begin(s *copilot.Session, text string) {
+	st.T.Helper()
+	if _, err := s.Send(st.Ctx, text); err != nil {
+		st.T.Fatalf("send %q: %v", text, err)
+	}
+}
+
+// Declared is a tool that only Resolve answers for.
+func Declared(name string) copilot.Tool {
+	return copilot.Tool{Definition: &cliv1.ToolDefinition{
+		Name: name, Description: "Waits", SkipPermission: proto.Bool(true),
+	}}
+}
+
+// Ready lists the runtimes that work.
+func (st *Scripted) Ready() []*bridgev1.Runtime {
+	st.T.Helper()
+	return slices.DeleteFunc(st.Runtimes(), func(rt *bridgev1.Runtime) bool {
+		return rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY
+	})
+}
+
+// Runtimes are all that the server has, whatever their state.
+func (st *Scripted) Runtimes() []*bridgev1.Runtime {
+	st.T.Helper()
+	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		st.T.Fatal(err)
+	}
+	return list.GetRuntimes()
+}
+
+// Until looks at something until it holds. Only for what nobody tells.
+func (st *Scripted) Until(what string, holds func() bool) {
+	st.T.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-st.Ctx.Done():
+			st.T.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
