@@ -111,8 +111,25 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Services are the parts of a bridge that serve calls. Their methods may be called from any
+// goroutine. Package server/rpc serves them over gRPC.
+type Services struct {
+	Sessions     *Bridge
+	Turns        *Bridge
+	Shares       *Bridge
+	Watch        *Bridge
+	Callbacks    *Bridge
+	Runtimes     *Bridge
+	Events       *stream.Service
+	Participants *attach.Service
+	CLI          *passthrough.Service
+}
+
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
+	// Services are set by New.
+	Services
+
 	cfg        Config
 	log        *slog.Logger
 	codec      *wire.Codec
@@ -127,12 +144,9 @@ type Bridge struct {
 	runtimes   Runtimes
 	table      *placement.Table
 
-	shutdown     *shutdown.Coordinator
-	streams      *stream.Service
-	participants *attach.Service
-	shells       *shell.Runner
-	passthrough  *passthrough.Service
-	admission    *admission.Controller
+	shutdown  *shutdown.Coordinator
+	shells    *shell.Runner
+	admission *admission.Controller
 
 	// unloading has the tenants that have a session being unloaded.
 	unloading sync.Map
@@ -194,14 +208,15 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Directory != nil {
 		b.epochs.Reserve = cfg.Directory.NextEpoch
 	}
+	b.Sessions, b.Turns, b.Shares, b.Watch, b.Callbacks, b.Runtimes = b, b, b, b, b, b
 	b.shells = shell.New(b.shutdown, b.log)
-	b.streams = stream.New(finder{b}, c, b.shutdown)
+	b.Events = stream.New(finder{b}, c, b.shutdown)
 	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
-	b.participants = attach.New(attach.Config{
-		Host: attachHost{finder{b}}, Streams: b.streams, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
+	b.Participants = attach.New(attach.Config{
+		Host: attachHost{finder{b}}, Streams: b.Events, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
 		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
 	})
-	b.passthrough = passthrough.New(passthrough.Config{
+	b.CLI = passthrough.New(passthrough.Config{
 		Host: cliHost{finder{b}}, Codec: c, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
 		Raw: cfg.Raw, Sole: cfg.Sole,
 	})

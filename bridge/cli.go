@@ -3,8 +3,6 @@ package bridge
 import (
 	"context"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
@@ -12,26 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// CallCLI calls a method of copilot.cli.v1.
-func (b *Bridge) CallCLI(
-	ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string,
-	profile *bridgev1.RuntimeProfile,
-) ([]byte, error) {
-	return b.passthrough.CallCLI(ctx, method, request, exact, requestID, profile)
-}
-
-// Invoke calls a method of the CLI with parameters as JSON.
-func (b *Bridge) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error) {
-	return b.passthrough.Invoke(ctx, r)
-}
-
-// RunShell runs a command and emits its output.
-func (b *Bridge) RunShell(
-	ctx context.Context, r *bridgev1.RunShellRequest, emit func(*bridgev1.RunShellResponse) error,
-) error {
-	return b.passthrough.RunShell(ctx, r, emit)
-}
 
 // cliHost is the bridge as the CLI's methods use it.
 type cliHost struct{ finder }

@@ -24,7 +24,7 @@ func invokeCLI[R proto.Message](r *rig, method string, request proto.Message, re
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	out, err := r.CallCLI(r.t.Context(), climethods.All()[method], wire, exact, requestID, nil)
+	out, err := r.CLI.CallCLI(r.t.Context(), climethods.All()[method], wire, exact, requestID, nil)
 	if err != nil {
 		return reply, err
 	}

@@ -40,7 +40,7 @@ func TestDeepToolsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.CallCLI(t.Context(), set, request, false, "", nil)
+		_, err = r.CLI.CallCLI(t.Context(), set, request, false, "", nil)
 		return err
 	}
 	if err := call(90); err != nil {
@@ -88,7 +88,7 @@ func TestDeepRawCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Raw = true })
 	invoke := func(levels int) error {
-		_, err := r.Invoke(t.Context(), &bridgev1.InvokeRequest{Method: "ping", ParamsJson: nested(levels)})
+		_, err := r.CLI.Invoke(t.Context(), &bridgev1.InvokeRequest{Method: "ping", ParamsJson: nested(levels)})
 		return err
 	}
 	if err := invoke(rpcconn.CLIMaxDepth - 1); err != nil {

@@ -66,7 +66,7 @@ func (r *rig) listed(flt *bridgev1.EventFilter, rng *rand.Rand, between func()) 
 	token := ""
 	for {
 		size := int32(stream.MinPageBytes + rng.IntN(4<<10))
-		page, err := r.ListEvents(r.t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
+		page, err := r.Events.ListEvents(r.t.Context(), &bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: size, PageToken: token, Filter: flt})
 		if err != nil {
 			r.t.Errorf("a page: %v", err)
 			return events, gaps

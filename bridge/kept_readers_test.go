@@ -82,7 +82,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	}
 	attach := func(r *keptLife) (*Attachment, *bridgev1.AttachStarted, chan *bridgev1.AttachResponse) {
 		t.Helper()
-		a, err := r.Attach(t.Context(), start)
+		a, err := r.Participants.Attach(t.Context(), start)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	done.until("external_tool.completed")
 	// Another token is nobody's.
 	start.Token = "another"
-	if _, err := next.Attach(t.Context(), start); err == nil {
+	if _, err := next.Participants.Attach(t.Context(), start); err == nil {
 		t.Error("a token that nobody has is taken")
 	}
 }

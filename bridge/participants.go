@@ -13,11 +13,6 @@ import (
 // Attachment is a participant's stream.
 type Attachment = attach.Attachment
 
-// Attach makes the caller a participant.
-func (b *Bridge) Attach(ctx context.Context, start *bridgev1.AttachStart) (*Attachment, error) {
-	return b.participants.Attach(ctx, start)
-}
-
 // attachHost is the bridge as participants' streams use it.
 type attachHost struct{ finder }
 

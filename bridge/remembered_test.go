@@ -53,7 +53,7 @@ func TestRequestIDsAreATenantsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := r.CallCLI(ctx, climethods.All()["session.send"], wire, false, "1", nil)
+			out, err := r.CLI.CallCLI(ctx, climethods.All()["session.send"], wire, false, "1", nil)
 			sent := &cliv1.SessionServiceSendResponse{}
 			if err != nil || proto.Unmarshal(out, sent) != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestReadsAreNotRemembered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = r.CallCLI(look, climethods.All()["ping"], wire, false, "1", nil)
+		_, err = r.CLI.CallCLI(look, climethods.All()["ping"], wire, false, "1", nil)
 		return err
 	}
 	for i := range 10 { // with other words each: the same id of other requests is no fault

@@ -133,7 +133,7 @@ type reading struct {
 func (r *rig) subscribe(q *bridgev1.SubscribeRequest) *reading {
 	ctx, stop := context.WithCancel(r.ctx)
 	s := &reading{t: r.t, frames: make(chan *bridgev1.SubscribeResponse, 100_000), err: make(chan error, 1), stop: stop}
-	r.streams.Go(func() { s.err <- r.Subscribe(ctx, q, s.sink) })
+	r.streams.Go(func() { s.err <- r.Events.Subscribe(ctx, q, s.sink) })
 	return s
 }
 

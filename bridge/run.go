@@ -53,7 +53,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 
 // streamTurn streams a turn until it has ended.
 func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink) error {
-	st := b.streams.Open(ctx, o)
+	st := b.Events.Open(ctx, o)
 	defer st.Close()
 	st.To(sink)
 	following := stream.Following{Start: stream.Start{After: turn.begin}, Filter: r.GetFilter(), Callbacks: true}

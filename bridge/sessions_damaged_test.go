@@ -33,7 +33,7 @@ func (k *keptLife) texts(id string) map[string]string {
 	out := map[string]string{}
 	q := &bridgev1.ListEventsRequest{SessionId: id}
 	for {
-		page, err := k.ListEvents(k.ctx, q)
+		page, err := k.Events.ListEvents(k.ctx, q)
 		if err != nil {
 			k.t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestOwnFrames(t *testing.T) {
 	caught := errors.New("caught up")
 	read := func() (own int, frames string) {
 		t.Helper()
-		err := r.Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: one("s1")}, func(sent frame.Frame) error {
+		err := r.Events.Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: one("s1")}, func(sent frame.Frame) error {
 			if m, ok := sent.Message.(*bridgev1.SubscribeResponse); ok {
 				if m.GetCaughtUp() != nil {
 					return caught

@@ -222,7 +222,7 @@ func TestListEvents(t *testing.T) {
 	list := func(q *bridgev1.ListEventsRequest) *bridgev1.ListEventsResponse {
 		t.Helper()
 		q.SessionId = "s1"
-		out, err := r.ListEvents(t.Context(), q)
+		out, err := r.Events.ListEvents(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,12 +256,12 @@ func TestListEvents(t *testing.T) {
 		"bytes":  {&bridgev1.ListEventsRequest{SessionId: "s1", PageBytes: 3}, "page_bytes"},
 		"future": {&bridgev1.ListEventsRequest{SessionId: "s1", After: &bridgev1.Position{Epoch: whole[0].GetPosition().GetEpoch(), Seq: 1e6}}, "after"},
 	} {
-		_, err := r.ListEvents(t.Context(), test.q)
+		_, err := r.Events.ListEvents(t.Context(), test.q)
 		wantField(t, what, err, fault.InvalidField, test.field)
 	}
 	var text []byte
 	var total int64
-	err := r.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: whole[0].GetPosition()}, func(p *bridgev1.ReadEventResponse) error {
+	err := r.Events.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: whole[0].GetPosition()}, func(p *bridgev1.ReadEventResponse) error {
 		text = append(text, p.GetJsonChunk()...)
 		total += p.GetTotalBytes()
 		return nil
@@ -269,6 +269,6 @@ func TestListEvents(t *testing.T) {
 	if err != nil || int64(len(text)) != total || !strings.Contains(string(text), `"type":"session.start"`) {
 		t.Errorf("read: %v, %d of %d", err, len(text), total)
 	}
-	err = r.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: &bridgev1.Position{}}, nil)
+	err = r.Events.ReadEvent(t.Context(), &bridgev1.ReadEventRequest{SessionId: "s1", Position: &bridgev1.Position{}}, nil)
 	wantField(t, "no event", err, fault.EventNotFound, "position")
 }

@@ -17,6 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sessions is a backend of which a test gives the parts it needs.
 type sessions struct {
 	rpc.SessionBackend
+	rpc.TurnBackend
 	get        func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
 	sendStream func(context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error)
 	run        func(context.Context, *bridgev1.RunRequest, frame.Sink) error
@@ -36,7 +37,7 @@ func (s *sessions) Run(ctx context.Context, req *bridgev1.RunRequest, emit frame
 
 // Register serves the backend.
 func (s *sessions) Register(r grpc.ServiceRegistrar) {
-	rpc.NewSession(s).Register(r)
+	rpc.NewSession(s, s, nil, nil).Register(r)
 }
 
 // events serves a function as EventService.Subscribe.
@@ -51,7 +52,7 @@ func (e *events) Subscribe(ctx context.Context, _ *bridgev1.SubscribeRequest, em
 
 // Register serves the backend.
 func (e *events) Register(r grpc.ServiceRegistrar) {
-	rpc.NewEvent(e).Register(r)
+	rpc.NewEvent(e, nil).Register(r)
 }
 
 // info serves RuntimeService.GetServerInfo.

@@ -27,7 +27,7 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 	t.Parallel()
 	var b backend
 	r := servertest.Start(t, server.Config{},
-		rpc.NewSession(b), rpc.NewEvent(b), rpc.NewCallback(b), rpc.NewRuntime(b), rpc.NewRaw(b))
+		rpc.NewSession(b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b), rpc.NewRaw(b))
 	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {

@@ -28,7 +28,7 @@ const (
 )
 
 // List reads the journal, a page at a time.
-func (svc *Service) List(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
+func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error) {
 	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func parseToken(token string) (p journal.Position, err error) {
 }
 
 // Read reads the whole JSON of one event.
-func (svc *Service) Read(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
+func (svc *Service) ReadEvent(ctx context.Context, r *bridgev1.ReadEventRequest, send func(*bridgev1.ReadEventResponse) error) error {
 	s, err := svc.sessions.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return err

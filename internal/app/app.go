@@ -190,12 +190,15 @@ func (a *App) newBridge(directory bridge.Directory, set *settings, profile runti
 // listen makes the server.
 func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
-		Listen:       a.config.Listen,
-		Token:        a.config.Token,
-		TLS:          a.config.tls(),
-		Policy:       a.policy,
-		Confining:    b.Confining,
-		Services:     rpc.Services(b, a.config.Internal),
+		Listen:    a.config.Listen,
+		Token:     a.config.Token,
+		TLS:       a.config.tls(),
+		Policy:    a.policy,
+		Confining: b.Confining,
+		Services: rpc.Services(rpc.Backends[*bridge.Attachment]{
+			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Events: b.Events, Watch: b.Watch,
+			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
+		}, a.config.Internal),
 		Connections:  a.config.connections(),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},
 		DrainTimeout: a.config.DrainGrace + callGrace,

@@ -25,7 +25,7 @@ func (s *callbackService[A]) Attach(stream attachStream) error {
 	if err != nil {
 		return err
 	}
-	attachment, err := s.CallbackBackend.Attach(stream.Context(), start)
+	attachment, err := s.participants.Attach(stream.Context(), start)
 	if err != nil {
 		return err
 	}

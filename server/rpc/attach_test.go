@@ -99,7 +99,6 @@ func (a *attachment) done(t *testing.T, r *servertest.Running) {
 
 // backend hands out one attachment.
 type backend struct {
-	rpc.CallbackBackend[rpc.Attachment]
 	attachment *attachment
 	err        error
 }
@@ -115,7 +114,7 @@ func serve(
 	t *testing.T, b *backend,
 ) (*servertest.Running, bridgev1.CallbackService_AttachClient, context.CancelFunc) {
 	t.Helper()
-	r := servertest.Start(t, server.Config{}, rpc.NewCallback(b))
+	r := servertest.Start(t, server.Config{}, rpc.NewCallback(nil, b))
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := bridgev1.NewCallbackServiceClient(r.Conn).Attach(ctx)
 	if err != nil {

@@ -9,10 +9,14 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// CallbackBackend implements CallbackService. A is the type of its attachments.
-type CallbackBackend[A Attachment] interface {
+// ParticipantBackend implements CallbackService.Attach. A is the type of its attachments.
+type ParticipantBackend[A Attachment] interface {
 	// Attach starts a participation. Its first frame, AttachStarted, comes through Attachment.Stream.
 	Attach(context.Context, *bridgev1.AttachStart) (A, error)
+}
+
+// CallbackBackend implements the other calls of CallbackService.
+type CallbackBackend interface {
 	ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error)
 	ReadCallback(
 		ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error,
@@ -44,13 +48,14 @@ type Attachment interface {
 }
 
 type callbackService[A Attachment] struct {
-	bridgev1.UnsafeCallbackServiceServer // all rpcs are methods here or of the backend
-	CallbackBackend[A]
+	bridgev1.UnsafeCallbackServiceServer // all rpcs are methods here or of the backends
+	CallbackBackend
+	participants ParticipantBackend[A]
 }
 
-// NewCallback returns CallbackService for a backend.
-func NewCallback[A Attachment](b CallbackBackend[A]) Service {
-	return &callbackService[A]{CallbackBackend: b}
+// NewCallback returns CallbackService.
+func NewCallback[A Attachment](b CallbackBackend, p ParticipantBackend[A]) Service {
+	return &callbackService[A]{CallbackBackend: b, participants: p}
 }
 
 func (s *callbackService[A]) Register(r grpc.ServiceRegistrar) {

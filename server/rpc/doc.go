@@ -1,8 +1,8 @@
 // Package rpc serves copilot.bridge.v1 and copilot.cli.v1, with a file for each service. It passes requests, replies
-// and frames between gRPC and the backends that it declares; *bridge.Bridge implements all of them. Backends validate
+// and frames between gRPC and the backends that it declares; bridge.Services has all of them. Backends validate
 // requests and return the domain errors of package fault, which package status converts to statuses.
 //
-// A service embeds its backend: rpcs with the same form on both sides have no method here. The package has no state.
+// A service embeds its backends: rpcs with the same form on both sides have no method here. The package has no state.
 // A call of Attach has one goroutine, which receives its frames and ends with its stream.
 package rpc
 
@@ -13,18 +13,30 @@ type Service interface {
 	Register(r grpc.ServiceRegistrar)
 }
 
-// Backend implements all rpcs. A is the result of its Attach.
-type Backend[A Attachment] interface {
-	SessionBackend
-	EventBackend
-	CallbackBackend[A]
-	RuntimeBackend
-	RawBackend
-	SurfaceBackend
+// Backends has the backends of all services. A is the result of Participants.Attach.
+type Backends[A Attachment] struct {
+	Sessions     SessionBackend
+	Turns        TurnBackend
+	Shares       ShareBackend
+	Events       EventBackend
+	Watch        WatchBackend
+	Callbacks    CallbackBackend
+	Participants ParticipantBackend[A]
+	Runtimes     RuntimeBackend
+	CLI          CLIBackend
 }
 
-// Services returns all services of a backend. internal includes the methods of copilot.cli.v1 that the CLI marks as
-// internal.
-func Services[A Attachment](b Backend[A], internal bool) []Service {
-	return []Service{NewSession(b), NewEvent(b), NewCallback(b), NewRuntime(b), NewRaw(b), NewSurface(b, internal)}
+// Services returns all services. internal includes the methods of copilot.cli.v1 that the CLI marks as internal.
+func Services[A Attachment](b Backends[A], internal bool) []Service {
+	return []Service{
+		NewSession(b.Sessions, b.Turns, b.Events, b.Shares), NewEvent(b.Events, b.Watch),
+		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes), NewRaw(b.CLI), NewSurface(b.CLI, internal),
+	}
+}
+
+// Register registers all services.
+func Register[A Attachment](r grpc.ServiceRegistrar, b Backends[A], internal bool) {
+	for _, service := range Services(b, internal) {
+		service.Register(r)
+	}
 }

@@ -10,33 +10,41 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// EventBackend carries out the calls of EventService.
+// EventBackend streams and lists the events of sessions.
 type EventBackend interface {
+	HistoryBackend
 	// Subscribe emits the frames of the stream.
 	Subscribe(ctx context.Context, req *bridgev1.SubscribeRequest, emit frame.Sink) error
+}
+
+// WatchBackend implements EventService.WatchSessions.
+type WatchBackend interface {
 	WatchSessions(
 		ctx context.Context, req *bridgev1.WatchSessionsRequest, emit func(*bridgev1.WatchSessionsResponse) error,
 	) error
 }
 
 type eventService struct {
-	bridgev1.UnsafeEventServiceServer // all rpcs are methods here or of the backend
-	EventBackend
+	bridgev1.UnsafeEventServiceServer // all rpcs are methods here
+	events                            EventBackend
+	watch                             WatchBackend
 }
 
-// NewEvent returns EventService for a backend.
-func NewEvent(b EventBackend) Service { return &eventService{EventBackend: b} }
+// NewEvent returns EventService.
+func NewEvent(events EventBackend, watch WatchBackend) Service {
+	return &eventService{events: events, watch: watch}
+}
 
 func (s *eventService) Register(r grpc.ServiceRegistrar) { bridgev1.RegisterEventServiceServer(r, s) }
 
 func (s *eventService) Subscribe(
 	req *bridgev1.SubscribeRequest, stream grpc.ServerStreamingServer[bridgev1.SubscribeResponse],
 ) error {
-	return s.EventBackend.Subscribe(stream.Context(), req, codec.SubscribeSink(stream))
+	return s.events.Subscribe(stream.Context(), req, codec.SubscribeSink(stream))
 }
 
 func (s *eventService) WatchSessions(
 	req *bridgev1.WatchSessionsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
 ) error {
-	return s.EventBackend.WatchSessions(stream.Context(), req, stream.Send)
+	return s.watch.WatchSessions(stream.Context(), req, stream.Send)
 }

@@ -8,6 +8,12 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// CLIBackend calls the methods of the CLI.
+type CLIBackend interface {
+	RawBackend
+	SurfaceBackend
+}
+
 // RawBackend carries out the calls of RawService.
 type RawBackend interface {
 	Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.InvokeResponse, error)

@@ -13,7 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// SessionBackend carries out the calls of SessionService.
+// SessionBackend opens, lists and ends sessions, and changes their settings.
 type SessionBackend interface {
 	CreateSession(context.Context, *bridgev1.CreateSessionRequest) (*bridgev1.CreateSessionResponse, error)
 	ResumeSession(context.Context, *bridgev1.ResumeSessionRequest) (*bridgev1.ResumeSessionResponse, error)
@@ -31,9 +31,19 @@ type SessionBackend interface {
 		context.Context, *bridgev1.SetForegroundSessionRequest,
 	) (*bridgev1.SetForegroundSessionResponse, error)
 
+	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
+	SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error)
+	Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error)
+	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
+	ProvideCredentials(
+		context.Context, *bridgev1.ProvideCredentialsRequest,
+	) (*bridgev1.ProvideCredentialsResponse, error)
+}
+
+// TurnBackend sends prompts.
+type TurnBackend interface {
 	Send(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 	SendAndWait(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error)
-	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
 	// SendStream receives the request and then its attachments' bytes: next returns them in order, and io.EOF after
 	// the last.
 	SendStream(
@@ -41,17 +51,16 @@ type SessionBackend interface {
 	) (*bridgev1.SendStreamResponse, error)
 	// Run emits RunResponse messages, and the frames of Subscribe, which are wrapped in RunResponse.stream.
 	Run(ctx context.Context, req *bridgev1.RunRequest, emit frame.Sink) error
+}
 
+// HistoryBackend reads the journals of sessions.
+type HistoryBackend interface {
 	ListEvents(context.Context, *bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
 	ReadEvent(ctx context.Context, req *bridgev1.ReadEventRequest, emit func(*bridgev1.ReadEventResponse) error) error
+}
 
-	SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error)
-	Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error)
-	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
-	ProvideCredentials(
-		context.Context, *bridgev1.ProvideCredentialsRequest,
-	) (*bridgev1.ProvideCredentialsResponse, error)
-
+// ShareBackend shares sessions with other tenants.
+type ShareBackend interface {
 	ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*bridgev1.ShareSessionResponse, error)
 	UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error)
 	ListShareOffers(context.Context, *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error)
@@ -60,12 +69,17 @@ type SessionBackend interface {
 }
 
 type sessionService struct {
-	bridgev1.UnsafeSessionServiceServer // all rpcs are methods here or of the backend
+	bridgev1.UnsafeSessionServiceServer // all rpcs are methods here or of the backends
 	SessionBackend
+	TurnBackend
+	HistoryBackend
+	ShareBackend
 }
 
-// NewSession returns SessionService for a backend.
-func NewSession(b SessionBackend) Service { return &sessionService{SessionBackend: b} }
+// NewSession returns SessionService.
+func NewSession(b SessionBackend, turns TurnBackend, history HistoryBackend, shares ShareBackend) Service {
+	return &sessionService{SessionBackend: b, TurnBackend: turns, HistoryBackend: history, ShareBackend: shares}
+}
 
 func (s *sessionService) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterSessionServiceServer(r, s)
@@ -74,13 +88,13 @@ func (s *sessionService) Register(r grpc.ServiceRegistrar) {
 func (s *sessionService) ReadEvent(
 	req *bridgev1.ReadEventRequest, stream grpc.ServerStreamingServer[bridgev1.ReadEventResponse],
 ) error {
-	return s.SessionBackend.ReadEvent(stream.Context(), req, stream.Send)
+	return s.HistoryBackend.ReadEvent(stream.Context(), req, stream.Send)
 }
 
 func (s *sessionService) Run(
 	req *bridgev1.RunRequest, stream grpc.ServerStreamingServer[bridgev1.RunResponse],
 ) error {
-	return s.SessionBackend.Run(stream.Context(), req, codec.RunSink(stream))
+	return s.TurnBackend.Run(stream.Context(), req, codec.RunSink(stream))
 }
 
 func (s *sessionService) SendStream(
@@ -94,7 +108,7 @@ func (s *sessionService) SendStream(
 	if req == nil {
 		return fault.New(fault.InvalidField, "the first message must hold the request").WithField("request")
 	}
-	resp, err := s.SessionBackend.SendStream(stream.Context(), req, func() (*bridgev1.AttachmentChunk, error) {
+	resp, err := s.TurnBackend.SendStream(stream.Context(), req, func() (*bridgev1.AttachmentChunk, error) {
 		return nextChunk(stream)
 	})
 	if err != nil {
