@@ -50,13 +50,16 @@ const (
 type Config struct {
 	// Runtimes returns the keeper of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
-	// Profile is what runtimes are like unless a caller says otherwise; Policy says what
-	// callers may say.
+	// Profile is what runtimes are like unless a caller says otherwise.
 	Profile runtime.Profile
-	Policy  ProfilePolicy
+	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
+	// tenancy.DefaultProfileFields.
+	ProfileFields []string
+	// Homes are the directories that home_name stands for.
+	Homes map[string]string
 	// Tenant says how a tenant other than the host's own is treated; false when there is
 	// none of that name. Nil: there are none.
-	Tenant func(name string) (Tenant, bool)
+	Tenant func(name string) (tenancy.Tenant, bool)
 	// Limits are those of everybody together. Nil: none beside the bounds of the parts.
 	Limits func() quota.Limits
 	// Placement says how sessions share runtimes.
@@ -135,6 +138,7 @@ type Bridge struct {
 	codec      *wire.Codec
 	answers    *answer.Converter
 	defaults   session.Object
+	tenants    *tenancy.Tenants
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
 	watchers   *broadcast.Hub[change]
@@ -170,6 +174,9 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.Turns.Stall, session.DefaultStall)
 	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
 	setDefault(&cfg.Turns.Rest, session.DefaultRest)
+	if cfg.Limits == nil {
+		cfg.Limits = func() quota.Limits { return quota.Limits{} }
+	}
 	if cfg.Observer == nil {
 		cfg.Observer = observe.Silent()
 	}
@@ -199,10 +206,17 @@ func New(cfg Config) (*Bridge, error) {
 		budget:   journal.NewBudget(cfg.MaxMemoryBytes),
 		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),
 		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
+		tenants: &tenancy.Tenants{
+			Host: tenancy.Tenant{
+				Profile: cfg.Profile, ProfileFields: cfg.ProfileFields, Homes: cfg.Homes, Ambient: true, Confined: true,
+			},
+			Lookup: cfg.Tenant, Dialed: cfg.Dialed,
+		},
 	}
 	b.saver = registry.NewSaver(b.save)
 	b.admission = admission.New(admission.Config{
-		Sessions: func() []*session.Session { return sessionsOf(b.sessions.All()) }, Tenant: b.limits, Overall: b.overall, Tenants: cfg.Tenant != nil,
+		Sessions: func() []*session.Session { return sessionsOf(b.sessions.All()) },
+		Tenant:   b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
 		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
 	})
 	if cfg.Directory != nil {

@@ -19,7 +19,7 @@ func (h cliHost) Visible(ctx context.Context) []*session.Session { return sessio
 
 // CheckNew implements passthrough.Host.
 func (h cliHost) CheckNew(ctx context.Context, id string) error {
-	return h.b.checkNew(ctx, h.b.own(ctx), id)
+	return h.b.checkNew(ctx, h.b.tenants.CallerProfile(ctx), id)
 }
 
 // CheckOwn implements passthrough.Host.
@@ -44,7 +44,7 @@ func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*ses
 		b.abandon(e, fresh)
 		return nil, exists(id)
 	}
-	b.setProfile(e, b.own(ctx))
+	b.setProfile(e, b.tenants.CallerProfile(ctx))
 	if _, err := e.Session.Create(ctx, o); err != nil {
 		b.forget(e)
 		return nil, err
@@ -73,7 +73,7 @@ func (h cliHost) Resume(ctx context.Context, id string, o session.Opening) (*ses
 		return nil, fields.Rename(err, "config.", "")
 	}
 	if fresh {
-		b.setProfile(e, b.own(ctx))
+		b.setProfile(e, b.tenants.CallerProfile(ctx))
 	}
 	if _, err := e.Session.Resume(ctx, o); err != nil {
 		b.abandon(e, fresh)
@@ -114,12 +114,12 @@ func (h cliHost) Submit(ctx context.Context, s *session.Session, m session.Messa
 
 // Profile implements passthrough.Host.
 func (h cliHost) Profile(ctx context.Context, p *bridgev1.RuntimeProfile) (runtime.Profile, error) {
-	return h.b.profile(ctx, p, "runtime_profile", "")
+	return h.b.tenants.ReadProfile(ctx, p, "runtime_profile", "")
 }
 
 // Runtime implements passthrough.Host.
 func (h cliHost) Runtime(ctx context.Context, id string, p *runtime.Profile) (passthrough.Runtime, error) {
-	profile := h.b.own(ctx)
+	profile := h.b.tenants.CallerProfile(ctx)
 	switch {
 	case id != "":
 		var err error

@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/climethods"
@@ -22,8 +23,8 @@ import (
 // inTenants gives a bridge the tenants a and b with the limits.
 func inTenants(l quota.Limits) func(*Config) {
 	return func(c *Config) {
-		c.Tenant = func(name string) (Tenant, bool) {
-			t := Tenant{Limits: l}
+		c.Tenant = func(name string) (tenancy.Tenant, bool) {
+			t := tenancy.Tenant{Limits: l}
 			t.Profile.Tenant = name
 			return t, name == "a" || name == "b"
 		}

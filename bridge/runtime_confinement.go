@@ -2,10 +2,6 @@ package bridge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 
@@ -31,105 +27,9 @@ const (
 	placements = 3
 )
 
-// confinement identifies what the policy says of the processes of a tenant: equal texts for
-// equal confinements. It covers what decides what a process may touch, and what its
-// environment holds.
-func (t Tenant) confinement() string {
-	p := t.Profile
-	raw, err := json.Marshal(struct {
-		Sandbox, Args, Fields, Providers []string
-		User                             *runtime.User
-		Env, Homes                       map[string]string
-		Home, UserHome, Dir, Token       string
-		UseLogin                         bool
-	}{
-		Sandbox: p.Sandbox, Args: p.Args, User: p.User, Env: p.Env, Homes: t.Homes,
-		Fields: slices.Sorted(slices.Values(t.fields())), Providers: slices.Sorted(slices.Values(t.Providers)),
-		Home: p.Home, UserHome: p.UserHome, Dir: p.Dir, Token: p.Token, UseLogin: p.UseLogin,
-	})
-	if err != nil {
-		panic(err) // texts, numbers and maps of texts always marshal
-	}
-	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:16])
-}
-
-// confine returns a profile with what the policy says now. base is the tenant's own profile when
-// p was made of it: members that are as in base are the policy's, the others the caller's, who
-// keeps those that callers may still set.
-func (t Tenant) confine(p, base runtime.Profile) (runtime.Profile, error) {
-	now := t.Profile
-	may := func(field string) bool { return slices.Contains(t.fields(), field) }
-	switch {
-	case p.SessionFS != nil && !may("session_fs"):
-		return p, notAnyMore("session_fs")
-	case p.ModelInference != nil && !may("model_inference"):
-		return p, notAnyMore("model_inference")
-	}
-	p.Sandbox, p.User, p.Args, p.Confinement = now.Sandbox, now.User, now.Args, t.confinement()
-	named := slices.Contains(slices.Collect(maps.Values(t.Homes)), p.Home)
-	for _, text := range []struct {
-		to        *string
-		base, now string
-		may       bool
-	}{
-		{&p.Home, base.Home, now.Home, may("home") || named},
-		{&p.UserHome, base.UserHome, now.UserHome, may("user_home")},
-		{&p.Dir, base.Dir, now.Dir, may("working_directory")},
-		{&p.Token, base.Token, now.Token, may("github_token")},
-		{&p.LogLevel, base.LogLevel, now.LogLevel, may("log_level")},
-	} {
-		if !text.may || *text.to == text.base {
-			*text.to = text.now
-		}
-	}
-	for _, flag := range []struct {
-		to        *bool
-		base, now bool
-		may       bool
-	}{
-		{&p.UseLogin, base.UseLogin, now.UseLogin, may("use_login")},
-		{&p.Telemetry, base.Telemetry, now.Telemetry, may("telemetry")},
-		{&p.ExtensionLaunch, base.ExtensionLaunch, now.ExtensionLaunch, may("extension_launch")},
-	} {
-		if !flag.may || *flag.to == flag.base {
-			*flag.to = flag.now
-		}
-	}
-	p.Env = confineEnv(p.Env, base.Env, now.Env, may("env"))
-	return p, nil
-}
-
-// confineEnv puts the environment that a caller has added, if it still may, over the policy's.
-func confineEnv(env, base, now map[string]string, may bool) map[string]string {
-	out := maps.Clone(now)
-	if !may {
-		return out
-	}
-	for name, value := range env {
-		if was, ok := base[name]; ok && was == value {
-			continue
-		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[name] = value
-	}
-	return out
-}
-
-func notAnyMore(field string) error {
-	return fault.New(fault.Forbidden, "the session has %s, which the policy does not allow its tenant any more", field).
-		WithField(profileMember + "." + field)
-}
-
 // stale reports whether a runtime was started with another confinement than the policy's.
 func (bind *binding) stale() bool {
-	if bind.profile.Tenant == caller.HostTenant {
-		return false // no policy confines the host's owner
-	}
-	t, ok := bind.b.tenant(bind.profile.Tenant)
-	return !ok || bind.profile.Confinement != t.confinement()
+	return bind.b.tenants.Stale(bind.profile)
 }
 
 // confinedAsNow reports whether the runtime has the confinement of the policy, and is not fenced.
@@ -246,7 +146,7 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
 func (b *Bridge) checkProvider(s *session.Session) error {
-	if ref := s.ProviderRef(); ref != "" && !b.mayName(s.Tenant(), ref) {
+	if ref := s.ProviderRef(); ref != "" && !b.tenants.MayName(s.Tenant(), ref) {
 		return fault.New(fault.Forbidden, "the provider %q is not the tenant's any more: resume the session with another", ref).
 			WithField("provider_ref")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -18,7 +19,7 @@ import (
 // policed is a rig with a tenant, acme, whose policy changes.
 type policed struct {
 	*lives
-	policy atomic.Pointer[Tenant] // nil: there is no such tenant
+	policy atomic.Pointer[tenancy.Tenant] // nil: there is no such tenant
 }
 
 // newPoliced starts one whose processes run a script, and have a grace when their confinement
@@ -32,13 +33,13 @@ func newPoliced(t *testing.T, script fakecli.Script, grace time.Duration, change
 }
 
 // policedBy gives a bridge the tenant acme as a policy has it at the time.
-func policedBy(policy *atomic.Pointer[Tenant], grace time.Duration) func(*Config) {
+func policedBy(policy *atomic.Pointer[tenancy.Tenant], grace time.Duration) func(*Config) {
 	return func(c *Config) {
 		c.ConfinementGrace = grace
-		c.Tenant = func(name string) (Tenant, bool) {
+		c.Tenant = func(name string) (tenancy.Tenant, bool) {
 			now := policy.Load()
 			if name != "acme" || now == nil {
-				return Tenant{}, false
+				return tenancy.Tenant{}, false
 			}
 			return *now, true
 		}
@@ -46,8 +47,8 @@ func policedBy(policy *atomic.Pointer[Tenant], grace time.Duration) func(*Config
 }
 
 // baseTenant is acme's policy to begin with.
-func baseTenant() Tenant {
-	return Tenant{
+func baseTenant() tenancy.Tenant {
+	return tenancy.Tenant{
 		Confined: true, Providers: []string{"paid"}, Limits: quota.Limits{Runtimes: 1},
 		Profile: runtime.Profile{
 			Tenant: "acme", Home: "/acme/copilot", UserHome: "/acme/home", Dir: "/acme/work",
@@ -101,19 +102,19 @@ func (p *policed) states() map[bridgev1.RuntimeState]int {
 }
 
 // confinements are changes of a policy that change what confines a tenant's processes.
-var confinements = map[string]func(*Tenant){
-	"the sandbox has another argument": func(t *Tenant) { t.Profile.Sandbox = []string{"box", "{home}", "--tighter"} },
-	"the user is another":              func(t *Tenant) { t.Profile.User = &runtime.User{UID: 8, GID: 8} },
-	"the group is another":             func(t *Tenant) { t.Profile.User = &runtime.User{UID: 7, GID: 8} },
-	"there is no user":                 func(t *Tenant) { t.Profile.User = nil },
-	"a variable is another":            func(t *Tenant) { t.Profile.Env = map[string]string{"A": "2"} },
-	"a variable goes":                  func(t *Tenant) { t.Profile.Env = nil },
-	"a variable comes":                 func(t *Tenant) { t.Profile.Env = map[string]string{"A": "1", "B": "1"} },
-	"the home moves":                   func(t *Tenant) { t.Profile.Home = "/elsewhere/copilot" },
-	"the user's home moves":            func(t *Tenant) { t.Profile.UserHome = "/elsewhere/home" },
-	"the directory moves":              func(t *Tenant) { t.Profile.Dir = "/elsewhere/work" },
-	"callers may set less":             func(t *Tenant) { t.ProfileFields = []string{"log_level"} },
-	"a provider goes":                  func(t *Tenant) { t.Providers = nil },
+var confinements = map[string]func(*tenancy.Tenant){
+	"the sandbox has another argument": func(t *tenancy.Tenant) { t.Profile.Sandbox = []string{"box", "{home}", "--tighter"} },
+	"the user is another":              func(t *tenancy.Tenant) { t.Profile.User = &runtime.User{UID: 8, GID: 8} },
+	"the group is another":             func(t *tenancy.Tenant) { t.Profile.User = &runtime.User{UID: 7, GID: 8} },
+	"there is no user":                 func(t *tenancy.Tenant) { t.Profile.User = nil },
+	"a variable is another":            func(t *tenancy.Tenant) { t.Profile.Env = map[string]string{"A": "2"} },
+	"a variable goes":                  func(t *tenancy.Tenant) { t.Profile.Env = nil },
+	"a variable comes":                 func(t *tenancy.Tenant) { t.Profile.Env = map[string]string{"A": "1", "B": "1"} },
+	"the home moves":                   func(t *tenancy.Tenant) { t.Profile.Home = "/elsewhere/copilot" },
+	"the user's home moves":            func(t *tenancy.Tenant) { t.Profile.UserHome = "/elsewhere/home" },
+	"the directory moves":              func(t *tenancy.Tenant) { t.Profile.Dir = "/elsewhere/work" },
+	"callers may set less":             func(t *tenancy.Tenant) { t.ProfileFields = []string{"log_level"} },
+	"a provider goes":                  func(t *tenancy.Tenant) { t.Providers = nil },
 }
 
 // A process whose confinement is not what a new policy says is replaced: its sessions go on in one
@@ -189,7 +190,7 @@ func TestLostSandboxIsNotLeft(t *testing.T) {
 // That a session was opened in a sandbox is not forgotten with the server.
 func TestLostSandboxOutlivesTheBridge(t *testing.T) {
 	t.Parallel()
-	var policy atomic.Pointer[Tenant]
+	var policy atomic.Pointer[tenancy.Tenant]
 	policy.Store(new(baseTenant()))
 	k := newKept(t, func(int) fakecli.Script { return fakecli.Script{} }, policedBy(&policy, time.Minute))
 	p := &policed{lives: k.lives}
@@ -377,17 +378,17 @@ func TestCallersPartOfTheConfinement(t *testing.T) {
 	next := base
 	next.Profile.Env = map[string]string{"A": "2"}
 	next.Profile.Dir, next.Profile.Home = "/theirs", "/moved"
-	got, err := next.confine(own, base.Profile)
+	got, err := next.Confine(own, base.Profile)
 	if err != nil || got.Env["A"] != "2" || got.Env["MINE"] != "x" || got.Dir != "/mine" || got.Home != "/moved" {
 		t.Errorf("it is %+v, %v", got, err)
 	}
 	next.ProfileFields = []string{}
-	got, err = next.confine(own, base.Profile)
+	got, err = next.Confine(own, base.Profile)
 	if err != nil || len(got.Env) != 1 || got.Dir != "/theirs" {
 		t.Errorf("when callers may say nothing it is %+v, %v", got, err)
 	}
 	own.SessionFS = &runtime.SessionFS{}
-	_, err = next.confine(own, base.Profile)
+	_, err = next.Confine(own, base.Profile)
 	wantField(t, "files of its own", err, fault.Forbidden, "runtime_profile.session_fs")
 }
 

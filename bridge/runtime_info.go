@@ -37,8 +37,8 @@ func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoReq
 			MaxSessionsPerRuntime: int32(min(placed.MaxSessions, math.MaxInt32)),
 		},
 	}
-	if tenant, ok := b.tenant(caller.From(ctx).Tenant); ok && !b.cfg.Dialed {
-		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(tenant.fields()))
+	if tenant, ok := b.tenants.Get(caller.From(ctx).Tenant); ok && !b.tenants.Dialed {
+		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(tenant.Fields()))
 		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(tenant.Homes))
 	}
 	for _, bind := range b.runtimesOf(caller.From(ctx)) {
@@ -97,7 +97,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	if r.GetMessage() != "" {
 		params.SetString("message", r.GetMessage())
 	}
-	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 
 // GetAuthStatus tells whether the CLI is signed in.
 func (b *Bridge) GetAuthStatus(ctx context.Context, r *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error) {
-	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 	if r.GetGithubToken() != "" {
 		params.SetString("gitHubToken", r.GetGithubToken())
 	}
-	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -164,4 +164,11 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 		out.Models = append(out.Models, m)
 	}
 	return out, nil
+}
+
+// runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.
+func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
+	return slices.DeleteFunc(b.fleet.All(), func(bind *binding) bool {
+		return bind.profile.Tenant != c.Tenant && !c.May(caller.Operate)
+	})
 }

@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -60,12 +62,12 @@ func (h host) Logger() *slog.Logger { return h.b.log }
 
 // profileNow returns the session's profile with what the policy says now.
 func (b *Bridge) profileNow(e *registry.Entry) (runtime.Profile, error) {
-	return b.confined(e.Profile())
+	return b.tenants.Confined(e.Profile())
 }
 
 // setProfile gives the session another profile; undo restores the previous one.
 func (b *Bridge) setProfile(e *registry.Entry, p runtime.Profile) (undo func()) {
-	return e.SetProfile(p, b.profileOf(p.Tenant))
+	return e.SetProfile(p, b.tenants.ProfileOf(p.Tenant))
 }
 
 // place returns a runtime with room for the session, whose confinement is what the policy says.
@@ -135,7 +137,7 @@ func (b *Bridge) runtimeOf(ctx context.Context, p runtime.Profile) (*binding, er
 
 // firstOf is runtimeOf under the policy of one moment.
 func firstOf(ctx context.Context, b *Bridge, p runtime.Profile) (*binding, error) {
-	p, err := b.confined(p, b.profileOf(p.Tenant))
+	p, err := b.tenants.Confined(p, b.tenants.ProfileOf(p.Tenant))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +198,7 @@ func (b *Bridge) hasLoaded(key string, p runtime.Profile) bool {
 // homes returns a profile for each home of the caller's tenant that is in use, its default
 // first.
 func (b *Bridge) homes(ctx context.Context) []runtime.Profile {
-	own := b.own(ctx)
+	own := b.tenants.CallerProfile(ctx)
 	out := []runtime.Profile{own}
 	seen := map[string]bool{own.StateDir(): true}
 	for _, p := range b.table.Profiles() {
@@ -206,4 +208,41 @@ func (b *Bridge) homes(ctx context.Context) []runtime.Profile {
 		}
 	}
 	return out
+}
+
+// reprofile gives a session that is resumed the profile that its caller wants; undo gives
+// back the one before. A session that is loaded cannot move.
+func (b *Bridge) reprofile(ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
+	s := e.Session
+	before, _ := e.Profile()
+	p := before
+	if m != nil {
+		if p, err = b.tenants.ReadProfile(ctx, m, at, s.ID()); err != nil {
+			return nil, err
+		}
+	}
+	if s.State() != session.Loaded {
+		p.Multi = p.Multi || join.NeedsConnection() && !b.tenants.Dialed
+	}
+	if moves, err := b.moves(e, p); err != nil {
+		return nil, err
+	} else if s.State() == session.Loaded && moves {
+		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
+	}
+	putBack := b.setProfile(e, p)
+	s.Need(tenancy.RequiredCallbacks(p)...)
+	return func() {
+		putBack()
+		s.Need(tenancy.RequiredCallbacks(before)...)
+	}, nil
+}
+
+// moves reports whether a profile, in force now, is that of another runtime than the session's.
+func (b *Bridge) moves(e *registry.Entry, p runtime.Profile) (bool, error) {
+	before, err := b.profileNow(e)
+	if err != nil {
+		return false, err
+	}
+	after, err := b.tenants.Confined(p, b.tenants.ProfileOf(p.Tenant))
+	return placement.Key(before) != placement.Key(after), err
 }

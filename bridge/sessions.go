@@ -53,11 +53,11 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 	}
 	o.Join = join
 	withTokens(&o, r.GetConfig())
-	profile, err := b.profile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
+	profile, err := b.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), at+"runtime_profile", id)
 	if err != nil {
 		return nil, session.Joined{}, err
 	}
-	profile.Multi = profile.Multi || join.NeedsConnection() && !b.cfg.Dialed
+	profile.Multi = profile.Multi || join.NeedsConnection() && !b.tenants.Dialed
 	if r.GetSessionId() != "" {
 		if err := b.checkNew(ctx, profile, id); err != nil {
 			return nil, session.Joined{}, inRequest(err, at)
@@ -75,7 +75,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
 	b.setProfile(e, profile)
-	s.Need(needs(profile)...)
+	s.Need(tenancy.RequiredCallbacks(profile)...)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(e)

@@ -118,7 +118,7 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*registry.Entry, 
 	if k.Profile != nil {
 		p := b.restored(*k.Profile)
 		b.setProfile(e, p)
-		s.Need(needs(p)...)
+		s.Need(tenancy.RequiredCallbacks(p)...)
 	}
 	if offers := e.Shares.Restore(k.SharedWith, k.Shares); offers > 0 {
 		b.log.Warn("shares of an older version are offers until the other tenants accept them",

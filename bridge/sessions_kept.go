@@ -91,7 +91,7 @@ func (b *Bridge) newSession(tenant, id string) *registry.Entry {
 	}
 	tuned := b.tuned.Load()
 	box := b.outboxOf(key)
-	e := registry.NewEntry(b.profileOf(tenant))
+	e := registry.NewEntry(b.tenants.ProfileOf(tenant))
 	e.Session = session.New(session.Config{
 		ID: id, Tenant: tenant, Host: host{b, e}, Encode: b.codec.Event, Epoch: epoch,
 		MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout, Bounds: tuned.Turns,
@@ -142,7 +142,7 @@ func (b *Bridge) restore() error {
 
 // restored gives a kept profile the secrets that the bridge itself has.
 func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
-	own := b.profileOf(p.Tenant)
+	own := b.tenants.ProfileOf(p.Tenant)
 	p.Token = own.Token
 	p.Env = maps.Clone(own.Env)
 	return p
@@ -150,7 +150,7 @@ func (b *Bridge) restored(p runtime.Profile) runtime.Profile {
 
 // keepable is the profile without its secrets, and which those are.
 func (b *Bridge) keepable(p runtime.Profile) (out *runtime.Profile, lacks []string) {
-	own := b.profileOf(p.Tenant)
+	own := b.tenants.ProfileOf(p.Tenant)
 	if p.Hash() == own.Hash() {
 		return nil, nil
 	}

@@ -70,7 +70,7 @@ func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile
 	if e := b.known(ctx, id); m == nil && e != nil {
 		return b.profileNow(e)
 	}
-	return b.profile(ctx, m, "runtime_profile", id)
+	return b.tenants.ReadProfile(ctx, m, "runtime_profile", id)
 }
 
 // callRuntime makes a call that is about no session that is open.
@@ -170,7 +170,7 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 	}
 	homes := b.homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
-		p, err := b.profile(ctx, m, "runtime_profile", "")
+		p, err := b.tenants.ReadProfile(ctx, m, "runtime_profile", "")
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +279,7 @@ func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
 
 // GetLastSession tells which session was used last.
 func (b *Bridge) GetLastSession(ctx context.Context, r *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
-	p, err := b.profile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
+	p, err := b.tenants.ReadProfile(ctx, r.GetRuntimeProfile(), "runtime_profile", "")
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +293,7 @@ func (b *Bridge) GetLastSession(ctx context.Context, r *bridgev1.GetLastSessionR
 // GetForegroundSession tells which session the host's user interface shows.
 func (b *Bridge) GetForegroundSession(ctx context.Context, _ *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
 	var r struct{ SessionID, WorkspacePath string }
-	if err := b.callRuntime(ctx, b.own(ctx), "session.getForeground", nil, &r); err != nil {
+	if err := b.callRuntime(ctx, b.tenants.CallerProfile(ctx), "session.getForeground", nil, &r); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetForegroundSessionResponse{SessionId: r.SessionID, WorkspacePath: r.WorkspacePath}, nil

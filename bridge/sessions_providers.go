@@ -3,7 +3,6 @@ package bridge
 import (
 	"bytes"
 	"context"
-	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -38,7 +37,7 @@ func (b *Bridge) named(ctx context.Context, o *session.Opening, ref string, own 
 	at += "provider_ref"
 	text, ok := b.tuned.Load().providers[ref]
 	switch {
-	case !ok || !b.mayName(caller.From(ctx).Tenant, ref): // its keys are the host's, and so is the bill
+	case !ok || !b.tenants.MayName(caller.From(ctx).Tenant, ref): // its keys are the host's, and so is the bill
 		return fault.New(fault.InvalidField, "the server has no provider %q", ref).WithField(at)
 	case own:
 		return fault.New(fault.InvalidField, "provider %q, and config.provider too", ref).WithField(at)
@@ -49,18 +48,11 @@ func (b *Bridge) named(ctx context.Context, o *session.Opening, ref string, own 
 	return nil
 }
 
-// mayName reports whether a tenant may name a provider of the bridge's own. One that it may
-// not is to it one that there is not.
-func (b *Bridge) mayName(tenant, ref string) bool {
-	t, ok := b.tenant(tenant)
-	return ok && (tenant == caller.HostTenant || slices.Contains(t.Providers, ref))
-}
-
 // providersOf are the providers of the bridge's own that a tenant may name now.
 func (b *Bridge) providersOf(tenant string) session.Providers {
 	out := session.Providers{}
 	for name, text := range b.tuned.Load().providers {
-		if b.mayName(tenant, name) {
+		if b.tenants.MayName(tenant, name) {
 			out[name] = text
 		}
 	}

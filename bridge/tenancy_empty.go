@@ -59,7 +59,7 @@ func mustEmpty() session.Object {
 
 // underlying puts a configuration over what sessions of the caller's tenant begin with.
 func (b *Bridge) underlying(ctx context.Context, config session.Object) (session.Object, error) {
-	t, ok := b.tenant(caller.From(ctx).Tenant)
+	t, ok := b.tenants.Get(caller.From(ctx).Tenant)
 	if ok && t.Ambient {
 		return b.defaults.Merge(config), nil
 	}

@@ -46,7 +46,7 @@ func (b *Bridge) Tune(t Tuning) error {
 	}
 	// As in New, for what nobody is asked.
 	t.Turns.Rest = b.cfg.Turns.Rest
-	if b.cfg.Dialed {
+	if b.tenants.Dialed {
 		t.Placement.MaxSessions = math.MaxInt
 	}
 	b.tuned.Store(&tuned{Tuning: t, providers: providers})

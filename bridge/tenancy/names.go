@@ -1,6 +1,7 @@
-// Package tenancy says what a session is to callers of a tenant: the name they use for it, and
-// what guests, callers of another tenant that it is shared with, may do in it. It has no state,
-// lock or goroutine.
+// Package tenancy says how tenants are treated: the profile of their runtimes, what confines these,
+// and which part of the profile callers may set. It also says what a session is to callers of a
+// tenant: the name they use for it, and what guests, callers of another tenant that it is shared
+// with, may do in it. It has no state, lock or goroutine.
 package tenancy
 
 import (

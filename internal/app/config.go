@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
 
@@ -94,7 +95,7 @@ type Config struct {
 	CLIArgs []string
 
 	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
-	// bridge.DefaultProfileFields. Homes are state directories by the names that callers
+	// tenancy.DefaultProfileFields. Homes are state directories by the names that callers
 	// may use for them.
 	ProfileFields []string
 	Homes         map[string]string
@@ -370,8 +371,8 @@ func negative(value any) bool {
 // checkProfiles looks at what callers may say of runtimes.
 func (c *Config) checkProfiles() error {
 	for _, field := range c.ProfileFields {
-		if !slices.Contains(bridge.ProfileFields(), field) {
-			return wrongf("profile_fields", "%q is not one of %s", field, strings.Join(bridge.ProfileFields(), ", "))
+		if !slices.Contains(tenancy.ProfileFields(), field) {
+			return wrongf("profile_fields", "%q is not one of %s", field, strings.Join(tenancy.ProfileFields(), ", "))
 		}
 	}
 	for name, dir := range c.Homes {

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -59,15 +59,15 @@ func (c *Config) tls() *server.TLS {
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.
-func (a *App) tenants(own runtime.Profile) func(name string) (bridge.Tenant, bool) {
+func (a *App) tenants(own runtime.Profile) func(name string) (tenancy.Tenant, bool) {
 	if a.policy == nil {
 		return nil
 	}
-	return func(name string) (bridge.Tenant, bool) {
+	return func(name string) (tenancy.Tenant, bool) {
 		now := a.policy.Current()
 		t, ok := now.Tenant(name)
 		if !ok {
-			return bridge.Tenant{}, false
+			return tenancy.Tenant{}, false
 		}
 		if t.Limits.Runtimes == 0 && name != caller.HostTenant {
 			t.Limits.Runtimes = share(a.current.Load().MaxRuntimes, now.Size())
@@ -90,7 +90,7 @@ func share(runtimes, tenants int) int { return max(1, runtimes/(tenants+1)) }
 
 // tenant is how the bridge treats a tenant. Nothing of the server's own profile that is the
 // host owner's gets into it: neither token nor login, home nor environment.
-func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) bridge.Tenant {
+func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) tenancy.Tenant {
 	root := t.Home
 	if root == "" {
 		root = filepath.Join(c.dataDir(), "tenants", name)
@@ -103,7 +103,7 @@ func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) bridg
 		profile.User = &runtime.User{UID: t.User.UID, GID: t.User.GID}
 	}
 	fields := t.RuntimeProfileFields
-	return bridge.Tenant{
+	return tenancy.Tenant{
 		Profile: profile, ProfileFields: fields, Providers: t.Providers, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
 		Limits: t.Limits,
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 )
 
@@ -86,7 +86,7 @@ func (c *Config) cliRows() []setting.Row {
 func (c *Config) runtimeRows() []setting.Row {
 	return []setting.Row{
 		fixed("profile_fields", &c.ProfileFields, "`fields` of RuntimeProfile that callers may set; repeatable, or separated by commas: "+
-			strings.Join(bridge.ProfileFields(), ", ")+" (default: "+strings.Join(bridge.DefaultProfileFields, ",")+")"),
+			strings.Join(tenancy.ProfileFields(), ", ")+" (default: "+strings.Join(tenancy.DefaultProfileFields, ",")+")"),
 		fixed("profile_home", &c.Homes, "`NAME=DIRECTORY` of a state directory that callers may select by name; repeatable"),
 		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime, "maximum number of loaded `sessions` in a CLI process; further sessions go to another process"),
 		live("max_runtimes", &c.MaxRuntimes, "maximum number of CLI `processes`"),

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -56,7 +56,7 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := app.Config{
 		Listen: []string{"unix:" + filepath.Join(dir, "s")}, Raw: true, Internal: true, DrainGrace: time.Second,
-		ProfileFields: bridge.ProfileFields(),
+		ProfileFields: tenancy.ProfileFields(),
 	}
 	kind(&c)
 	a, err := app.New(t.Context(), c, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
@@ -81,7 +81,7 @@ func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Confi
 			c.Env[name] = value
 		}
 	}
-	c.ProfileFields = bridge.ProfileFields()
+	c.ProfileFields = tenancy.ProfileFields()
 	c.Raw, c.Internal, c.Sole = true, true, true
 	c.MaxPromptBytes, c.MaxRequestBytes = privatePrompt, privateRequest
 	c.IdleUnload, c.DrainGrace = privateIdle, privateDrain

@@ -1,4 +1,4 @@
-package bridge
+package tenancy
 
 import (
 	"testing"
@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -14,10 +15,8 @@ import (
 func TestProfileIsPutOverTheServersOwn(t *testing.T) {
 	t.Parallel()
 	own := runtime.Profile{Home: "/own", Env: map[string]string{"A": "1", "B": "2"}, UseLogin: true}
-	b := &Bridge{cfg: Config{Profile: own, Policy: ProfilePolicy{
-		Fields: ProfileFields(), Homes: map[string]string{"team": "/team"},
-	}}}
-	got, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{
+	tenants := &Tenants{Host: Tenant{Profile: own, ProfileFields: ProfileFields(), Homes: map[string]string{"team": "/team"}}}
+	got, err := tenants.ReadProfile(t.Context(), &bridgev1.RuntimeProfile{
 		HomeName: "team", Env: map[string]string{"B": "3"}, UseLogin: proto.Bool(false), LogLevel: "debug", Telemetry: true,
 		WorkingDirectory: "/work", GithubToken: "t", UserHome: "/user",
 		ModelInference: &bridgev1.ModelInference{}, SessionFs: &bridgev1.SessionFileSystem{
@@ -39,7 +38,7 @@ func TestProfileIsPutOverTheServersOwn(t *testing.T) {
 	if own.Env["B"] != "2" {
 		t.Error("the server's own profile has changed")
 	}
-	if none, err := b.profile(t.Context(), nil, "p", ""); err != nil || placement.Key(none) != placement.Key(own) {
+	if none, err := tenants.ReadProfile(t.Context(), nil, "p", ""); err != nil || placement.Key(none) != placement.Key(own) {
 		t.Errorf("without one it is %+v, %v", none, err)
 	}
 }
@@ -47,9 +46,9 @@ func TestProfileIsPutOverTheServersOwn(t *testing.T) {
 // A session's own key is never what another caller can name.
 func TestProviderKeysAreApart(t *testing.T) {
 	t.Parallel()
-	b := &Bridge{}
+	tenants := &Tenants{}
 	keyed := func(key, session string) string {
-		p, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{Key: key}}, "p", session)
+		p, err := tenants.ReadProfile(t.Context(), &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{Key: key}}, "p", session)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +64,12 @@ func TestProviderKeysAreApart(t *testing.T) {
 
 func TestProfileOfADialledServer(t *testing.T) {
 	t.Parallel()
-	b := &Bridge{cfg: Config{Dialed: true}}
-	_, err := b.profile(t.Context(), &bridgev1.RuntimeProfile{}, "create.runtime_profile", "s1")
-	wantField(t, "any profile", err, fault.FeatureDisabled, "create.runtime_profile")
-	if _, err := b.profile(t.Context(), nil, "", "s1"); err != nil {
+	tenants := &Tenants{Dialed: true}
+	_, err := tenants.ReadProfile(t.Context(), &bridgev1.RuntimeProfile{}, "create.runtime_profile", "s1")
+	if f, ok := fields.AsFault(err); !ok || f.Reason != fault.FeatureDisabled || f.Field != "create.runtime_profile" {
+		t.Errorf("any profile: %v", err)
+	}
+	if _, err := tenants.ReadProfile(t.Context(), nil, "", "s1"); err != nil {
 		t.Errorf("without one: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package bridge
+package tenancy
 
 import (
 	"context"
@@ -12,21 +12,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
-	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// ProfilePolicy says what callers may say of the runtimes of their sessions.
-type ProfilePolicy struct {
-	// Fields are the members of RuntimeProfile that they may set. Nil is
-	// DefaultProfileFields.
-	Fields []string
-	// Homes are the directories that home_name stands for.
-	Homes map[string]string
-}
 
 // DefaultProfileFields are the members of RuntimeProfile that anybody may set: they give
 // no more rights than a session has.
@@ -50,19 +38,19 @@ const homeName = "home_name"
 
 const maxProviderKey = 128
 
-// fields are the members of RuntimeProfile that the tenant's callers may set.
-func (t Tenant) fields() []string {
+// Fields returns the members of RuntimeProfile that the tenant's callers may set.
+func (t Tenant) Fields() []string {
 	if t.ProfileFields == nil {
 		return DefaultProfileFields
 	}
 	return t.ProfileFields
 }
 
-// check refuses what the tenant's callers may not set.
-func (t Tenant) check(m *bridgev1.RuntimeProfile, at string) (err error) {
+// checkFields refuses members that the tenant's callers may not set.
+func (t Tenant) checkFields(m *bridgev1.RuntimeProfile, at string) (err error) {
 	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		name := string(fd.Name())
-		if name != homeName && !slices.Contains(t.fields(), name) {
+		if name != homeName && !slices.Contains(t.Fields(), name) {
 			err = fault.New(fault.Forbidden, "callers may not set %s here; the server's operator can allow it", name).WithField(at + "." + name)
 		}
 		return err == nil
@@ -70,10 +58,11 @@ func (t Tenant) check(m *bridgev1.RuntimeProfile, at string) (err error) {
 	return err
 }
 
-// profile reads what a caller says of a runtime. own is the key of providers that are for
-// one session alone; empty where there is no session.
-func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
-	tenant, ok := b.tenant(caller.From(ctx).Tenant)
+// ReadProfile returns the profile of the caller's tenant with what the caller says in m, which is nil or at the
+// path at of the request. own is the key of providers that are for one session alone; it is empty where there
+// is no session.
+func (t *Tenants) ReadProfile(ctx context.Context, m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
+	tenant, ok := t.Get(caller.From(ctx).Tenant)
 	if !ok {
 		return runtime.Profile{}, fault.New(fault.Forbidden, "there is no tenant %q", caller.From(ctx).Tenant)
 	}
@@ -81,10 +70,10 @@ func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, ow
 	if m == nil {
 		return p, nil
 	}
-	if b.cfg.Dialed {
+	if t.Dialed {
 		return p, fault.New(fault.FeatureDisabled, "the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
 	}
-	if err := tenant.check(m, at); err != nil {
+	if err := tenant.checkFields(m, at); err != nil {
 		return p, err
 	}
 	if name := m.GetHomeName(); name != "" {
@@ -118,7 +107,7 @@ func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, ow
 		}
 		maps.Copy(p.Env, m.GetEnv())
 	}
-	if err := provided(&p, m, at, own); err != nil {
+	if err := readProviders(&p, m, at, own); err != nil {
 		return p, err
 	}
 	if f, bad := fields.AsFault(p.Validate()); bad {
@@ -131,8 +120,8 @@ func (b *Bridge) profile(ctx context.Context, m *bridgev1.RuntimeProfile, at, ow
 	return p, nil
 }
 
-// provided reads what the callers provide themselves.
-func provided(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own string) error {
+// readProviders reads which parts of the runtime the callers provide themselves.
+func readProviders(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own string) error {
 	key := func(given, field string) (string, error) {
 		switch {
 		case len(given) > maxProviderKey:
@@ -183,45 +172,8 @@ func absolute(path string, windows bool) bool {
 	return strings.HasPrefix(path, "/")
 }
 
-// reprofile gives a session that is resumed the profile that its caller wants; undo gives
-// back the one before. A session that is loaded cannot move.
-func (b *Bridge) reprofile(ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
-	s := e.Session
-	before, _ := e.Profile()
-	p := before
-	if m != nil {
-		if p, err = b.profile(ctx, m, at, s.ID()); err != nil {
-			return nil, err
-		}
-	}
-	if s.State() != session.Loaded {
-		p.Multi = p.Multi || join.NeedsConnection() && !b.cfg.Dialed
-	}
-	if moves, err := b.moves(e, p); err != nil {
-		return nil, err
-	} else if s.State() == session.Loaded && moves {
-		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
-	}
-	putBack := b.setProfile(e, p)
-	s.Need(needs(p)...)
-	return func() {
-		putBack()
-		s.Need(needs(before)...)
-	}, nil
-}
-
-// moves reports whether a profile, in force now, is that of another runtime than the session's.
-func (b *Bridge) moves(e *registry.Entry, p runtime.Profile) (bool, error) {
-	before, err := b.profileNow(e)
-	if err != nil {
-		return false, err
-	}
-	after, err := b.confined(p, b.profileOf(p.Tenant))
-	return placement.Key(before) != placement.Key(after), err
-}
-
-// needs are the callbacks that a session of the profile has to have handled.
-func needs(p runtime.Profile) (methods []string) {
+// RequiredCallbacks returns the callbacks that a session of the profile must have a handler for.
+func RequiredCallbacks(p runtime.Profile) (methods []string) {
 	if p.SessionFS != nil {
 		methods = append(methods, callback.FSReadFile, callback.FSWriteFile)
 	}
