@@ -24,6 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
@@ -33,6 +34,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -84,7 +86,7 @@ type Config struct {
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
 	// Turns bounds turns in which nothing happens.
-	Turns session.Bounds
+	Turns turn.Bounds
 	// IdleUnload is how long nothing goes on in a session before it is unloaded.
 	IdleUnload time.Duration
 	// ConfinementGrace is how long a process may go on whose confinement a policy has changed.
@@ -137,7 +139,7 @@ type Bridge struct {
 	log        *slog.Logger
 	codec      *wire.Codec
 	answers    *answer.Converter
-	defaults   session.Object
+	defaults   jsonobj.Object
 	tenants    *tenancy.Tenants
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
@@ -171,9 +173,9 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
 	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
 	setDefault(&cfg.ConfinementGrace, DefaultConfinementGrace)
-	setDefault(&cfg.Turns.Stall, session.DefaultStall)
-	setDefault(&cfg.Turns.ModelCall, session.DefaultModelCall)
-	setDefault(&cfg.Turns.Rest, session.DefaultRest)
+	setDefault(&cfg.Turns.Stall, turn.DefaultStall)
+	setDefault(&cfg.Turns.ModelCall, turn.DefaultModelCall)
+	setDefault(&cfg.Turns.Rest, turn.DefaultRest)
 	if cfg.Limits == nil {
 		cfg.Limits = func() quota.Limits { return quota.Limits{} }
 	}
@@ -190,9 +192,9 @@ func New(cfg Config) (*Bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	var defaults session.Object
+	var defaults jsonobj.Object
 	if len(cfg.Defaults) > 0 {
-		if defaults, err = session.ParseObject(cfg.Defaults); err != nil {
+		if defaults, err = jsonobj.Parse(cfg.Defaults); err != nil {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -30,9 +31,9 @@ func (b *Bridge) RespondToModelRequest(ctx context.Context, r *bridgev1.RespondT
 }
 
 // modelPart gives a part of a model's response the CLI's form.
-func modelPart(r *bridgev1.ModelResponse) (session.ModelPart, error) {
-	part := session.ModelPart{RequestID: r.GetRequestId()}
-	wrong := func(field, format string, args ...any) (session.ModelPart, error) {
+func modelPart(r *bridgev1.ModelResponse) (modelproxy.Part, error) {
+	part := modelproxy.Part{RequestID: r.GetRequestId()}
+	wrong := func(field, format string, args ...any) (modelproxy.Part, error) {
 		return part, fault.New(fault.AnswerInvalid, format, args...).WithField(field)
 	}
 	if part.RequestID == "" {

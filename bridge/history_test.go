@@ -14,6 +14,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -56,7 +58,7 @@ func happenings(s *session.Session, seed uint64, worker int) {
 		case 1:
 			s.Journal().Note(session.Restarted{})
 		case 2:
-			s.Journal().Post(session.TurnOver{Outcome: session.Outcome{}}, journal.Position{})
+			s.Journal().Post(prompts.TurnOver{Outcome: turn.Outcome{}}, journal.Position{})
 		}
 	}
 }

@@ -5,7 +5,9 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -45,17 +47,17 @@ func (h attachHost) AdmitParticipant(tenant string) (release func(), err error) 
 }
 
 // Tools implements attach.Host.
-func (h attachHost) Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+func (h attachHost) Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]config.Tool, error) {
 	return h.b.tools(list, at, exact)
 }
 
 // Declared implements attach.Host.
-func (h attachHost) Declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
+func (h attachHost) Declared(start *bridgev1.AttachStart, at string) ([]config.Command, jsonobj.Object, error) {
 	return h.b.declared(start, at)
 }
 
 // Handling implements attach.Host.
-func (attachHost) Handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
+func (attachHost) Handling(h *bridgev1.Handlers, at string) (*config.Handling, error) {
 	return handling(h, at)
 }
 

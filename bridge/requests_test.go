@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -119,7 +120,7 @@ func TestProviderMask(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		o, err := session.ParseObject([]byte(before))
+		o, err := jsonobj.Parse([]byte(before))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,7 @@ func (b *Bridge) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sin
 }
 
 // streamTurn streams a turn until it has ended.
-func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink) error {
+func (b *Bridge) streamTurn(ctx context.Context, turn *startedTurn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink) error {
 	st := b.Events.Open(ctx, o)
 	defer st.Close()
 	st.To(sink)
@@ -87,8 +87,8 @@ func (b *Bridge) streamTurn(ctx context.Context, turn *turn, r *bridgev1.RunRequ
 	}
 }
 
-// turn is the turn of a Run.
-type turn struct {
+// startedTurn is the turn of a Run.
+type startedTurn struct {
 	s     *session.Session
 	sent  session.Sent
 	begin *bridgev1.Position // its events come after; nil for all
@@ -99,16 +99,16 @@ type turn struct {
 
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
-func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*turn, error) {
+func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), registry.NewID())
 	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
-	var begun *turn
+	var begun *startedTurn
 	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
 		s, end, err := b.runSession(ctx, r, id)
 		if err != nil {
 			return nil, err
 		}
-		t := &turn{s: s, oneOff: b.oneOffOf(ctx, s, r)}
+		t := &startedTurn{s: s, oneOff: b.oneOffOf(ctx, s, r)}
 		if r.GetCreate() == nil {
 			t.begin = session.Proto(s.Journal().Last())
 		}
@@ -148,17 +148,17 @@ const maxRuns = 256
 // runs remembers the turns of Run by message.
 type runs struct {
 	mu    sync.Mutex
-	turns map[string]*turn
+	turns map[string]*startedTurn
 	order []string
 }
 
 // put remembers a turn, and returns the one that is remembered: an earlier one of the same
 // message stays.
-func (rs *runs) put(t *turn) *turn {
+func (rs *runs) put(t *startedTurn) *startedTurn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.turns == nil {
-		rs.turns = map[string]*turn{}
+		rs.turns = map[string]*startedTurn{}
 	}
 	key := t.s.Key() + "/" + t.sent.MessageID
 	if earlier := rs.turns[key]; earlier != nil {
@@ -184,7 +184,7 @@ func (rs *runs) forget(s *session.Session) {
 	}
 }
 
-func (rs *runs) get(ctx context.Context, sessionID, messageID string) *turn {
+func (rs *runs) get(ctx context.Context, sessionID, messageID string) *startedTurn {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.turns[tenancy.KeyOf(caller.From(ctx).Tenant, sessionID)+"/"+messageID]

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -40,7 +41,7 @@ func (b *Bridge) settleRun(
 
 // runAgain returns the turn of a Run that an earlier process of the bridge began. The session's
 // journal has its events. The turn goes on, or has ended: then the journal has its outcome too.
-func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*turn, error) {
+func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*startedTurn, error) {
 	// Not open: a Run's session is disconnected after the turn.
 	e, err := b.find(ctx, started.GetSessionId())
 	if err != nil {
@@ -52,12 +53,12 @@ func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *
 		return nil, err
 	}
 	at, found := s.Prompts().Locate(ctx, id)
-	t := &turn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
 	if t.sent.Waiter == nil {
-		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
 		if found {
 			out = s.OutcomeOf(ctx, at)
 		}

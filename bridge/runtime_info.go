@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -93,7 +93,7 @@ func (bind *binding) proto() *bridgev1.Runtime {
 
 // Ping asks a runtime for a sign of life.
 func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.PingResponse, error) {
-	var params session.Object
+	var params jsonobj.Object
 	if r.GetMessage() != "" {
 		params.SetString("message", r.GetMessage())
 	}
@@ -143,7 +143,7 @@ func (b *Bridge) GetAuthStatus(ctx context.Context, r *bridgev1.GetAuthStatusReq
 
 // ListModels lists the models of an account.
 func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error) {
-	var params session.Object
+	var params jsonobj.Object
 	if r.GetGithubToken() != "" {
 		params.SetString("gitHubToken", r.GetGithubToken())
 	}

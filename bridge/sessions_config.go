@@ -11,7 +11,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -24,7 +26,7 @@ const maxTimeout = 30 * 24 * time.Hour
 
 // config gives a configuration the CLI's form, with the tools apart. An exact one may say
 // anything, but what the bridge sets it still does.
-func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.Object, *[]session.Tool, error) {
+func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (jsonobj.Object, *[]config.Tool, error) {
 	if c == nil {
 		return nil, nil, nil
 	}
@@ -36,16 +38,16 @@ func (b *Bridge) config(c *cliv1.SessionConfig, at string, exact bool) (session.
 	if err != nil {
 		return nil, nil, err
 	}
-	o, err := session.ParseObject(text)
+	o, err := jsonobj.Parse(text)
 	if err != nil {
 		return nil, nil, fault.Wrap(err, fault.Internal, "session configuration")
 	}
 	for _, own := range wire.ReservedMembers {
 		o.Set(own, nil)
 	}
-	var tools *[]session.Tool
+	var tools *[]config.Tool
 	if array := o.Get("tools"); array != nil {
-		list, err := session.ParseTools(array, at+".tools")
+		list, err := config.ParseTools(array, at+".tools")
 		if err != nil {
 			return nil, nil, err
 		}
@@ -65,11 +67,11 @@ func withTokens(o *session.Opening, given *cliv1.SessionConfig) {
 }
 
 // handling reads which callbacks a caller answers.
-func handling(h *bridgev1.Handlers, at string) (*session.Handling, error) {
+func handling(h *bridgev1.Handlers, at string) (*config.Handling, error) {
 	if h == nil {
 		return nil, nil
 	}
-	out := &session.Handling{Methods: slices.Clone(h.GetMethods()), HookTypes: h.GetHookTypes()}
+	out := &config.Handling{Methods: slices.Clone(h.GetMethods()), HookTypes: h.GetHookTypes()}
 	if h.GetPermission() {
 		out.Methods = append(out.Methods, callback.PermissionRequested)
 	}
@@ -148,7 +150,7 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 		if err != nil {
 			return o, err
 		}
-		if o.Params, err = session.ParseObject(text); err != nil {
+		if o.Params, err = jsonobj.Parse(text); err != nil {
 			return o, fault.Wrap(err, fault.Internal, "resume options")
 		}
 		silent := exact && o.Params.Bool("disableResume")
@@ -189,7 +191,7 @@ func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m s
 	if err != nil {
 		return m, err
 	}
-	if m.Params, err = session.ParseObject(text); err != nil {
+	if m.Params, err = jsonobj.Parse(text); err != nil {
 		return m, fault.Wrap(err, fault.Internal, "prompt")
 	}
 	m.Immediate = p.GetMode() == cliv1.SendMode_SEND_MODE_IMMEDIATE
@@ -206,7 +208,7 @@ func optional(s string) *string {
 }
 
 // tools gives tools the CLI's form.
-func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error) {
+func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]config.Tool, error) {
 	_, tools, err := b.config(&cliv1.SessionConfig{Tools: list}, at, exact)
 	if err != nil {
 		return nil, fields.Rename(err, at+".tools", at)
@@ -219,7 +221,7 @@ func (b *Bridge) tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]s
 
 // declared gives what a participant declares beside its tools the CLI's form: its commands,
 // and what is bound to a connection of its own. at is where the start is, with its dot.
-func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error) {
+func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]config.Command, jsonobj.Object, error) {
 	own, _, err := b.config(&cliv1.SessionConfig{
 		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
 		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
@@ -227,7 +229,7 @@ func (b *Bridge) declared(start *bridgev1.AttachStart, at string) ([]session.Com
 	if err != nil {
 		return nil, nil, fields.Rename(err, "config.", at)
 	}
-	commands, err := session.ParseCommands(own.Get("commands"), at+"commands")
+	commands, err := config.ParseCommands(own.Get("commands"), at+"commands")
 	own.Set("commands", nil)
 	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
 		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).WithField(at + "canvas_provider.id")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -74,7 +75,7 @@ func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile
 }
 
 // callRuntime makes a call that is about no session that is open.
-func (b *Bridge) callRuntime(ctx context.Context, p runtime.Profile, method string, params session.Object, into any) error {
+func (b *Bridge) callRuntime(ctx context.Context, p runtime.Profile, method string, params jsonobj.Object, into any) error {
 	rt, err := b.runtimeOf(ctx, p)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (b *Bridge) callRuntime(ctx context.Context, p runtime.Profile, method stri
 
 // stored returns what the CLI's history says of a session, or nil.
 func (b *Bridge) stored(ctx context.Context, p runtime.Profile, id string) (*metadata, error) {
-	var params session.Object
+	var params jsonobj.Object
 	params.SetString("sessionId", id)
 	var r struct{ Session *metadata }
 	if err := b.callRuntime(ctx, p, "session.getMetadata", params, &r); err != nil {
@@ -217,7 +218,7 @@ func pageIn[T any](list []T, begin, size int) (page []T, next string) {
 // caller's tenant, last used first. What the CLI's history says of an id is said of the tenant's
 // own session of that id alone.
 func (b *Bridge) list(ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter) ([]*bridgev1.Session, error) {
-	var params, filter session.Object
+	var params, filter jsonobj.Object
 	for member, value := range map[string]string{"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch()} {
 		if value != "" {
 			filter.SetString(member, value)

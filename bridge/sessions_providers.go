@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -16,7 +17,7 @@ const provider = "provider"
 func parseProviders(texts map[string][]byte) (session.Providers, error) {
 	out := session.Providers{}
 	for name, text := range texts {
-		o, err := session.ParseObject(bytes.TrimSpace(text))
+		o, err := jsonobj.Parse(bytes.TrimSpace(text))
 		if err != nil {
 			// Not the parser's error: it may quote secrets.
 			return nil, fault.New(fault.InvalidField, "provider %q is no JSON object", name)

@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -150,7 +151,7 @@ func (b *Bridge) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (*br
 	if r.GetModelId() == "" {
 		return nil, fault.New(fault.InvalidField, "model_id is required").WithField("model_id")
 	}
-	var params session.Object
+	var params jsonobj.Object
 	params.SetString("modelId", r.GetModelId())
 	if r.GetReasoningEffort() != "" {
 		params.SetString("reasoningEffort", r.GetReasoningEffort())
@@ -189,7 +190,7 @@ func (b *Bridge) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.Log
 	if err != nil {
 		return nil, fields.Rename(err, "log.", "")
 	}
-	params, err := session.ParseObject(text)
+	params, err := jsonobj.Parse(text)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "log")
 	}
@@ -215,7 +216,7 @@ func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderR
 	if err != nil {
 		return nil, err
 	}
-	err = s.SetProvider(ctx, func(provider session.Object) (session.Object, error) {
+	err = s.SetProvider(ctx, func(provider jsonobj.Object) (jsonobj.Object, error) {
 		if s.ProviderRef() != "" && caller.From(ctx).Tenant != caller.HostTenant {
 			provider = nil // another address would be sent the host's keys
 		}
@@ -233,7 +234,7 @@ func (b *Bridge) UpdateProvider(ctx context.Context, r *bridgev1.UpdateProviderR
 }
 
 // providerChange returns what the request does to a provider.
-func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session.Object) session.Object, error) {
+func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj.Object) jsonobj.Object, error) {
 	given := r.GetProvider()
 	if given == nil {
 		given = &cliv1.ProviderConfig{}
@@ -257,20 +258,20 @@ func (b *Bridge) providerChange(r *bridgev1.UpdateProviderRequest) (func(session
 	if err != nil {
 		return nil, err
 	}
-	values, err := session.ParseObject(text)
+	values, err := jsonobj.Parse(text)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "provider")
 	}
 	if all {
-		return func(session.Object) session.Object { return values }, nil
+		return func(jsonobj.Object) jsonobj.Object { return values }, nil
 	}
 	if len(names) == 0 {
 		if given.GetBaseUrl() == "" {
 			values.Set("baseUrl", nil) // required, so always written; unset means unchanged
 		}
-		return func(provider session.Object) session.Object { return provider.Merge(values) }, nil
+		return func(provider jsonobj.Object) jsonobj.Object { return provider.Merge(values) }, nil
 	}
-	return func(provider session.Object) session.Object {
+	return func(provider jsonobj.Object) jsonobj.Object {
 		for _, name := range names {
 			provider.Set(name, values.Get(name))
 		}
@@ -288,11 +289,11 @@ func (b *Bridge) ProvideCredentials(ctx context.Context, r *bridgev1.ProvideCred
 	if err != nil {
 		return nil, err
 	}
-	values, err := session.ParseObject(text)
+	values, err := jsonobj.Parse(text)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "provider")
 	}
-	var secrets session.Object
+	var secrets jsonobj.Object
 	for _, name := range []string{"apiKey", "bearerToken", "headers"} {
 		secrets.Set(name, values.Get(name))
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // A session of a tenant that is not the host's owner begins empty: with the tools that stay
@@ -39,12 +39,12 @@ const (
 // emptyConfig is the configuration of an empty session.
 var emptyConfig = mustEmpty()
 
-func mustEmpty() session.Object {
+func mustEmpty() jsonobj.Object {
 	tools := []string{customTool + "*", mcpTool + "*"}
 	for _, name := range isolatedTools {
 		tools = append(tools, builtinTool+name)
 	}
-	o, err := session.ParseObject([]byte(`{
+	o, err := jsonobj.Parse([]byte(`{
 		"enableSessionTelemetry": false, "mcpOAuthTokenStorage": "in-memory", "skipEmbeddingRetrieval": true,
 		"embeddingCacheStorage": "in-memory", "enableOnDemandInstructionDiscovery": false, "enableFileHooks": false,
 		"enableHostGitOperations": false, "enableSessionStore": false, "enableSkills": false, "memory": {"enabled": false},
@@ -58,7 +58,7 @@ func mustEmpty() session.Object {
 }
 
 // underlying puts a configuration over what sessions of the caller's tenant begin with.
-func (b *Bridge) underlying(ctx context.Context, config session.Object) (session.Object, error) {
+func (b *Bridge) underlying(ctx context.Context, config jsonobj.Object) (jsonobj.Object, error) {
 	t, ok := b.tenants.Get(caller.From(ctx).Tenant)
 	if ok && t.Ambient {
 		return b.defaults.Merge(config), nil
@@ -71,7 +71,7 @@ func (b *Bridge) underlying(ctx context.Context, config session.Object) (session
 // restrained checks what a configuration says of tools where the caller may not touch the
 // host, and takes back what unsets a member of the empty session. Fields that name the host
 // the server has refused.
-func (b *Bridge) restrained(ctx context.Context, config session.Object) (session.Object, error) {
+func (b *Bridge) restrained(ctx context.Context, config jsonobj.Object) (jsonobj.Object, error) {
 	if caller.From(ctx).May(caller.Host) {
 		return config, nil
 	}
@@ -111,10 +111,10 @@ func checkTools(list json.RawMessage) error {
 // withoutEnvironment takes the description of the host out of a system message, unless its
 // author has taken it in hand.
 func withoutEnvironment(message json.RawMessage) json.RawMessage {
-	var o session.Object
+	var o jsonobj.Object
 	if message != nil {
 		var err error
-		if o, err = session.ParseObject(message); err != nil {
+		if o, err = jsonobj.Parse(message); err != nil {
 			return message // the CLI says what is wrong with it
 		}
 	}
@@ -125,7 +125,7 @@ func withoutEnvironment(message json.RawMessage) json.RawMessage {
 	default:
 		return message
 	}
-	sections, err := session.ParseObject(o.Get("sections"))
+	sections, err := jsonobj.Parse(o.Get("sections"))
 	if err != nil {
 		sections = nil
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
 // Tuning is what of a bridge's configuration may change while it runs; its members are as in
@@ -14,7 +15,7 @@ type Tuning struct {
 	MaxPromptBytes     int
 	MaxAttachmentBytes int
 	CallbackTimeout    time.Duration
-	Turns              session.Bounds
+	Turns              turn.Bounds
 	IdleUnload         time.Duration
 	ConfinementGrace   time.Duration
 	Wear               Wear

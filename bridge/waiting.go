@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -25,7 +26,7 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		return nil, err
 	}
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
-		out := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
 		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
 			if again, err := s.Repeat(ctx, id); err == nil && again.Waiter != nil {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
@@ -35,13 +36,13 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
 	// What is said is said once, however often the waiting for its end is broken off.
-	var begun *turn
+	var begun *startedTurn
 	said, err := sendOnce(ctx, b, idempotency.SendAndWait, r, found, func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
 		s, sent, err := b.send(ctx, idempotency.SendAndWait, r)
 		if err != nil {
 			return nil, err
 		}
-		begun = &turn{s: s, sent: sent}
+		begun = &startedTurn{s: s, sent: sent}
 		if r.GetRequestId() != "" {
 			b.runs.put(begun)
 		}
@@ -75,13 +76,13 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 
 // awaitTurn waits for the end of the turn of a message that SendAndWait has sent. One that
 // is nil was begun in an earlier life of the bridge, with whose runtimes it ended.
-func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string, idle, timeout time.Duration) (*bridgev1.SendAndWaitResponse, error) {
+func (b *Bridge) awaitTurn(ctx context.Context, begun *startedTurn, id, message string, idle, timeout time.Duration) (*bridgev1.SendAndWaitResponse, error) {
 	if begun == nil {
 		s, err := b.open(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		lost := session.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		lost := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
 		if at, ok := s.Prompts().Locate(ctx, message); ok {
 			lost = s.OutcomeOf(ctx, at)
 		}
@@ -110,7 +111,7 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *turn, id, message string,
 
 // turnOf returns the turn of a message that an earlier life of the bridge had accepted; nil if
 // there is nothing to wait for.
-func (b *Bridge) turnOf(ctx context.Context, id, message string) (*turn, error) {
+func (b *Bridge) turnOf(ctx context.Context, id, message string) (*startedTurn, error) {
 	s, err := b.open(ctx, id)
 	if err != nil {
 		return nil, err
@@ -119,5 +120,5 @@ func (b *Bridge) turnOf(ctx context.Context, id, message string) (*turn, error) 
 	if err != nil || again.Waiter == nil {
 		return nil, err
 	}
-	return &turn{s: s, sent: session.Sent{MessageID: message, Waiter: again.Waiter}}, nil
+	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: again.Waiter}}, nil
 }

@@ -13,9 +13,11 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -36,9 +38,9 @@ type Host interface {
 	AdmitParticipant(tenant string) (release func(), err error)
 	// Tools, Declared and Handling convert what a participant brings: its tools, its commands and
 	// what is bound to its connection, and its handlers. at is their path in the request.
-	Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]session.Tool, error)
-	Declared(start *bridgev1.AttachStart, at string) ([]session.Command, session.Object, error)
-	Handling(h *bridgev1.Handlers, at string) (*session.Handling, error)
+	Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]config.Tool, error)
+	Declared(start *bridgev1.AttachStart, at string) ([]config.Command, jsonobj.Object, error)
+	Handling(h *bridgev1.Handlers, at string) (*config.Handling, error)
 	// Send sends a prompt.
 	Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 	// Answer gives the CLI a participant's answer to a callback.

@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -24,34 +25,34 @@ var undone = json.RawMessage(`{"success":false}`)
 
 // opening reads the parameters of session.create and session.resume.
 func opening(c *call) (o session.Opening, err error) {
-	config := c.params.Clone()
+	members := c.params.Clone()
 	resume := c.method == "session.resume"
-	o.ContinuePending = config.Bool("continuePendingWork")
+	o.ContinuePending = members.Bool("continuePendingWork")
 	for _, own := range []string{"suppressResumeEvent", "openCanvases", "cloud"} {
-		if value := config.Get(own); value != nil {
+		if value := members.Get(own); value != nil {
 			o.Params.Set(own, value)
-			config.Set(own, nil)
+			members.Set(own, nil)
 		}
 	}
-	if resume && config.Bool("disableResume") {
+	if resume && members.Bool("disableResume") {
 		o.Params.SetBool("disableResume", true)
 	}
-	o.Handling = &session.Handling{Methods: switchedOn(config)}
+	o.Handling = &config.Handling{Methods: switchedOn(members)}
 	if resume && len(o.Handling.Methods) == 0 {
 		o.Handling = nil
 	}
 	for _, own := range wire.ReservedMembers {
-		config.Set(own, nil)
+		members.Set(own, nil)
 	}
-	if array := config.Get("tools"); array != nil && string(array) != "null" {
-		tools, err := session.ParseTools(array, "tools")
+	if array := members.Get("tools"); array != nil && string(array) != "null" {
+		tools, err := config.ParseTools(array, "tools")
 		if err != nil {
 			return o, err
 		}
 		o.Tools = &tools
 	}
-	config.Set("tools", nil)
-	o.Config = config
+	members.Set("tools", nil)
+	o.Config = members
 	return o, nil
 }
 
@@ -251,7 +252,7 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	tools, err := session.ParseTools(c.params.Get("tools"), "tools")
+	tools, err := config.ParseTools(c.params.Get("tools"), "tools")
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +278,7 @@ func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error)
 		return nil, err
 	}
 	rule := settings[c.method]
-	keep := session.Keep{Key: rule.group, Merge: rule.merge}
+	keep := config.Keep{Key: rule.group, Merge: rule.merge}
 	if rule.member != "" {
 		keep.Key += "\x00" + c.params.String(rule.member)
 	}

@@ -17,12 +17,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
-// Requested is the note that a callback waits for an answer.
-type Requested = callbacks.Requested
-
-// Resolved is the note that a callback is over.
-type Resolved = callbacks.Resolved
-
 // newCallbacks returns the desk of the session's callbacks.
 func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
 	return callbacks.New(callbacks.Config{
@@ -54,7 +48,7 @@ func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 func (l locked) Covers(p *callback.Pending) bool {
 	s := l.s
 	if p.Kind.Method == callback.ToolRequested {
-		return slices.ContainsFunc(s.config.Tools, func(t Tool) bool { return t.Name == p.Tool })
+		return slices.ContainsFunc(s.config.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
 	}
 	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.config.Handling.Handles(p)
 }

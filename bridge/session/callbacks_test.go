@@ -11,6 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -31,16 +33,16 @@ var calling = fakecli.Script{Prompts: []fakecli.Prompt{
 	{Match: "elicit", Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: "elicitation.requested", Data: json.RawMessage(`{"message":"?"}`)}}}}},
 }}
 
-var lookup = []Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"lookup","skipPermission":true}`)}}
+var lookup = []config.Tool{{Name: "lookup", JSON: json.RawMessage(`{"name":"lookup","skipPermission":true}`)}}
 
 func (r *rig) awaitAsked() *callback.Pending {
 	r.t.Helper()
-	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(Requested); return ok }).Note.(Requested).Pending
+	return r.await("Requested", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Requested); return ok }).Note.(callbacks.Requested).Pending
 }
 
-func (r *rig) awaitOver(want bridgev1.CallbackOutcome) Resolved {
+func (r *rig) awaitOver(want bridgev1.CallbackOutcome) callbacks.Resolved {
 	r.t.Helper()
-	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved)
+	got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Resolved); return ok }).Note.(callbacks.Resolved)
 	if got.Outcome != want {
 		r.t.Errorf("callback %s of %s ended %v, want %v", got.ID, got.Kind.Method, got.Outcome, want)
 	}
@@ -117,12 +119,12 @@ func TestNobodyHandles(t *testing.T) {
 func TestSharedHandlers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calling)
-	r.open(Opening{Handling: &Handling{Methods: []string{"userInput.request"}}})
+	r.open(Opening{Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	has(t, r.last("session.create"), `"requestUserInput":true`)
 	sent := r.send(message("ask"))
 	q := r.awaitAsked()
 	// Who comes later and handles it is asked too.
-	p, _, err := r.s.Join(t.Context(), Joining{Handling: Handling{Methods: []string{"userInput.request"}}})
+	p, _, err := r.s.Join(t.Context(), Joining{Handling: config.Handling{Methods: []string{"userInput.request"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	t.Parallel()
 	s := played()
 	s.mu.Lock()
-	s.config.Handling = Handling{Methods: []string{"userInput.request"}}
+	s.config.Handling = config.Handling{Methods: []string{"userInput.request"}}
 	s.mu.Unlock()
 	asked := make(chan struct{}, 1)
 	reader, err := s.Journal().NewReader(journal.Position{}, true, func() { asked <- struct{}{} })
@@ -225,7 +227,7 @@ func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calling)
 	own := lookup
-	r.open(Opening{Tools: &own, Handling: &Handling{Methods: []string{"userInput.request"}}})
+	r.open(Opening{Tools: &own, Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	r.send(message("tool"))
 	call := r.awaitAsked()
 	r.crash()
@@ -242,7 +244,7 @@ func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 func TestRuntimeLostEndsRequests(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calling)
-	r.open(Opening{Handling: &Handling{Methods: []string{"userInput.request"}}})
+	r.open(Opening{Handling: &config.Handling{Methods: []string{"userInput.request"}}})
 	r.send(message("ask"))
 	q := r.awaitAsked()
 	r.crash()
@@ -261,7 +263,7 @@ func TestDisconnectEndsCallbacks(t *testing.T) {
 	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
 		t.Fatalf("disconnect: %v, %v", done, err)
 	}
-	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(Resolved); return ok }).Note.(Resolved); got.Outcome != ended && got.Outcome != withdrawn {
+	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Resolved); return ok }).Note.(callbacks.Resolved); got.Outcome != ended && got.Outcome != withdrawn {
 		t.Errorf("ended %v", got.Outcome)
 	}
 	if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {

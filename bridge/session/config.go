@@ -10,28 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
-// Tool is a tool as its caller declared it.
-type Tool = config.Tool
-
-// Handling is which callbacks a caller answers.
-type Handling = config.Handling
-
-// Command is a slash command as its caller declared it.
-type Command = config.Command
-
-// Keep says which earlier settings a new one replaces.
-type Keep = config.Keep
-
-// ParseTools is config.ParseTools.
-func ParseTools(array json.RawMessage, field string) ([]Tool, error) {
-	return config.ParseTools(array, field)
-}
-
-// ParseCommands is config.ParseCommands.
-func ParseCommands(array json.RawMessage, field string) ([]Command, error) {
-	return config.ParseCommands(array, field)
-}
-
 // effective is the whole configuration the CLI is to have: what the session was given,
 // the union of tools, and every switch that anybody needs. A warm resume takes all of
 // it, since what is left out is withdrawn; a cold one too, since the CLI keeps nothing.

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -28,7 +29,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 	}
 
 	// A switch takes everything anew, and leaves no event.
-	q, _, err := r.s.Join(t.Context(), Joining{Name: "two", Tools: tools("c"), Handling: Handling{Methods: []string{"userInput.request", "hooks.invoke"}}})
+	q, _, err := r.s.Join(t.Context(), Joining{Name: "two", Tools: tools("c"), Handling: config.Handling{Methods: []string{"userInput.request", "hooks.invoke"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

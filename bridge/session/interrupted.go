@@ -3,12 +3,14 @@ package session
 import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // turnOver tells the end of a turn. One that no event tells must not be missed by who comes
 // back. The caller holds mu.
-func (s *Session) turnOver(out Outcome) {
+func (s *Session) turnOver(out turn.Outcome) {
 	s.measured(out)
 	s.intake.Marks.TurnEnd = out.End
 	if s.host != nil {
@@ -16,10 +18,10 @@ func (s *Session) turnOver(out Outcome) {
 	}
 	silent := out.Status == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST || out.Status == bridgev1.TurnStatus_TURN_STATUS_STALLED
 	if silent {
-		s.intake.Marks.InterruptedAt = s.journal.Post(TurnOver{Outcome: out}, journal.Position{})
+		s.intake.Marks.InterruptedAt = s.journal.Post(prompts.TurnOver{Outcome: out}, journal.Position{})
 		return
 	}
-	s.journal.Note(TurnOver{Outcome: out})
+	s.journal.Note(prompts.TurnOver{Outcome: out})
 }
 
 // cutOff looks whether a turn ran when an earlier life of the bridge ended, by what that
@@ -41,12 +43,12 @@ func (s *Session) cutOff() (tell func()) {
 	if !again && ended {
 		return nil // that life told its end itself
 	}
-	out := Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.intake.Marks.InterruptedAt}
+	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.intake.Marks.InterruptedAt}
 	if !again {
 		s.intake.Marks.InterruptedAt, out.End = journal.Position{}, s.journal.Last()
 	}
 	return func() {
-		s.intake.Marks.InterruptedAt = s.journal.Post(TurnOver{Outcome: out}, s.intake.Marks.InterruptedAt)
+		s.intake.Marks.InterruptedAt = s.journal.Post(prompts.TurnOver{Outcome: out}, s.intake.Marks.InterruptedAt)
 		s.intake.Marks.TurnEnd = s.intake.Marks.InterruptedAt
 		s.host.Keep(s)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -18,9 +19,9 @@ type Opening struct {
 	// Config is the CLI's configuration without the tools; on a resume, what changes.
 	Config jsonobj.Object
 	// Tools are the session's own; nil on a resume keeps them.
-	Tools *[]Tool
+	Tools *[]config.Tool
 	// Handling is the session's own; nil on a resume keeps it.
-	Handling *Handling
+	Handling *config.Handling
 	Lifetime bridgev1.Lifetime
 	// Timeout of callbacks; zero keeps it.
 	Timeout time.Duration
@@ -62,7 +63,7 @@ type Ended struct{ Reason bridgev1.CloseReason }
 
 // Restarted is the note that the session's runtime ended.
 type Restarted struct {
-	Turn  *Outcome
+	Turn  *turn.Outcome
 	Cause string
 }
 

@@ -12,9 +12,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
-// ModelPart is a part of a model's response.
-type ModelPart = modelproxy.Part
-
 // newModels returns the proxy of the session's requests to models.
 func (s *Session) newModels() *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
@@ -54,6 +51,6 @@ func (s *Session) AskModel(ctx context.Context, rt Runtime, id, method string, p
 func (s *Session) HasModel(request string) bool { return s.models.Has(request) }
 
 // RespondModel gives the CLI a part of a model's response.
-func (s *Session) RespondModel(ctx context.Context, participant string, part ModelPart) (journal.Position, error) {
+func (s *Session) RespondModel(ctx context.Context, participant string, part modelproxy.Part) (journal.Position, error) {
 	return s.models.Respond(ctx, participant, part)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
 // turnMeasure is what the observer is told of the turn that runs.
@@ -30,7 +31,7 @@ func (s *Session) turnBegun(of *observe.Span) {
 }
 
 // measured tells the observer of a turn's end. The caller holds mu.
-func (s *Session) measured(out Outcome) {
+func (s *Session) measured(out turn.Outcome) {
 	took := time.Duration(0)
 	if !s.measure.began.IsZero() {
 		took = time.Since(s.measure.began)

@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -89,7 +90,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	var waited error
 	work.Go(func() { _, waited = r.s.Send(ctx, message("waits")) })
 	// Whoever joins meanwhile does not bring the headers back.
-	if _, _, err := r.s.Join(t.Context(), Joining{Handling: Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
+	if _, _, err := r.s.Join(t.Context(), Joining{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"hooks":true`, `"headers":{}`)
@@ -151,7 +152,7 @@ func TestTokenIsGivenOnce(t *testing.T) {
 	r.send(message("hello")).Waiter.Wait(t.Context(), 0)
 	join := func(method string) {
 		t.Helper()
-		if _, _, err := r.s.Join(t.Context(), Joining{Name: method, Handling: Handling{Methods: []string{method}}}); err != nil {
+		if _, _, err := r.s.Join(t.Context(), Joining{Name: method, Handling: config.Handling{Methods: []string{method}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,7 +181,7 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 	err := r.s.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
 	own := tools("bad")
-	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &Handling{Methods: []string{callback.PermissionRequested}}})
+	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})
 	wantReason(t, err, fault.SessionRefused)
 	if _, err := r.s.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -28,7 +29,7 @@ func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
 // onStock is a session that no runtime has.
 func onStock(t *testing.T, h *stock) *Session {
 	h.rig = &rig{ctx: t.Context()}
-	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
+	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: turn.Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
 	s.state, s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = Unloaded, true, true
 	return s
 }
@@ -281,7 +282,7 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 				w := s.newWaiter(nil)
 				w.accept()
 				test.begin(s)
-				over := make(chan Outcome, 1)
+				over := make(chan turn.Outcome, 1)
 				go func() { over <- w.Wait(t.Context(), time.Second) }()
 				time.Sleep(time.Minute)
 				synctest.Wait()

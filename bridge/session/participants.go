@@ -32,9 +32,9 @@ type Joining struct {
 	// Reclaim says that the caller did not bring the token: the bridge remembers it from a
 	// request with the same id. The place is given back to the same caller alone.
 	Reclaim  bool
-	Tools    []Tool
-	Commands []Command
-	Handling Handling
+	Tools    []config.Tool
+	Commands []config.Command
+	Handling config.Handling
 	// Own is what it declares that the CLI binds to a connection: its canvases and its
 	// identity as an extension, as members of the configuration.
 	Own   jsonobj.Object
@@ -104,13 +104,13 @@ func (s *Session) offerTo(p *Participant) {
 	for _, pending := range s.Pending().List() {
 		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.Pending().Offered(pending), p.ID) {
 			s.Pending().Offer(pending.ID, p.ID)
-			s.journal.Note(Requested{Pending: pending})
+			s.journal.Note(callbacks.Requested{Pending: pending})
 		}
 	}
 }
 
 // Change replaces a participant's tools or handlers; nil leaves them.
-func (s *Session) Change(ctx context.Context, p *Participant, tools *[]Tool, handling *Handling) error {
+func (s *Session) Change(ctx context.Context, p *Participant, tools *[]config.Tool, handling *config.Handling) error {
 	s.mu.Lock()
 	if tools != nil {
 		if err := s.roster.CheckTools(*tools, s.config.Tools, p, "command.set_tools.tools"); err != nil {

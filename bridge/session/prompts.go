@@ -14,9 +14,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// Resent is the note that messages were given to the CLI again.
-type Resent = prompts.Resent
-
 // newPrompts returns the queue of the session's prompts.
 func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
 	cfg := prompts.Config{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
@@ -21,7 +22,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	}}
 	s := onStock(t, &stock{rt: p})
 	s.Need(callback.FSReadFile)
-	join := Joining{Handling: Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}
+	join := Joining{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}
 	s.mu.Lock()
 	place, _, err := s.add(join)
 	s.mu.Unlock()

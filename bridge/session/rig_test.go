@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -247,10 +248,10 @@ func object(t *testing.T, text string) jsonobj.Object {
 	return o
 }
 
-func tools(names ...string) []Tool {
-	var list []Tool
+func tools(names ...string) []config.Tool {
+	var list []config.Tool
 	for _, n := range names {
-		list = append(list, Tool{Name: n, JSON: json.RawMessage(fmt.Sprintf(`{"name":%q}`, n))})
+		list = append(list, config.Tool{Name: n, JSON: json.RawMessage(fmt.Sprintf(`{"name":%q}`, n))})
 	}
 	return list
 }

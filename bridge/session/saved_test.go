@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -23,13 +24,13 @@ func (r *rig) make(o Opening) {
 // Secrets are not kept, wherever they stand, and the session knows which it lacks.
 func TestSavedWithoutSecrets(t *testing.T) {
 	t.Parallel()
-	const config = `{"model":"m","provider":{"baseUrl":"u","apiKey":"SECRET","headers":{"A":"SECRET"},"bearerToken":""},` +
+	const given = `{"model":"m","provider":{"baseUrl":"u","apiKey":"SECRET","headers":{"A":"SECRET"},"bearerToken":""},` +
 		`"gitHubToken":"SECRET","mcpServers":{"one":{"command":"c","env":{"K":"SECRET"}},"two":{"url":"u","headers":{}}},` +
 		`"list":[{"password":"SECRET"},{"ok":true}],"systemMessage":{"content":"kept"}}`
 	r := newRig(t, fakecli.Script{})
-	r.make(Opening{Config: object(t, config), Tools: &[]Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
+	r.make(Opening{Config: object(t, given), Tools: &[]config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
-	p, _, err := r.s.add(Joining{Name: "n", Tools: []Tool{{Name: "own", JSON: json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
+	p, _, err := r.s.add(Joining{Name: "n", Tools: []config.Tool{{Name: "own", JSON: json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
 	r.s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ type Config struct {
 	// all.
 	Room callback.Room
 	// Bounds are those of a turn in which nothing happens.
-	Bounds Bounds
+	Bounds turn.Bounds
 	// Shared lets it be resumed while another process has it open, as the CLI does.
 	Shared bool
 	// Observer is told of turns and callbacks; nil is told nothing.

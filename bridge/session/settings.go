@@ -16,7 +16,7 @@ import (
 // process has the session open, is remembered here and told again after each load.
 
 // Apply makes a call that sets something, and remembers it for the next load.
-func (s *Session) Apply(ctx context.Context, method string, params jsonobj.Object, keep Keep) (json.RawMessage, journal.Position, error) {
+func (s *Session) Apply(ctx context.Context, method string, params jsonobj.Object, keep config.Keep) (json.RawMessage, journal.Position, error) {
 	s.mu.Lock()
 	full := s.config.Full(keep.Key)
 	var given []string
@@ -83,7 +83,7 @@ func (s *Session) OpenedAt() journal.Position {
 }
 
 // SetTools replaces the session's own tools.
-func (s *Session) SetTools(ctx context.Context, tools []Tool) (journal.Position, error) {
+func (s *Session) SetTools(ctx context.Context, tools []config.Tool) (journal.Position, error) {
 	s.mu.Lock()
 	before := s.config.Tools
 	if err := s.roster.CheckTools(tools, nil, nil, "tools"); err != nil {

@@ -57,11 +57,11 @@ func TestSettingsWithSecrets(t *testing.T) {
 	r.open(Opening{})
 	r.send(message("one")).Waiter.Wait(t.Context(), 0)
 	add, update := object(t, `{"providers":[{"name":"p","apiKey":"SECRET"}]}`), object(t, `{"verbosity":"low","provider":{"apiKey":"SECRET"}}`)
-	if _, _, err := r.s.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil { // once in each life
+	if _, _, err := r.s.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil { // once in each life
 		t.Error("the CLI refused, without an error")
 	}
 	for method, params := range map[string]jsonobj.Object{"session.provider.add": add, "session.options.update": update} {
-		keep := Keep{Key: map[string]string{"session.options.update": "options"}[method], Merge: true}
+		keep := config.Keep{Key: map[string]string{"session.options.update": "options"}[method], Merge: true}
 		if _, _, err := r.s.Apply(t.Context(), method, params, keep); err != nil {
 			t.Fatal(err)
 		}
@@ -79,15 +79,15 @@ func TestSettingsWithSecrets(t *testing.T) {
 	if !slices.Equal(next.config.Missing, want) {
 		t.Errorf("missing are %q, want %q", next.config.Missing, want)
 	}
-	_, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{})
+	_, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{})
 	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.config.Missing) != 2 {
 		t.Errorf("one of two given: %v, missing %q", err, next.config.Missing)
 	}
 	next.config.Regained("session.options.update")
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err == nil || !slices.Equal(next.config.Missing, want[1:]) {
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil || !slices.Equal(next.config.Missing, want[1:]) {
 		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.config.Missing)
 	}
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, Keep{}); err != nil || len(next.config.Missing) > 0 {
+	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err != nil || len(next.config.Missing) > 0 {
 		t.Errorf("given again: %v, missing %q", err, next.config.Missing)
 	}
 	if _, err := next.Loaded(t.Context()); err != nil {

@@ -7,27 +7,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
-
-// Outcome is how a turn ended.
-type Outcome = turn.Outcome
-
-// Bounds say for how long nothing may happen in a turn before it is given up.
-type Bounds = turn.Bounds
-
-// Defaults of Bounds.
-const (
-	DefaultStall     = turn.DefaultStall
-	DefaultModelCall = turn.DefaultModelCall
-	DefaultRest      = turn.DefaultRest
-	DefaultSend      = turn.DefaultSend
-)
-
-// TurnOver is the note that a turn has ended.
-type TurnOver = prompts.TurnOver
 
 // Waiter waits for the end of the turn that a message begins. A turn that takes several
 // messages ends once, for all of them. Its methods may be called from any goroutine.
@@ -37,7 +19,7 @@ type Waiter struct {
 }
 
 // EndedTurn returns a waiter for a turn that has ended.
-func EndedTurn(out Outcome) *Waiter {
+func EndedTurn(out turn.Outcome) *Waiter {
 	w := &turn.Waiter{}
 	w.InitEnded(out)
 	return &Waiter{state: w}
@@ -114,12 +96,14 @@ func (w *Waiter) Close() {
 
 // Done returns a channel that closes when the turn has ended, and a function that then gives
 // its outcome.
-func (w *Waiter) Done() (<-chan struct{}, func() Outcome) { return w.state.Done(), w.state.Outcome }
+func (w *Waiter) Done() (<-chan struct{}, func() turn.Outcome) {
+	return w.state.Done(), w.state.Outcome
+}
 
 // Wait waits for the turn's end, for as long as ctx lasts and, with idle above zero,
 // while the session is not silent for that long. Time in which a tool or a callback is
 // outstanding is not silence. The turn goes on when the waiting ends early.
-func (w *Waiter) Wait(ctx context.Context, idle time.Duration) Outcome {
+func (w *Waiter) Wait(ctx context.Context, idle time.Duration) turn.Outcome {
 	var timer <-chan time.Time
 	if idle > 0 {
 		t := time.NewTicker(max(idle/4, time.Millisecond))
@@ -140,11 +124,11 @@ func (w *Waiter) Wait(ctx context.Context, idle time.Duration) Outcome {
 	}
 }
 
-func (w *Waiter) timedOut() Outcome {
+func (w *Waiter) timedOut() turn.Outcome {
 	if w.state.Over() { // at the same moment
 		return w.state.Outcome()
 	}
-	return Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT, End: w.s.journal.Last()}
+	return turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT, End: w.s.journal.Last()}
 }
 
 // silent returns for how long nothing has happened although nothing is outstanding.
@@ -163,7 +147,7 @@ func (s *Session) TurnRunning() bool {
 }
 
 // OutcomeOf is how the turn of a message ended, as far as the journal tells.
-func (s *Session) OutcomeOf(ctx context.Context, at journal.Position) Outcome {
+func (s *Session) OutcomeOf(ctx context.Context, at journal.Position) turn.Outcome {
 	r := turn.NewReplay(turnReason)
 	event.Scan(ctx, s.journal, at, r.Apply)
 	return r.Outcome(s.journal.Last())

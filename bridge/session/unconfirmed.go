@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -79,7 +80,7 @@ func (s *Session) unconfirmed(ctx context.Context, rt Runtime, m Message, before
 		return Sent{}, in
 	}
 	w := s.unregisteredWaiter()
-	w.state.Finish(Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()})
+	w.state.Finish(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.journal.Last()})
 	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
 }
 

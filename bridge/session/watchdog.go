@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -115,7 +116,7 @@ func (s *Session) reloadForWaiters(ctx context.Context) {
 
 // turnLost ends the turn because its runtime, or the session's use, has ended. It returns the
 // outcome of the turn that ran; nil if there was none. The caller holds mu.
-func (s *Session) turnLost(status bridgev1.TurnStatus) *Outcome {
+func (s *Session) turnLost(status bridgev1.TurnStatus) *turn.Outcome {
 	out, effects := s.turn.Lose(status, s.journal.Last())
 	s.carryOut(effects)
 	return out

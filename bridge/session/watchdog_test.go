@@ -14,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -58,7 +59,7 @@ func (p *puppet) called(method string) bool {
 
 // onPuppet is a session that is loaded in a puppet.
 func onPuppet(t *testing.T, p *puppet) *Session {
-	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Bounds: Bounds{
+	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Bounds: turn.Bounds{
 		Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute,
 	}})
 	s.runtime, s.state = p, Loaded

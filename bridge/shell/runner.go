@@ -15,6 +15,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -119,7 +120,7 @@ func startCommand(ctx context.Context, s *session.Session, r *bridgev1.RunShellR
 	if !ok {
 		return "", nil, nil, fault.New(fault.Internal, "the runtime is a %T", rt)
 	}
-	var params session.Object
+	var params jsonobj.Object
 	params.SetString("command", r.GetCommand())
 	if r.GetWorkingDirectory() != "" {
 		params.SetString("cwd", r.GetWorkingDirectory())
@@ -145,7 +146,7 @@ func startCommand(ctx context.Context, s *session.Session, r *bridgev1.RunShellR
 func (rn *Runner) kill(ctx context.Context, s *session.Session, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	var params session.Object
+	var params jsonobj.Object
 	params.SetString("processId", id)
 	if _, _, err := s.Do(ctx, "session.shell.kill", params); err != nil {
 		rn.log.Warn("command not ended", "session_id", s.ID(), "process_id", id, "error", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -96,7 +97,7 @@ func (sh *userShell) run(ctx context.Context) error {
 	defer cancel()
 	ended := make(chan shellResult, 1)
 	go func() {
-		var params session.Object
+		var params jsonobj.Object
 		params.SetString("requestId", sh.request)
 		params.SetString("command", sh.command)
 		text, _, err := sh.s.Invoke(calling, "session.shell.executeUserRequested", params)
@@ -206,7 +207,7 @@ func (sh *userShell) finish(r shellResult) error {
 func (sh *userShell) cancel(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	var params session.Object
+	var params jsonobj.Object
 	params.SetString("requestId", sh.request)
 	if _, _, err := sh.s.Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
 		sh.runner.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)

@@ -8,6 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -30,11 +32,11 @@ func (f *sessionStream) sendGap(gap *journal.Gap, sink frame.Sink) error {
 // sendNote sends what a note says to those it is for.
 func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 	switch n := r.Note.(type) {
-	case session.Requested:
+	case callbacks.Requested:
 		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Pending().Offered(n.Pending)) {
 			return f.sendRequested(n.Pending, sink)
 		}
-	case session.Resolved:
+	case callbacks.Resolved:
 		if f.callbacks && f.concerns(n.Kind, n.Offered) {
 			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
 				CallbackResolved: &bridgev1.CallbackResolved{
@@ -48,11 +50,11 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 			rr.TurnOutcome = n.Turn.Proto()
 		}
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_RuntimeRestarted{RuntimeRestarted: rr}})
-	case session.TurnOver:
+	case prompts.TurnOver:
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_TurnEnded{
 			TurnEnded: turnEnded(n),
 		}})
-	case session.Resent:
+	case prompts.Resent:
 		return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_MessageResent{
 			MessageResent: &bridgev1.MessageResent{MessageIds: n.IDs, NewMessageIds: n.As},
 		}})
@@ -63,7 +65,7 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 }
 
 // turnEnded is the frame of a turn's end.
-func turnEnded(n session.TurnOver) *bridgev1.TurnEnded {
+func turnEnded(n prompts.TurnOver) *bridgev1.TurnEnded {
 	out := &bridgev1.TurnEnded{Outcome: n.Outcome.Proto(), MessageIds: n.IDs}
 	if n.Err != nil {
 		out.Failure, _ = fault.Failure(n.Err)

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
@@ -110,9 +111,9 @@ func CheckAnswer(ctx context.Context, s Session, p *callback.Pending, reply call
 	if p.Kind.Method != callback.PermissionRequested || reply.Error != nil {
 		return nil
 	}
-	decision, err := session.ParseObject(reply.Members)
+	decision, err := jsonobj.Parse(reply.Members)
 	if err == nil {
-		decision, err = session.ParseObject(decision.Get("result"))
+		decision, err = jsonobj.Parse(decision.Get("result"))
 	}
 	kind := decision.String("kind") // of several the last, as the CLI reads it
 	if err == nil && declines[kind] {

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
@@ -26,7 +26,7 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 		return out, wrong("provider", err)
 	}
 	for name, text := range out.providers {
-		if _, err := session.ParseObject(text); err != nil {
+		if _, err := jsonobj.Parse(text); err != nil {
 			return out, wrong("provider", fmt.Errorf("%q is not a JSON object: %w", name, err))
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
 )
@@ -301,8 +301,8 @@ func (c *Config) complete() {
 	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)
 	c.MaxRuntimes = cmp.Or(c.MaxRuntimes, placement.DefaultMaxRuntimes)
 	c.RuntimeIdle = cmp.Or(c.RuntimeIdle, placement.DefaultIdle)
-	c.StallTimeout = cmp.Or(c.StallTimeout, session.DefaultStall)
-	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, session.DefaultModelCall)
+	c.StallTimeout = cmp.Or(c.StallTimeout, turn.DefaultStall)
+	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, turn.DefaultModelCall)
 	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
 	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, bridge.DefaultConfinementGrace)
 	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -126,8 +126,8 @@ func (c *Config) connections() server.Connections {
 }
 
 // turns bounds turns in which nothing happens.
-func (c *Config) turns() session.Bounds {
-	return session.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}
+func (c *Config) turns() turn.Bounds {
+	return turn.Bounds{Stall: c.StallTimeout, ModelCall: c.ModelCallTimeout}
 }
 
 // wear says when CLI processes are replaced.
