@@ -46,7 +46,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	if err != nil {
 		return journal.Position{}, err
 	}
-	if at, repeated := s.Pending().Repeated(ctx, id, by); repeated {
+	if at, repeated := s.Callbacks().Registry().Repeated(ctx, id, by); repeated {
 		return at, nil
 	}
 	p, err := tenancy.Pending(ctx, s, id)
@@ -54,7 +54,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 		return journal.Position{}, err
 	}
 	if a.GetAbstain() != nil {
-		return s.Abstain(ctx, id, participant)
+		return s.Callbacks().Abstain(ctx, id, participant)
 	}
 	form := b.answers.Reply
 	if at.exact {
@@ -69,7 +69,7 @@ func (b *Bridge) resolve(ctx context.Context, s *session.Session, id, participan
 	}
 	// An answer that is on its way comes to its end without its caller, whom a CLI that does
 	// not take it must not hold.
-	give := func(ctx context.Context) (journal.Position, error) { return s.Resolve(ctx, id, by, reply) }
+	give := func(ctx context.Context) (journal.Position, error) { return s.Callbacks().Resolve(ctx, id, by, reply) }
 	if at.detached {
 		return give(ctx)
 	}

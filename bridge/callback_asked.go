@@ -39,7 +39,7 @@ func (bind *binding) asked(method string, a about) *session.Session {
 	case a.SessionID != "":
 		return nil
 	case method == callback.ModelRequestChunk: // does not say
-		return bind.pick(func(s *session.Session) bool { return s.HasModel(a.RequestID) })
+		return bind.pick(func(s *session.Session) bool { return s.Models().Has(a.RequestID) })
 	case method == callback.ModelRequestStart: // about none, such as which models there are
 		return bind.pick(func(s *session.Session) bool { return s.Handles(method) })
 	}

@@ -68,7 +68,7 @@ func (b *Bridge) inbox(
 	}
 	var all []waiting
 	for _, s := range sessions {
-		for _, p := range s.Pending().List() {
+		for _, p := range s.Callbacks().Registry().List() {
 			at := inboxPlace{Created: p.Created.UnixNano(), Tenant: s.Tenant(), Session: s.ID(), Callback: p.ID}
 			if tenancy.Sees(s, tenant, p.Kind) && (r.GetPageToken() == "" || at.compare(after) > 0) {
 				all = append(all, waiting{at, s, p})
@@ -84,7 +84,7 @@ func (b *Bridge) inbox(
 	room := wire.InlineBytes
 	for _, w := range all {
 		var c *bridgev1.Callback
-		c, room = b.codec.CallbackWithin(room, w.p, tenancy.NameFor(w.s, tenant), w.s.Pending().Offered(w.p), translate.Tidy)
+		c, room = b.codec.CallbackWithin(room, w.p, tenancy.NameFor(w.s, tenant), w.s.Callbacks().Registry().Offered(w.p), translate.Tidy)
 		out.Callbacks = append(out.Callbacks, c)
 	}
 	return out, nil

@@ -25,7 +25,7 @@ func (r *rig) asked(ctx context.Context, id string, from int, names ...string) {
 	kind := callback.ForEvent(callback.PermissionRequested)
 	for i, name := range names {
 		p := &callback.Pending{ID: name, Kind: kind, Params: []byte(`{"requestId":"` + name + `"}`), Created: time.Unix(int64(from+i), 0)}
-		if !r.known(ctx, id).Session.Pending().Add(p, func(string) {}) {
+		if !r.known(ctx, id).Session.Callbacks().Registry().Add(p, func(string) {}) {
 			r.t.Fatalf("%s is not pending", name)
 		}
 	}
@@ -87,7 +87,7 @@ func TestInbox(t *testing.T) {
 		t.Errorf("with a session that is shared: %v", got)
 	}
 	// What is answered between two pages moves nothing.
-	got, _ = r.inboxOf(as("b"), &bridgev1.ListPendingRequest{PageSize: 1}, func() { r.known(as("b"), "s1").Session.Pending().Done("secret") })
+	got, _ = r.inboxOf(as("b"), &bridgev1.ListPendingRequest{PageSize: 1}, func() { r.known(as("b"), "s1").Session.Callbacks().Registry().Done("secret") })
 	if !slices.Equal(got, []string{"s1/secret", "given/shared"}) {
 		t.Errorf("with an answer in between: %v", got)
 	}

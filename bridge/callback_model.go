@@ -22,7 +22,7 @@ func (b *Bridge) RespondToModelRequest(ctx context.Context, r *bridgev1.RespondT
 	if err != nil {
 		return nil, fields.Within(err, "response.")
 	}
-	at, err := s.RespondModel(ctx, "", part)
+	at, err := s.Models().Respond(ctx, "", part)
 	if err != nil {
 		return nil, fields.Within(err, "response.")
 	}

@@ -32,7 +32,7 @@ func (b *Bridge) ReadCallback(ctx context.Context, r *bridgev1.ReadCallbackReque
 	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
 		fidelity = translate.Exact
 	}
-	rest, err := proto.Marshal(b.codec.Callback(p, tenancy.NameOf(ctx, s), s.Pending().Offered(p), fidelity))
+	rest, err := proto.Marshal(b.codec.Callback(p, tenancy.NameOf(ctx, s), s.Callbacks().Registry().Offered(p), fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

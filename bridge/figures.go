@@ -51,7 +51,7 @@ func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
 		participants += int64(s.Company())
 		stored += s.Journal().Stored()
 		unwritten += s.Journal().Unwritten()
-		for _, p := range s.Pending().List() {
+		for _, p := range s.Callbacks().Registry().List() {
 			kinds[p.Kind.Type]++
 		}
 	}

@@ -77,7 +77,7 @@ func (h attachHost) Answer(
 func (attachHost) Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error {
 	part, err := modelPart(r)
 	if err == nil {
-		_, err = s.RespondModel(ctx, participant, part)
+		_, err = s.Models().Respond(ctx, participant, part)
 	}
 	return err
 }

@@ -103,7 +103,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	go func() { _, _ = r.SendAndWait(r.ctx, q) }()
 	eventually(t, "the answer on disk", func() bool {
 		s, err := r.open(t.Context(), "s1")
-		id, _, ok := s.AnswerTo(settle.Key(t.Context(), idempotency.SendAndWait, "q"))
+		id, _, ok := s.Prompts().Box().AnswerTo(settle.Key(t.Context(), idempotency.SendAndWait, "q"))
 		state, _ := r.store.Outbox("s1").Read("state")
 		return err == nil && ok && strings.Contains(string(state), id)
 	})
@@ -175,7 +175,7 @@ func (r *rig) changeQueue(id string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s.QueueChanged()
+	s.Prompts().Edit()
 }
 
 // What was aborted, or whose session's use was ended, is not given to the CLI again.

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
@@ -282,10 +283,12 @@ func (bind *binding) request(ctx context.Context, r *rpcconn.Request) (json.RawM
 	switch {
 	case s == nil:
 		return nil, &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method}
-	case model:
-		return s.AskModel(ctx, bind, id, r.Method, r.Params)
+	case r.Method == callback.ModelRequestStart:
+		return s.Models().Start(ctx, bind, id, r.Params)
+	case r.Method == callback.ModelRequestChunk:
+		return s.Models().Chunk(ctx, id, r.Params)
 	}
-	return s.Ask(ctx, id, r.Method, r.Params)
+	return s.Callbacks().AskMethod(ctx, id, r.Method, r.Params)
 }
 
 // ended tells the sessions that their runtime is gone.

@@ -43,7 +43,7 @@ func (bind *binding) askAll(ctx context.Context, r *rpcconn.Request) (json.RawMe
 	err := error(&rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + r.Method})
 	for _, s := range who {
 		var result json.RawMessage
-		if result, err = s.Ask(ctx, bind.id+"-"+r.ID, r.Method, r.Params); err == nil {
+		if result, err = s.Callbacks().AskMethod(ctx, bind.id+"-"+r.ID, r.Method, r.Params); err == nil {
 			return result, nil
 		}
 		if !errors.As(err, new(*rpcconn.Error)) { // nobody waits for it any more

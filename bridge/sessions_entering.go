@@ -83,7 +83,7 @@ func (b *Bridge) evict(e *registry.Entry) {
 		return
 	}
 	defer b.removed(e, finish)
-	s.ClosePrompts()
+	s.Prompts().Box().Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeJournals)
 	defer cancel()
 	if err := s.Journal().Close(ctx); err != nil {

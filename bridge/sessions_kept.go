@@ -202,7 +202,7 @@ func (b *Bridge) save(e *registry.Entry) {
 // drop forgets a session on disk: one that was deleted, or could not be opened. What such a
 // one found there of an earlier life stays, set aside.
 func (b *Bridge) drop(s *session.Session) {
-	s.ClosePrompts()
+	s.Prompts().Box().Close()
 	b.saver.Exclusively(func() { b.removeState(s) })
 }
 
@@ -247,7 +247,7 @@ func (b *Bridge) closeStore() {
 		if err := s.Journal().Close(ctx); err != nil {
 			b.log.Error("journal not closed", "session_id", s.Key(), "error", err)
 		}
-		s.SavePrompts()
+		s.Prompts().Close()
 	}
 	if err := b.operations.Close(); err != nil {
 		b.log.Error("remembered requests not closed", "error", err)

@@ -72,8 +72,8 @@ func (b *Bridge) settleResolve(
 			if _, err := s.Loaded(ctx); err != nil {
 				return nil, err
 			}
-			if _, err := s.Pending().Get(r.GetCallbackId()); err != nil {
-				if at, ok := s.AnswerOf(ctx, r.GetCallbackId()); ok {
+			if _, err := s.Callbacks().Registry().Get(r.GetCallbackId()); err != nil {
+				if at, ok := s.Callbacks().AnswerOf(ctx, r.GetCallbackId()); ok {
 					record(ctx, at)
 					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
 				}

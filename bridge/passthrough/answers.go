@@ -30,7 +30,7 @@ func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error
 	if err := tenancy.CheckAnswer(ctx, s, p, reply, "result"); err != nil {
 		return nil, err
 	}
-	at, err := s.Resolve(ctx, id, callback.Giver{}, reply)
+	at, err := s.Callbacks().Resolve(ctx, id, callback.Giver{}, reply)
 	if err != nil {
 		return unanswered(c, err)
 	}
@@ -80,7 +80,7 @@ func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage
 	}
 	result, at, err := s.Do(ctx, c.method, c.params)
 	if err == nil && session.Refused(result, c.method) == nil {
-		s.AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
+		s.Callbacks().AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
 	}
 	return recorded(ctx, result, at, err)
 }

@@ -25,9 +25,9 @@ func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
 			s.mu.Lock()
 			return locked{s}
 		},
-		Unlock:   s.mu.Unlock,
-		Answer:   s.answerCall,
-		AnswerOf: s.AnswerOf,
+		Unlock: s.mu.Unlock,
+		Answer: s.answerCall,
+		Usable: s.Asking,
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -74,31 +74,5 @@ func (s *Session) answerCall(ctx context.Context, method string, params jsonobj.
 	return result, at, ended, err
 }
 
-// Ask registers a request of the CLI and waits for its answer. It runs on one of the
-// connection's workers; the context ends with the connection.
-func (s *Session) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
-	return s.callbacks.AskMethod(ctx, id, method, params)
-}
-
-// Resolve answers a callback. reply must fit the callback's kind.
-func (s *Session) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
-	if err := s.Asking(); err != nil {
-		return journal.Position{}, err
-	}
-	return s.callbacks.Resolve(ctx, id, by, reply)
-}
-
-// Abstain notes that a participant leaves a callback to others. When all it was offered to
-// have, the bridge answers: a hook that was put to one participant has no opinion.
-func (s *Session) Abstain(ctx context.Context, id, participant string) (journal.Position, error) {
-	return s.callbacks.Abstain(ctx, id, participant)
-}
-
-// AnsweredElsewhere ends the request of the CLI that was answered by way of the event with
-// the request id: the CLI does not take its request back.
-func (s *Session) AnsweredElsewhere(requestID, method string) {
-	s.callbacks.AnsweredElsewhere(requestID, method)
-}
-
-// Pending returns the registry of pending callbacks.
-func (s *Session) Pending() *callback.Registry { return s.callbacks.Registry() }
+// Callbacks returns the session's callbacks.
+func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }

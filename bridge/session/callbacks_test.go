@@ -69,19 +69,19 @@ func TestToolCall(t *testing.T) {
 	}
 	sent := r.send(message("tool"))
 	call := r.awaitAsked()
-	if call.Tool != "lookup" || call.Pos.Seq == 0 || len(r.s.Pending().Offered(call)) != 1 || r.s.Pending().Offered(call)[0] != p.ID {
-		t.Errorf("asked %+v of %v", call, r.s.Pending().Offered(call))
+	if call.Tool != "lookup" || call.Pos.Seq == 0 || len(r.s.callbacks.Registry().Offered(call)) != 1 || r.s.callbacks.Registry().Offered(call)[0] != p.ID {
+		t.Errorf("asked %+v of %v", call, r.s.callbacks.Registry().Offered(call))
 	}
 	has(t, string(call.Params), `"q":1`)
-	if _, err := r.s.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.awaitOver(answered); got.Participant != p.ID || got.ID != call.ID {
 		t.Errorf("resolved: %+v", got)
 	}
-	_, err = r.s.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"43"}`))
+	_, err = r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{Participant: p.ID}, answer(`{"result":"43"}`))
 	wantReason(t, err, fault.CallbackResolved)
-	_, err = r.s.Resolve(t.Context(), "other", callback.Giver{Participant: p.ID}, answer(`{}`))
+	_, err = r.s.callbacks.Resolve(t.Context(), "other", callback.Giver{Participant: p.ID}, answer(`{}`))
 	wantReason(t, err, fault.CallbackNotFound)
 	sent.Waiter.Wait(t.Context(), 0)
 	has(t, r.last("session.tools.handlePendingToolCall"), `"result":"42"`, `"requestId":"`+call.ID+`"`, `"sessionId":"s1"`)
@@ -128,13 +128,13 @@ func TestSharedHandlers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := r.awaitAsked(); again != q || len(r.s.Pending().Offered(q)) != 1 || r.s.Pending().Offered(q)[0] != p.ID {
-		t.Errorf("offered to %v", r.s.Pending().Offered(q))
+	if again := r.awaitAsked(); again != q || len(r.s.callbacks.Registry().Offered(q)) != 1 || r.s.callbacks.Registry().Offered(q)[0] != p.ID {
+		t.Errorf("offered to %v", r.s.callbacks.Registry().Offered(q))
 	}
-	if _, err := r.s.Abstain(t.Context(), q.ID, p.ID); err != nil {
+	if _, err := r.s.callbacks.Abstain(t.Context(), q.ID, p.ID); err != nil {
 		t.Error(err)
 	}
-	if _, err := r.s.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{"answer":"yes"}`)); err != nil {
+	if _, err := r.s.callbacks.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{"answer":"yes"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -161,7 +161,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Ask(t.Context(), "q1", "userInput.request", nil)
+		_, err := s.callbacks.AskMethod(t.Context(), "q1", "userInput.request", nil)
 		result <- err
 	}()
 	<-asked // by the note of the request
@@ -201,7 +201,7 @@ func TestDeadlinePassesDuringAnAnswer(t *testing.T) {
 		sent := r.send(message("tool"))
 		call := r.awaitAsked()
 		time.Sleep(10 * time.Second)
-		_, err := r.s.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"late"}`))
+		_, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"late"}`))
 		wantReason(t, err, fault.Timeout)
 		sent.Waiter.Wait(t.Context(), 0)
 		r.awaitOver(expired)
@@ -231,7 +231,7 @@ func TestRuntimeLostKeepsToolCalls(t *testing.T) {
 	r.send(message("tool"))
 	call := r.awaitAsked()
 	r.crash()
-	if _, err := r.s.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"42"}`)); err != nil {
+	if _, err := r.s.callbacks.Resolve(t.Context(), call.ID, callback.Giver{}, answer(`{"result":"42"}`)); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitOver(answered)
@@ -249,7 +249,7 @@ func TestRuntimeLostEndsRequests(t *testing.T) {
 	q := r.awaitAsked()
 	r.crash()
 	r.awaitOver(gone)
-	_, err := r.s.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{}`))
+	_, err := r.s.callbacks.Resolve(t.Context(), q.ID, callback.Giver{}, answer(`{}`))
 	wantReason(t, err, fault.CallbackResolved)
 }
 

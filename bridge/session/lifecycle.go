@@ -316,7 +316,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	var params jsonobj.Object
 	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
 	// in a resume that leaves none.
-	params.SetBool("disableResume", s.Pending().Len() == 0)
+	params.SetBool("disableResume", s.callbacks.Registry().Len() == 0)
 	params.SetBool("continuePendingWork", true)
 	err = s.reload(ctx, rt, params, true)
 	return rt, err
@@ -344,7 +344,7 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.Pending().Len() > 0 || s.journal.Watched()
+	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.callbacks.Registry().Len() > 0 || s.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
-	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
@@ -20,7 +19,7 @@ func (s *Session) newModels() *modelproxy.Proxy {
 		},
 		Take: func(ctx context.Context, id, participant string) {
 			// Where another participant has answered it, the proxy knows the owner.
-			_, _ = s.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
+			_, _ = s.callbacks.Resolve(ctx, id, callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)})
 		},
 		Self: roster.Itself,
 		Timeout: func() time.Duration {
@@ -35,22 +34,5 @@ func (s *Session) newModels() *modelproxy.Proxy {
 	})
 }
 
-// AskModel is Ask for the parts of a request to a model, which is answered in calls of the
-// runtime's.
-func (s *Session) AskModel(ctx context.Context, rt Runtime, id, method string, params json.RawMessage) (json.RawMessage, error) {
-	switch method {
-	case callback.ModelRequestStart:
-		return s.models.Start(ctx, rt, id, params)
-	case callback.ModelRequestChunk:
-		return s.models.Chunk(ctx, id, params)
-	}
-	return s.Ask(ctx, id, method, params)
-}
-
-// HasModel reports whether a request to a model is the session's, and still open.
-func (s *Session) HasModel(request string) bool { return s.models.Has(request) }
-
-// RespondModel gives the CLI a part of a model's response.
-func (s *Session) RespondModel(ctx context.Context, participant string, part modelproxy.Part) (journal.Position, error) {
-	return s.models.Respond(ctx, participant, part)
-}
+// Models returns the session's requests to models.
+func (s *Session) Models() *modelproxy.Proxy { return s.models }

@@ -66,7 +66,7 @@ func TestAskedWhileComparing(t *testing.T) {
 				}
 				switch method {
 				case "session.permissions.pendingRequests":
-					if s.Pending().Len() > 0 {
+					if s.callbacks.Registry().Len() > 0 {
 						return waitsFor("p1"), nil
 					}
 					return waitsFor(), nil
@@ -80,7 +80,7 @@ func TestAskedWhileComparing(t *testing.T) {
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Pending().Get("p1"); err != nil {
+			if _, err := s.callbacks.Registry().Get("p1"); err != nil {
 				t.Errorf("what was asked while the session was loaded: %v", err)
 			}
 		})
@@ -105,14 +105,14 @@ func TestAskedAfterAResume(t *testing.T) {
 	s = onStock(t, &stock{rt: p})
 	s.state = Disconnected
 	s.config.Handling.Methods = []string{callback.PermissionRequested}
-	s.Pending().Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
+	s.callbacks.Registry().Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
 	if _, err := s.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Pending().Get("old"); fault.ReasonOf(err) != fault.CallbackResolved {
+	if _, err := s.callbacks.Registry().Get("old"); fault.ReasonOf(err) != fault.CallbackResolved {
 		t.Errorf("what waited before the resume: %v", err)
 	}
-	if _, err := s.Pending().Get("p1"); err != nil {
+	if _, err := s.callbacks.Registry().Get("p1"); err != nil {
 		t.Errorf("what was asked after it: %v", err)
 	}
 }
@@ -137,11 +137,11 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 		for _, e := range [][2]string{{"user.message", ""}, {"tool.execution_start", ""}, {callback.PermissionRequested, permissionAsked}} {
 			s.play(e[0], e[1])
 		}
-		s.Pending().Done("p1")
+		s.callbacks.Registry().Done("p1")
 		if _, over := watched(s, 11*time.Minute); over {
 			t.Error("the turn was ended although the CLI only waits")
 		}
-		again, err := s.Pending().Get("p1")
+		again, err := s.callbacks.Registry().Get("p1")
 		if err != nil {
 			t.Fatalf("it is not asked again: %v", err)
 		}
@@ -161,11 +161,11 @@ func TestPendingOfNobody(t *testing.T) {
 		p.answer = idleOnAbort(&s, `{"items":[]}`)
 		s = onPuppet(t, p)
 		s.play("user.message", "")
-		s.Pending().Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.ToolRequested)}, nil)
+		s.callbacks.Registry().Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.ToolRequested)}, nil)
 		if took, over := watched(s, time.Hour); !over || took > 21*time.Minute {
 			t.Errorf("over is %v after %v", over, took)
 		}
-		if n := s.Pending().Len(); n > 0 {
+		if n := s.callbacks.Registry().Len(); n > 0 {
 			t.Errorf("%d callbacks are pending", n)
 		}
 	})
@@ -271,8 +271,8 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 			end:   func(s *Session) { s.play("tool.execution_complete", "") },
 		},
 		"a callback": {
-			begin: func(s *Session) { s.Pending().Add(&callback.Pending{ID: "c1"}, nil) },
-			end:   func(s *Session) { s.Pending().Done("c1") },
+			begin: func(s *Session) { s.callbacks.Registry().Add(&callback.Pending{ID: "c1"}, nil) },
+			end:   func(s *Session) { s.callbacks.Registry().Done("c1") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestToolGivenUp(t *testing.T) {
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n := s.Pending().Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
+			if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
 				t.Errorf("%d wait, a turn runs: %v, want %v", n, s.TurnRunning(), test.waits)
 			}
 		})

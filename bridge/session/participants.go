@@ -101,9 +101,9 @@ func (s *Session) Join(ctx context.Context, j Joining) (*Participant, bool, erro
 
 // offerTo offers what is pending to a participant that handles it. The caller holds mu.
 func (s *Session) offerTo(p *Participant) {
-	for _, pending := range s.Pending().List() {
-		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.Pending().Offered(pending), p.ID) {
-			s.Pending().Offer(pending.ID, p.ID)
+	for _, pending := range s.callbacks.Registry().List() {
+		if to, _ := s.roster.Handlers(pending, &s.config); slices.Contains(to, p.ID) && !slices.Contains(s.callbacks.Registry().Offered(pending), p.ID) {
+			s.callbacks.Registry().Offer(pending.ID, p.ID)
 			s.journal.Note(callbacks.Requested{Pending: pending})
 		}
 	}

@@ -35,7 +35,7 @@ func (l pendingList) ids() (ids []string) {
 func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	for method, list := range pendingLists {
 		// What is asked while the CLI is asked is not in its list, and no business of it.
-		before := s.Pending().List()
+		before := s.callbacks.Registry().List()
 		var waiting pendingList
 		result, _, err := s.call(ctx, rt, list, nil)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
@@ -49,7 +49,7 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 		}
 		withdraw, again := history.Waiting(method, before, waiting.ids())
 		for _, p := range withdraw {
-			if _, err := s.Pending().Claim(p.ID); err == nil { // else somebody's answer tells
+			if _, err := s.callbacks.Registry().Claim(p.ID); err == nil { // else somebody's answer tells
 				s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
@@ -65,7 +65,7 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 // to a runtime that ended before it had taken it in, or given up in vain. It reports whether
 // there was need to.
 func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
-	if _, err := s.Pending().Get(id); err == nil {
+	if _, err := s.callbacks.Registry().Get(id); err == nil {
 		return false
 	}
 	var found *journal.Record

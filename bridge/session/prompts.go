@@ -70,17 +70,6 @@ func (c carrier) Give(ctx context.Context, method string, params jsonobj.Object,
 	return sent.Result, err
 }
 
-// SavePrompts writes down what has changed, and ends the outbox. It is called when the bridge
-// ends.
-func (s *Session) SavePrompts() {
-	s.prompts.Flush()
-	s.ClosePrompts()
-}
-
-// ClosePrompts ends the outbox, in which nothing is written any more. It is called before the
-// session's directory is removed, or given to another.
-func (s *Session) ClosePrompts() { s.prompts.Box().Close() }
-
 // outboxForm is a prompt's form in the outbox.
 func (m Message) outboxForm(params jsonobj.Object) outbox.Prompt {
 	return outbox.Prompt{
@@ -146,10 +135,4 @@ func (s *Session) Repeat(ctx context.Context, id string) (Repeated, error) {
 		out.Waiter = &Waiter{s, w}
 	}
 	return out, nil
-}
-
-// AnswerTo returns what was answered to an acknowledged prompt whose turn has not ended, by
-// its request.
-func (s *Session) AnswerTo(request string) (id string, before journal.Position, ok bool) {
-	return s.prompts.Box().AnswerTo(request)
 }

@@ -77,7 +77,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		return err
 	}
 	s.recordSynced(tools, switches, result, s.Past()) // what has come since then comes after the answer
-	before := s.Pending().List()                      // once it is loaded, others may begin turns, which ask anew
+	before := s.callbacks.Registry().List()           // once it is loaded, others may begin turns, which ask anew
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
@@ -100,7 +100,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.Continue(s.Pending().Len() > 0)
+	s.turn.Continue(s.callbacks.Registry().Len() > 0)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the journal has %q, want %q", got, want)
 	}
-	if list := s.Pending().List(); asks != 1 || len(list) != 1 || list[0].Pos.Seq != uint64(len(want)) {
+	if list := s.callbacks.Registry().List(); asks != 1 || len(list) != 1 || list[0].Pos.Seq != uint64(len(want)) {
 		t.Errorf("asked %d times, and %+v wait", asks, list)
 	}
 }

@@ -154,7 +154,7 @@ func (rt *fakeRuntime) event(body []byte) {
 }
 
 func (rt *fakeRuntime) request(ctx context.Context, q *rpcconn.Request) (json.RawMessage, error) {
-	return rt.r.s.Ask(ctx, fmt.Sprint("q", rt.r.asked.Add(1)), q.Method, q.Params)
+	return rt.r.s.callbacks.AskMethod(ctx, fmt.Sprint("q", rt.r.asked.Add(1)), q.Method, q.Params)
 }
 
 // open creates the session.

@@ -99,7 +99,7 @@ func (s *Session) bind(ctx context.Context, sat Satellite, p *Participant) error
 func (s *Session) askBy(ctx context.Context, p *Participant, id, method string, params json.RawMessage) (json.RawMessage, error) {
 	kind := callback.ForRequest(method)
 	if !kind.Bound {
-		return s.Ask(ctx, id, method, params)
+		return s.callbacks.AskMethod(ctx, id, method, params)
 	}
 	return s.callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
 }

@@ -42,7 +42,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 		Saved: s.config.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
 		Disconnected: s.state == Disconnected, Lifetime: int32(s.lifetime), Timeout: s.timeout,
 	}
-	for _, p := range s.Pending().List() {
+	for _, p := range s.callbacks.Registry().List() {
 		if p.Kind.Survives {
 			out.Pending = append(out.Pending, p.ID)
 		}

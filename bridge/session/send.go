@@ -228,14 +228,10 @@ func (s *Session) Do(ctx context.Context, method string, params jsonobj.Object, 
 		return err
 	})
 	if err == nil && changesQueue(method) {
-		s.QueueChanged()
+		s.prompts.Edit()
 	}
 	return result, at, err
 }
-
-// QueueChanged notes that somebody has changed what the CLI has queued: of the prompts that it
-// has, none is given to it again.
-func (s *Session) QueueChanged() { s.prompts.Edit() }
 
 // changesQueue reports whether a method changes what the CLI has queued: messages may be gone
 // then, or have other words.

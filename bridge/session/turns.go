@@ -133,7 +133,7 @@ func (w *Waiter) timedOut() turn.Outcome {
 
 // silent returns for how long nothing has happened although nothing is outstanding.
 func (s *Session) silent() time.Duration {
-	pending := s.Pending().Len() > 0
+	pending := s.callbacks.Registry().Len() > 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn.Silent(time.Now(), pending)

@@ -32,7 +32,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turn.LastEvent().After(last) {
 		last = s.turn.LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.Pending().Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.

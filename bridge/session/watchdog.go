@@ -35,7 +35,7 @@ func (s *Session) Watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch now := time.Now(); {
-	case s.state == Loaded && s.turn.Overdue(now, s.Pending().Len() > 0):
+	case s.state == Loaded && s.turn.Overdue(now, s.callbacks.Registry().Len() > 0):
 		s.turn.SetStalling(true)
 		rt, last := s.runtime, s.turn.LastEvent()
 		s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
@@ -79,7 +79,7 @@ func (s *Session) stillActive(ctx context.Context, rt Runtime) bool {
 		return true
 	}
 	s.mu.Lock()
-	asking, tools := s.Pending().Len() > 0, s.turn.ToolsRun()
+	asking, tools := s.callbacks.Registry().Len() > 0, s.turn.ToolsRun()
 	s.mu.Unlock()
 	if asking { // each has its deadline
 		return true

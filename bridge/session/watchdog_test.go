@@ -184,18 +184,18 @@ func TestCallbackIsPatience(t *testing.T) {
 		p := &puppet{}
 		idle := idleOnAbort(&s, `{}`)
 		p.answer = func(method string) (string, error) {
-			if method == "session.permissions.pendingRequests" && s.Pending().Len() > 0 {
+			if method == "session.permissions.pendingRequests" && s.callbacks.Registry().Len() > 0 {
 				return `{"items":[{"requestId":"c1"}]}`, nil
 			}
 			return idle(method)
 		}
 		s = onPuppet(t, p)
 		s.play("user.message", "")
-		s.Pending().Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
+		s.callbacks.Registry().Add(&callback.Pending{ID: "c1", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
 		if _, over := watched(s, 2*time.Hour); over {
 			t.Fatal("the turn has ended although somebody is asked")
 		}
-		s.Pending().Done("c1")
+		s.callbacks.Registry().Done("c1")
 		if took, over := watched(s, time.Hour); !over || took != 10*time.Minute {
 			t.Errorf("over is %v after %v", over, took)
 		}

@@ -33,7 +33,7 @@ func (f *sessionStream) sendGap(gap *journal.Gap, sink frame.Sink) error {
 func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 	switch n := r.Note.(type) {
 	case callbacks.Requested:
-		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Pending().Offered(n.Pending)) {
+		if f.callbacks && f.concerns(n.Pending.Kind, f.s.Callbacks().Registry().Offered(n.Pending)) {
 			return f.sendRequested(n.Pending, sink)
 		}
 	case callbacks.Resolved:
@@ -81,7 +81,7 @@ func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
 }
 
 func (f *sessionStream) sendRequested(p *callback.Pending, sink frame.Sink) error {
-	c, _ := f.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Pending().Offered(p), f.fidelity())
+	c, _ := f.service.codec.CallbackWithin(wire.InlineBytes, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
 	offered := false
 	for _, id := range c.ParticipantIds {
 		offered = offered || id == f.participant

@@ -99,7 +99,7 @@ func (f *sessionStream) pending() []*bridgev1.Callback {
 	if !f.callbacks {
 		return nil
 	}
-	list := f.s.Pending().List()
+	list := f.s.Callbacks().Registry().List()
 	out := make([]*bridgev1.Callback, 0, len(list))
 	room := wire.InlineBytes
 	for _, p := range list {
@@ -107,7 +107,7 @@ func (f *sessionStream) pending() []*bridgev1.Callback {
 			continue
 		}
 		var c *bridgev1.Callback
-		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Pending().Offered(p), f.fidelity())
+		c, room = f.service.codec.CallbackWithin(room, p, f.name, f.s.Callbacks().Registry().Offered(p), f.fidelity())
 		out = append(out, c)
 	}
 	return out

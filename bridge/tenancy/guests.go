@@ -134,7 +134,7 @@ func Sees(s Session, tenant string, k *callback.Kind) bool {
 
 // Pending returns a callback of a session that waits for an answer and that the caller may see.
 func Pending(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
-	p, err := s.Pending().Get(id)
+	p, err := s.Callbacks().Registry().Get(id)
 	if err == nil && !Sees(s, caller.From(ctx).Tenant, p.Kind) {
 		return nil, fault.New(fault.CallbackNotFound, "no callback %q is pending", id).WithField("callback_id").
 			With("callback_id", id)

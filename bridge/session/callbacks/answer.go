@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
 // answerTries bounds the runtimes that an answer is given to.
@@ -36,7 +37,7 @@ func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply
 	}
 	if try > 1 && err == nil && !accepted {
 		// The runtime that ended may have taken it in before: then the history has it.
-		if end, ok := d.cfg.AnswerOf(ctx, p.ID); ok {
+		if end, ok := d.AnswerOf(ctx, p.ID); ok {
 			return true, end, nil
 		}
 	}
@@ -67,4 +68,16 @@ func awaitEnd(ctx context.Context, ended <-chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// AnswerOf finds, in the journal, the event that says that a callback is over.
+func (d *Desk) AnswerOf(ctx context.Context, id string) (at journal.Position, ok bool) {
+	event.Scan(ctx, d.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
+		var end struct{ RequestID string }
+		if callback.Ends(rec.Type) && event.Data(rec, &end) && end.RequestID == id {
+			at, ok = rec.Pos, true
+		}
+		return !ok
+	})
+	return at, ok
 }

@@ -74,8 +74,8 @@ type Config struct {
 	// if none has had the session.
 	Answer func(ctx context.Context, method string, params jsonobj.Object) (
 		result json.RawMessage, at journal.Position, ended <-chan struct{}, err error)
-	// AnswerOf finds the event that says that a callback is over.
-	AnswerOf func(ctx context.Context, id string) (at journal.Position, ok bool)
+	// Usable returns an error unless callbacks can be answered.
+	Usable func() error
 	// Approved keeps the URLs that an answer has approved.
 	Approved func(urls []config.Setting)
 	// ModelTaken notes that a participant answers a request to a model.
@@ -278,6 +278,9 @@ func (d *Desk) Ask(ctx context.Context, p *callback.Pending) (json.RawMessage, e
 
 // Resolve answers a callback. reply must fit the callback's kind.
 func (d *Desk) Resolve(ctx context.Context, id string, by callback.Giver, reply callback.Reply) (journal.Position, error) {
+	if err := d.cfg.Usable(); err != nil {
+		return journal.Position{}, err
+	}
 	p, err := d.registry.ClaimBy(id, by)
 	if err != nil {
 		return journal.Position{}, err

@@ -115,6 +115,12 @@ func New(cfg Config) *Queue {
 // Box returns the outbox, for what it knows of messages by their ids.
 func (q *Queue) Box() *outbox.Box { return q.box }
 
+// Close writes what has changed to the outbox and closes it.
+func (q *Queue) Close() {
+	q.Flush()
+	q.box.Close()
+}
+
 // Acquire waits until no other send is under way. Release ends that.
 func (q *Queue) Acquire(ctx context.Context) error {
 	select {
