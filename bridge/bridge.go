@@ -272,7 +272,7 @@ func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
 func (b *Bridge) AwaitTurns(ctx context.Context) {
 	for _, e := range b.all() {
-		if e.Session.AwaitRest(ctx) != nil {
+		if e.Session.Turns().AwaitRest(ctx) != nil {
 			return
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -108,7 +109,7 @@ func (h cliHost) CheckPrompt(tenant string, size int, field string) error {
 }
 
 // Submit implements passthrough.Host.
-func (h cliHost) Submit(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
+func (h cliHost) Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error) {
 	return h.b.say(ctx, s, m)
 }
 

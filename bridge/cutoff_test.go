@@ -86,7 +86,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	if s, err = r.open(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
-	if out := s.OutcomeOf(t.Context(), at).Proto(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() == "" {
+	if out := s.Turns().OutcomeOf(t.Context(), at).Proto(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() == "" {
 		t.Errorf("the outcome is %v", out)
 	}
 }

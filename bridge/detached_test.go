@@ -9,7 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -183,7 +183,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	r.create("s1")
 	r.ask("s1", "hi")
 	q := &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "on"}}
-	if _, err := r.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt || !errors.Is(err, session.ErrUnsettled) {
+	if _, err := r.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt || !errors.Is(err, sending.ErrUnsettled) {
 		t.Fatalf("the history cannot be read, and the send fails with %v", err)
 	}
 	if _, err := r.Send(t.Context(), q); err == nil {
@@ -193,7 +193,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	var err error
 	eventually(t, "the history", func() bool {
 		_, err = r.Send(t.Context(), q)
-		return err == nil || fault.ReasonOf(err) == fault.SendInDoubt && !errors.Is(err, session.ErrUnsettled)
+		return err == nil || fault.ReasonOf(err) == fault.SendInDoubt && !errors.Is(err, sending.ErrUnsettled)
 	})
 	if fault.ReasonOf(err) != fault.SendInDoubt {
 		t.Errorf("the history does not have it, and the repeat ends with %v", err)

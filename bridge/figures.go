@@ -45,7 +45,7 @@ func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
 	var turns, participants, stored, unwritten int64
 	for _, s := range sessions {
 		states[s.State()]++
-		if s.TurnRunning() {
+		if s.Turns().Running() {
 			turns++
 		}
 		participants += int64(s.Company())

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -90,7 +91,7 @@ func (b *Bridge) streamTurn(ctx context.Context, turn *startedTurn, r *bridgev1.
 // startedTurn is the turn of a Run.
 type startedTurn struct {
 	s     *session.Session
-	sent  session.Sent
+	sent  sending.Sent
 	begin *bridgev1.Position // its events come after; nil for all
 	ended <-chan struct{}    // closes when the session's use is over too; nil if it stays
 	// oneOff deletes the session after the turn; nil if it stays.
@@ -99,7 +100,7 @@ type startedTurn struct {
 
 // runTurn begins the turn, unless a Run with the same request id did before: then it is
 // that one's.
-func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m session.Message) (*startedTurn, error) {
+func (b *Bridge) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sending.Message) (*startedTurn, error) {
 	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), registry.NewID())
 	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
 	var begun *startedTurn

@@ -7,7 +7,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -48,21 +50,21 @@ func (b *Bridge) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *
 		return nil, err
 	}
 	s, id := e.Session, started.GetMessageId()
-	again, err := s.Repeat(ctx, id)
+	again, err := s.Sender().Repeat(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	at, found := s.Prompts().Locate(ctx, id)
-	t := &startedTurn{s: s, sent: session.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	t := &startedTurn{s: s, sent: sending.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
 	if r.GetCreate() == nil && found {
 		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
 	}
 	if t.sent.Waiter == nil {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
 		if found {
-			out = s.OutcomeOf(ctx, at)
+			out = s.Turns().OutcomeOf(ctx, at)
 		}
-		t.sent.Waiter = session.EndedTurn(out)
+		t.sent.Waiter = turns.Ended(out)
 	}
 	t.oneOff = b.oneOffOf(ctx, s, r)
 	if kept := b.runs.put(t); kept != t {

@@ -325,7 +325,7 @@ func TestFenceHasADeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the turn", s.TurnRunning)
+	eventually(t, "the turn", s.Turns().Running)
 	next := baseTenant()
 	next.Profile.Sandbox = []string{"box", "--tighter"}
 	p.policy.Store(&next)

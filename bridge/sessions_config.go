@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -167,7 +168,7 @@ func (b *Bridge) resumption(ctx context.Context, r *bridgev1.ResumeSessionReques
 }
 
 // prompt reads what a caller says. at is where it is in the request.
-func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m session.Message, err error) {
+func (b *Bridge) prompt(ctx context.Context, p *bridgev1.Prompt, at string) (m sending.Message, err error) {
 	if strings.TrimSpace(p.GetText()) == "" && len(p.GetAttachments()) == 0 {
 		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
 	}

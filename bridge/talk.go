@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -31,7 +32,7 @@ func (b *Bridge) Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.S
 	}
 	// The first answer to the same request may have become untrue.
 	if s, err := b.open(ctx, r.GetSessionId()); err == nil {
-		again, err := s.Repeat(ctx, out.GetMessageId())
+		again, err := s.Sender().Repeat(ctx, out.GetMessageId())
 		if err != nil {
 			return nil, err
 		}
@@ -58,17 +59,17 @@ func (b *Bridge) sendOnce(ctx context.Context, r *bridgev1.SendRequest) (*bridge
 }
 
 // send has the session of a request take its prompt. call is the rpc's name.
-func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session.Session, session.Sent, error) {
+func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session.Session, sending.Sent, error) {
 	if err := b.shutdown.Accepting(); err != nil {
-		return nil, session.Sent{}, err
+		return nil, sending.Sent{}, err
 	}
 	s, err := b.open(ctx, r.GetSessionId())
 	if err != nil {
-		return nil, session.Sent{}, err
+		return nil, sending.Sent{}, err
 	}
 	m, err := b.prompt(ctx, r.GetPrompt(), "prompt")
 	if err != nil {
-		return nil, session.Sent{}, err
+		return nil, sending.Sent{}, err
 	}
 	m.Request = settle.Key(ctx, call, r.GetRequestId())
 	sent, err := b.say(ctx, s, m)
@@ -76,13 +77,13 @@ func (b *Bridge) send(ctx context.Context, call string, r sendRequest) (*session
 }
 
 // say has a session take a message, if there is room for its turn.
-func (b *Bridge) say(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error) {
+func (b *Bridge) say(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error) {
 	release, err := b.admission.Turn(s)
 	if err != nil {
-		return session.Sent{}, err
+		return sending.Sent{}, err
 	}
 	defer release()
-	return s.Send(ctx, m)
+	return s.Sender().Send(ctx, m)
 }
 
 // SendStream says something with attachments that come in pieces. next gives the pieces,
@@ -134,7 +135,7 @@ func (b *Bridge) Abort(ctx context.Context, r *bridgev1.AbortRequest) (*bridgev1
 	if err != nil {
 		return nil, err
 	}
-	running, at, err := s.Abort(ctx)
+	running, at, err := s.Sender().Abort(ctx)
 	if err != nil {
 		return nil, err
 	}

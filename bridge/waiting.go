@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -28,10 +29,10 @@ func (b *Bridge) SendAndWait(ctx context.Context, r *bridgev1.SendAndWaitRequest
 	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
 		if s, err := b.open(ctx, r.GetSessionId()); err == nil {
-			if again, err := s.Repeat(ctx, id); err == nil && again.Waiter != nil {
+			if again, err := s.Sender().Repeat(ctx, id); err == nil && again.Waiter != nil {
 				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
 			}
-			out = s.OutcomeOf(ctx, at)
+			out = s.Turns().OutcomeOf(ctx, at)
 		}
 		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
 	}
@@ -84,7 +85,7 @@ func (b *Bridge) awaitTurn(ctx context.Context, begun *startedTurn, id, message 
 		}
 		lost := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
 		if at, ok := s.Prompts().Locate(ctx, message); ok {
-			lost = s.OutcomeOf(ctx, at)
+			lost = s.Turns().OutcomeOf(ctx, at)
 		}
 		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil
 	}
@@ -116,9 +117,9 @@ func (b *Bridge) turnOf(ctx context.Context, id, message string) (*startedTurn, 
 	if err != nil {
 		return nil, err
 	}
-	again, err := s.Repeat(ctx, message)
+	again, err := s.Sender().Repeat(ctx, message)
 	if err != nil || again.Waiter == nil {
 		return nil, err
 	}
-	return &startedTurn{s: s, sent: session.Sent{MessageID: message, Waiter: again.Waiter}}, nil
+	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: again.Waiter}}, nil
 }

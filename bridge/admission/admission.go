@@ -83,11 +83,11 @@ func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 		return nil, err
 	}
 	l := quota.Limit{Name: "turns", Tenant: own.Turns, Overall: all.Turns}
-	if s.TurnRunning() {
+	if s.Turns().Running() {
 		return func() {}, nil
 	}
 	return c.admitOne(&c.turns, tenant, l, func(s *session.Session) int {
-		if s.TurnRunning() {
+		if s.Turns().Running() {
 			return 1
 		}
 		return 0

@@ -120,7 +120,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 	})
 	a.stream = a.svc.streams.Open(ctx, a.options)
 	a.stream.Extra = a.out
-	a.stream.Stay = s.TurnRunning // the turn may need the participant
+	a.stream.Stay = s.Turns().Running // the turn may need the participant
 	return a.stream.Follow(s, stream.Following{
 		Start: a.begin, Filter: a.start.GetFilter(), At: "start.",
 		Callbacks: true, Participant: a.p.ID, Exact: a.start.GetExact(),

@@ -45,7 +45,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		}
 		return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
 	case *bridgev1.AttachCommand_Abort:
-		_, at, err := a.s.Abort(ctx)
+		_, at, err := a.s.Sender().Abort(ctx)
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
 		tools, err := a.svc.host.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())

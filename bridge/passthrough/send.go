@@ -35,7 +35,7 @@ func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (
 	}
 	var said struct{ MessageID string }
 	if s, err := svc.host.Open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
-		if _, err := s.Repeat(ctx, said.MessageID); err != nil {
+		if _, err := s.Sender().Repeat(ctx, said.MessageID); err != nil {
 			return nil, err
 		}
 	}

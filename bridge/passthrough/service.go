@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -46,7 +47,7 @@ type Host interface {
 	// CheckPrompt checks the size of a prompt. field is its path in the request.
 	CheckPrompt(tenant string, size int, field string) error
 	// Submit sends a prompt, if there is room for its turn.
-	Submit(ctx context.Context, s *session.Session, m session.Message) (session.Sent, error)
+	Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error)
 	// Profile checks what a caller asks of a runtime.
 	Profile(ctx context.Context, p *bridgev1.RuntimeProfile) (runtime.Profile, error)
 	// Runtime returns the runtime in whose home the session of an id is; with an empty id the one of

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -205,7 +206,7 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	if err := svc.host.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
 		return nil, err
 	}
-	m := session.Message{
+	m := sending.Message{
 		Method: c.method, Params: c.params.Clone(), Request: c.request,
 		Immediate: c.params.String("mode") == "immediate",
 	}

@@ -16,7 +16,7 @@ import (
 // In a turn whose headers replace the provider's, the provider has none. The caller holds mu.
 func (s *Session) effective() jsonobj.Object {
 	o := s.config.Object.Clone()
-	if provider, err := jsonobj.Parse(o.Get("provider")); s.headersReplaced && err == nil {
+	if provider, err := jsonobj.Parse(o.Get("provider")); s.sender.HeadersReplaced() && err == nil {
 		provider.Set("headers", json.RawMessage("{}"))
 		o.Set("provider", provider.JSON())
 	}

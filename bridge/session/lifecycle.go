@@ -9,8 +9,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -90,6 +92,19 @@ func (s *Session) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	}
 	s.host.Changed(s, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	return joined, nil
+}
+
+// traced is a copy of the parameters of a create or resume with the trace context of the
+// call that asks for it, unless they or the configuration name one.
+func (s *Session) traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
+	s.mu.Lock()
+	named := s.config.Object.String("traceparent")
+	s.mu.Unlock()
+	params = params.Clone()
+	if named == "" && params.String("traceparent") == "" {
+		turns.PutTrace(&params, observe.Of(ctx))
+	}
+	return params
 }
 
 // open takes over what an Opening says. undo puts back what was before, but for the
@@ -217,7 +232,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		}
 	}
 	s.mu.Lock()
-	rt, warm, continuing := s.runtime, s.state == Loaded, s.turn.Continuing()
+	rt, warm, continuing := s.runtime, s.state == Loaded, s.turns.Machine().Continuing()
 	s.mu.Unlock()
 	params := s.traced(ctx, o.Params)
 	params.SetBool("continuePendingWork", o.ContinuePending)
@@ -339,9 +354,10 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	s.intake.End()
 	s.models.Drop()
 	s.dropSatellites()
-	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = Unloaded, nil, false, false
-	s.turn.Heard(time.Now()) // from now on somebody has to load it
-	outcome := s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+	s.state, s.runtime, s.synced.toolsKnown = Unloaded, nil, false
+	s.sender.RuntimeEnded()
+	s.turns.Machine().Heard(time.Now()) // from now on somebody has to load it
+	outcome := s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	s.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	s.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
 	return outcome != nil || !s.prompts.Box().Empty() || s.roster.Len() > 0 || s.callbacks.Registry().Len() > 0 || s.journal.Watched()
@@ -465,10 +481,11 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	s.intake.End()
 	s.models.Drop()
 	s.dropSatellites()
-	s.state, s.runtime, s.synced.toolsKnown, s.headersReplaced = state, nil, false, false
+	s.state, s.runtime, s.synced.toolsKnown = state, nil, false
+	s.sender.RuntimeEnded()
 	s.roster.Clear()
 	s.host.Keep(s)
-	s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
+	s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	s.prompts.Clear()
 	s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	s.journal.Note(Ended{reason})

@@ -10,10 +10,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-func overriding(text string) Message {
+func overriding(text string) sending.Message {
 	m := message(text)
 	m.Override = true
 	m.Params.Set("requestHeaders", json.RawMessage(`{"x":"turn"}`))
@@ -77,18 +78,18 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	if len(r.received("session.resume")) != 0 {
 		t.Error("the headers were taken from a running turn")
 	}
-	if _, _, err := r.s.Abort(t.Context()); err != nil {
+	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	work.Wait()
 	// Steering it is refused at once, anything else waits.
 	steer := message("steer")
 	steer.Immediate = true
-	_, err := r.s.Send(t.Context(), steer)
+	_, err := r.s.sender.Send(t.Context(), steer)
 	wantReason(t, err, fault.SessionBusy)
 	ctx, cancel := context.WithCancel(t.Context())
 	var waited error
-	work.Go(func() { _, waited = r.s.Send(ctx, message("waits")) })
+	work.Go(func() { _, waited = r.s.sender.Send(ctx, message("waits")) })
 	// Whoever joins meanwhile does not bring the headers back.
 	if _, _, err := r.s.Join(t.Context(), Joining{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	cancel()
 	work.Wait()
 	wantReason(t, waited, fault.Cancelled)
-	if _, _, err := r.s.Abort(t.Context()); err != nil {
+	if _, _, err := r.s.sender.Abort(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.send(message("next")).Waiter.Wait(t.Context(), 0)

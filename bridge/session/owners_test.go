@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -203,25 +204,25 @@ func TestDesertedWaiters(t *testing.T) {
 				if test.state != 0 {
 					s.state = test.state
 				}
-				w := s.newWaiter(nil)
-				w.accept()
-				w.identify("m1")
+				w := s.turns.Expect(nil)
+				w.Accept()
+				w.Identify("m1")
 				if test.begun {
-					s.turn.AwaitRest(w.state)
+					s.turns.Machine().AwaitRest(w.State())
 				}
 				begin := time.Now()
-				for !w.state.Over() && time.Since(begin) < time.Hour {
+				for !w.State().Over() && time.Since(begin) < time.Hour {
 					time.Sleep(time.Second)
 					s.Watch()
 					synctest.Wait()
 				}
-				if took := time.Since(begin).Round(time.Minute); !w.state.Over() || took != 10*time.Minute {
-					t.Fatalf("over is %v after %v", w.state.Over(), took)
+				if took := time.Since(begin).Round(time.Minute); !w.State().Over() || took != 10*time.Minute {
+					t.Fatalf("over is %v after %v", w.State().Over(), took)
 				}
-				if w.state.Outcome().Status != lost {
-					t.Errorf("the outcome is %v", w.state.Outcome())
+				if w.State().Outcome().Status != lost {
+					t.Errorf("the outcome is %v", w.State().Outcome())
 				}
-				wantReason(t, w.state.Outcome().Err, test.want)
+				wantReason(t, w.State().Outcome().Err, test.want)
 			})
 		})
 	}
@@ -233,13 +234,13 @@ func TestMessageWhileDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s *Session
-		var w *Waiter
+		var w *turns.Waiter
 		p := &puppet{answer: func(method string) (string, error) {
 			switch method {
 			case "session.destroy":
-				w = s.newWaiter(nil)
-				w.accept()
-				w.identify("m2")
+				w = s.turns.Expect(nil)
+				w.Accept()
+				w.Identify("m2")
 			case "session.getMessages":
 				return `{"events":[]}`, nil
 			}
@@ -252,10 +253,10 @@ func TestMessageWhileDropped(t *testing.T) {
 			t.Fatal("the turn does not end")
 		}
 		synctest.Wait()
-		if w == nil || !w.state.Over() {
+		if w == nil || !w.State().Over() {
 			t.Fatalf("nobody ends the waiting for the message; calls: %q", p.calls)
 		}
-		wantReason(t, w.state.Outcome().Err, fault.SendInDoubt)
+		wantReason(t, w.State().Outcome().Err, fault.SendInDoubt)
 		if !slices.Contains(p.calls, "session.resume") {
 			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
 		}
@@ -279,8 +280,8 @@ func TestSilenceDoesNotCountTools(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := onPuppet(t, &puppet{})
-				w := s.newWaiter(nil)
-				w.accept()
+				w := s.turns.Expect(nil)
+				w.Accept()
 				test.begin(s)
 				over := make(chan turn.Outcome, 1)
 				go func() { over <- w.Wait(t.Context(), time.Second) }()
@@ -339,8 +340,8 @@ func TestToolGivenUp(t *testing.T) {
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
-				t.Errorf("%d wait, a turn runs: %v, want %v", n, s.TurnRunning(), test.waits)
+			if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.turns.Running() != test.waits {
+				t.Errorf("%d wait, a turn runs: %v, want %v", n, s.turns.Running(), test.waits)
 			}
 		})
 	}

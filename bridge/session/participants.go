@@ -266,7 +266,7 @@ func (s *Session) registerInterests(ctx context.Context, rt Runtime) error {
 
 // warmResume gives the CLI the whole effective configuration, with changes, for a
 // session that it has loaded. It leaves no event.
-func (s *Session) warmResume(ctx context.Context, rt Runtime, change func(*jsonobj.Object)) error {
+func (s *Session) warmResume(ctx context.Context, rt callee, change func(*jsonobj.Object)) error {
 	if err := s.passage.close(ctx); err != nil {
 		return err
 	}

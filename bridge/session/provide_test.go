@@ -84,8 +84,8 @@ func TestLeftLying(t *testing.T) {
 				if _, err := s.Loaded(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.TurnRunning() != test.waits {
-					t.Errorf("%d wait, a turn runs: %v, want %v", n, s.TurnRunning(), test.waits)
+				if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.turns.Running() != test.waits {
+					t.Errorf("%d wait, a turn runs: %v, want %v", n, s.turns.Running(), test.waits)
 				}
 			})
 		}

@@ -41,7 +41,7 @@ func (s *Session) recreate(ctx context.Context, rt Runtime, found prompts.Settle
 		return err
 	}
 	s.mu.Lock()
-	s.carryOut(s.turn.Confirm(s.journal.Last()))
+	s.turns.Confirm()
 	s.prompts.Settle(locked{s}, found)
 	s.mu.Unlock()
 	s.prompts.Flush()
@@ -100,7 +100,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.Continue(s.callbacks.Registry().Len() > 0)
+	s.turns.Machine().Continue(s.callbacks.Registry().Len() > 0)
 	return nil
 }
 
@@ -156,12 +156,12 @@ func (s *Session) readHistory(ctx context.Context, rt Runtime, continuePending b
 		}
 	}
 	// Turns of the past are over; the CLI keeps no record of their idle events.
-	s.carryOut(s.turn.LosePast(s.journal.Last()))
+	s.turns.LosePast()
 	// What the history has just added belongs to them, and begins no turn that a later life
 	// would have to tell the end of.
 	s.intake.Marks.TurnEnd = s.journal.Last()
 	s.host.Keep(s)
-	s.carryOut(s.turn.Confirm(s.journal.Last()))
+	s.turns.Confirm()
 	s.prompts.Settle(locked{s}, found)
 	if continuePending {
 		for _, rec := range open {

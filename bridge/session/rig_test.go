@@ -22,6 +22,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -224,15 +225,15 @@ func (r *rig) awaitEvent(eventType string) *journal.Record {
 }
 
 // message is a prompt for the CLI.
-func message(text string) Message {
-	var m Message
+func message(text string) sending.Message {
+	var m sending.Message
 	m.Params.SetString("prompt", text)
 	return m
 }
 
-func (r *rig) send(m Message) Sent {
+func (r *rig) send(m sending.Message) sending.Sent {
 	r.t.Helper()
-	sent, err := r.s.Send(r.t.Context(), m)
+	sent, err := r.s.sender.Send(r.t.Context(), m)
 	if err != nil {
 		r.t.Fatal(err)
 	}

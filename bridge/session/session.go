@@ -31,7 +31,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -129,6 +131,8 @@ type Session struct {
 	callbacks *callbacks.Desk
 	models    *modelproxy.Proxy
 	prompts   *prompts.Queue
+	turns     *turns.Turns
+	sender    *sending.Sender
 	gate      chan struct{} // capacity 1: holds what changes the session in the runtime
 	// passage keeps callers' calls and warm resumes apart.
 	passage passage
@@ -137,23 +141,20 @@ type Session struct {
 	observer    *observe.Observer
 	audit       auditTrail
 
-	mu              sync.Mutex
-	state           State
-	runtime         Runtime
-	config          config.State
-	lifetime        bridgev1.Lifetime
-	timeout         time.Duration
-	roster          roster.Roster
-	needs           []string // the methods that have to be handled
-	turn            *turn.Machine
-	intake          *ingest.Intake
-	measure         turnMeasure
-	synced          synced
-	awaited         bool // callbacks waited when the bridge ended
-	headersReplaced bool // a turn runs whose headers replace the provider's
-	shared          bool
-	uses            int       // what keeps it from being unloaded
-	usedAt          time.Time // when it was last used
+	mu       sync.Mutex
+	state    State
+	runtime  Runtime
+	config   config.State
+	lifetime bridgev1.Lifetime
+	timeout  time.Duration
+	roster   roster.Roster
+	needs    []string // the methods that have to be handled
+	intake   *ingest.Intake
+	synced   synced
+	awaited  bool // callbacks waited when the bridge ended
+	shared   bool
+	uses     int       // what keeps it from being unloaded
+	usedAt   time.Time // when it was last used
 }
 
 // synced is what the runtime that has the session was told last, and what it answered.
@@ -179,7 +180,7 @@ func New(cfg Config) *Session {
 		gate:    make(chan struct{}, 1),
 		synced:  synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
 		shared: cfg.Shared, usedAt: now,
-		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant}, turn: turn.New(cfg.Bounds, turnReason),
+		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
 	if s.observer == nil {
 		s.observer = observe.Silent()
@@ -187,6 +188,8 @@ func New(cfg Config) *Session {
 	s.models = s.newModels()
 	s.callbacks = s.newCallbacks(cfg.Room)
 	s.prompts = s.newPrompts(cfg.Outbox)
+	s.turns = s.newTurns(cfg.Bounds)
+	s.sender = s.newSender()
 	s.intake = s.newIntake(now)
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {
@@ -222,19 +225,6 @@ func (s *Session) usable() error {
 	return nil
 }
 
-// newIntake returns the part that takes the session's events.
-func (s *Session) newIntake(at time.Time) *ingest.Intake {
-	return ingest.New(ingest.Config{
-		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turn, Callbacks: s.callbacks,
-		Update: func(f func()) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			f()
-		},
-		Logger: func() *slog.Logger { return s.host.Logger() },
-	}, at)
-}
-
 func (l locked) Approve(settings []config.Setting) { l.s.approved(settings) }
 func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
 
@@ -245,9 +235,6 @@ func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 	defer s.mu.Unlock()
 	s.intake.Take(rec, at)
 }
-
-// Prompts returns the prompts whose turns have not ended.
-func (s *Session) Prompts() *prompts.Queue { return s.prompts }
 
 // NotFound is the error for a session that does not exist, or not for the caller.
 func NotFound(id string) error {
@@ -266,9 +253,15 @@ func lock(ctx context.Context, gate chan struct{}) error {
 
 func unlock(gate chan struct{}) { <-gate }
 
+// callee is a runtime as far as calls about the session need it.
+type callee interface {
+	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	Version() string
+}
+
 // call makes a JSON-RPC call about the session, and returns the journal's position when
 // the reply was read.
-func (s *Session) call(ctx context.Context, rt Runtime, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+func (s *Session) call(ctx context.Context, rt callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = config.WithAgentNames(params)
 	}

@@ -36,7 +36,7 @@ func (s *Session) Shutdown(ctx context.Context, params jsonobj.Object) (json.Raw
 	here := s.state == Loaded && s.runtime == rt
 	if here {
 		s.state, s.intake.Internal = Unloaded, true // whoever needs it waits for the gate
-		s.turnLost(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
+		s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 		s.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	}
 	s.mu.Unlock()

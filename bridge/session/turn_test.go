@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -80,16 +81,16 @@ func TestTurnOutcomes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := played()
-			w := s.newWaiter(nil)
+			w := s.turns.Expect(nil)
 			for _, step := range test.steps {
 				switch step.do {
 				case "accept":
-					w.accept()
+					w.Accept()
 				case "identify":
-					w.identify(step.data)
+					w.Identify(step.data)
 				case "lost":
 					s.mu.Lock()
-					s.turnLost(lost)
+					s.turns.Lose(lost)
 					s.mu.Unlock()
 				case "sub":
 					s.Ingest(&journal.Record{Type: step.data, Agent: "agent-1", JSON: []byte(`{"data":{}}`)}, time.Now())
@@ -97,7 +98,7 @@ func TestTurnOutcomes(t *testing.T) {
 					s.play(step.do, step.data)
 				}
 			}
-			if !w.state.Over() {
+			if !w.State().Over() {
 				if test.want != 0 {
 					t.Fatal("the turn does not end")
 				}
@@ -110,7 +111,7 @@ func TestTurnOutcomes(t *testing.T) {
 			if test.want == failed && out.GetError() == nil {
 				t.Error("it does not say why")
 			}
-			if s.turn.Waiting() {
+			if s.turns.Machine().Waiting() {
 				t.Error("waiters are left")
 			}
 		})
@@ -120,9 +121,9 @@ func TestTurnOutcomes(t *testing.T) {
 func TestTurnErrorSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := played()
-	w := s.newWaiter(nil)
-	w.accept()
-	w.identify("m1")
+	w := s.turns.Expect(nil)
+	w.Accept()
+	w.Identify("m1")
 	s.play("user.message", user("m1"))
 	s.play("session.error", `{"errorType":"rate_limit","message":"slow down","statusCode":429}`)
 	te := w.Wait(t.Context(), 0).Proto().GetError()
@@ -136,9 +137,9 @@ func TestOldMessageIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := played()
 	for i, text := range []string{"first", ""} {
-		w := s.newWaiter(nil)
-		w.accept()
-		w.identify(fmt.Sprint("m", i))
+		w := s.turns.Expect(nil)
+		w.Accept()
+		w.Identify(fmt.Sprint("m", i))
 		s.play("user.message", user(fmt.Sprint("m", i)))
 		if text != "" {
 			s.play("assistant.message", `{"content":"first"}`)
@@ -155,7 +156,7 @@ func TestWaitTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := played()
 		wait := func(limit, idle time.Duration) (bridgev1.TurnStatus, time.Duration) {
-			w := s.newWaiter(nil)
+			w := s.turns.Expect(nil)
 			defer w.Close()
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -202,16 +203,16 @@ func TestTurnsOnTheCLI(t *testing.T) {
 		t.Errorf("outcome is %v", out)
 	}
 	one, two := r.send(message("hang")), r.send(message("queued"))
-	running, _, err := r.s.Abort(t.Context())
+	running, _, err := r.s.sender.Abort(t.Context())
 	if err != nil || !running {
 		t.Errorf("abort: %v, %v", running, err)
 	}
-	for _, sent := range []Sent{one, two} {
+	for _, sent := range []sending.Sent{one, two} {
 		if out := sent.Waiter.Wait(t.Context(), 0); out.Status != aborted {
 			t.Errorf("outcome is %v", out)
 		}
 	}
-	if running, _, err := r.s.Abort(t.Context()); err != nil || running {
+	if running, _, err := r.s.sender.Abort(t.Context()); err != nil || running {
 		t.Errorf("abort of nothing: %v, %v", running, err)
 	}
 	sent := r.send(message("hang"))
@@ -239,12 +240,12 @@ func TestTurnsOnTheCLI(t *testing.T) {
 func TestSendWithoutSession(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
-	_, err := r.s.Send(t.Context(), message("x"))
+	_, err := r.s.sender.Send(t.Context(), message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 	r.open(Opening{})
 	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
 		t.Errorf("disconnect: %v, %v", done, err)
 	}
-	_, err = r.s.Send(t.Context(), message("x"))
+	_, err = r.s.sender.Send(t.Context(), message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 }

@@ -29,10 +29,10 @@ func (s *Session) Hold() (release func()) {
 // the bridge knows. The caller holds mu.
 func (s *Session) resting(idle time.Duration) bool {
 	last := s.usedAt
-	if s.turn.LastEvent().After(last) {
-		last = s.turn.LastEvent()
+	if s.turns.Machine().LastEvent().After(last) {
+		last = s.turns.Machine().LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.headersReplaced && !s.orbited() && !s.turn.Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.sender.HeadersReplaced() && !s.orbited() && !s.turns.Machine().Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -110,7 +110,8 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 	defer s.mu.Unlock()
 	s.intake.End()
 	s.models.Drop()
-	s.runtime, s.synced.toolsKnown, s.headersReplaced, s.intake.Internal = nil, false, false, false
+	s.runtime, s.synced.toolsKnown, s.intake.Internal = nil, false, false
+	s.sender.RuntimeEnded()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
 		return nil // it is gone anyway

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -35,12 +34,12 @@ func (s *Session) Watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch now := time.Now(); {
-	case s.state == Loaded && s.turn.Overdue(now, s.callbacks.Registry().Len() > 0):
-		s.turn.SetStalling(true)
-		rt, last := s.runtime, s.turn.LastEvent()
+	case s.state == Loaded && s.turns.Machine().Overdue(now, s.callbacks.Registry().Len() > 0):
+		s.turns.Machine().SetStalling(true)
+		rt, last := s.runtime, s.turns.Machine().LastEvent()
 		s.host.Go(func(ctx context.Context) { s.endStalled(ctx, rt, last) })
-	case s.state != Loaded && s.turn.Deserted(now):
-		s.turn.SetStalling(true)
+	case s.state != Loaded && s.turns.Machine().Deserted(now):
+		s.turns.Machine().SetStalling(true)
 		s.host.Go(s.reloadForWaiters)
 	}
 }
@@ -50,17 +49,17 @@ func (s *Session) Watch() {
 func (s *Session) endStalled(ctx context.Context, rt Runtime, last time.Time) {
 	working := s.stillActive(ctx, rt)
 	s.mu.Lock()
-	heard := s.runtime != rt || !s.turn.Busy() || s.turn.LastEvent() != last
+	heard := s.runtime != rt || !s.turns.Machine().Busy() || s.turns.Machine().LastEvent() != last
 	if working && !heard {
-		s.turn.Heard(time.Now())
+		s.turns.Machine().Heard(time.Now())
 	}
 	if working || heard {
-		s.turn.SetStalling(false)
+		s.turns.Machine().SetStalling(false)
 		s.mu.Unlock()
 		return
 	}
-	if s.turn.AtRest() {
-		s.carryOut(s.turn.Rest(s.journal.Last()))
+	if s.turns.Machine().AtRest() {
+		s.turns.CarryOut(s.turns.Machine().Rest(s.journal.Last()))
 		s.mu.Unlock()
 		return
 	}
@@ -79,7 +78,7 @@ func (s *Session) stillActive(ctx context.Context, rt Runtime) bool {
 		return true
 	}
 	s.mu.Lock()
-	asking, tools := s.callbacks.Registry().Len() > 0, s.turn.ToolsRun()
+	asking, tools := s.callbacks.Registry().Len() > 0, s.turns.Machine().ToolsRun()
 	s.mu.Unlock()
 	if asking { // each has its deadline
 		return true
@@ -104,32 +103,24 @@ func (s *Session) reloadForWaiters(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn.SetStalling(false)
+	s.turns.Machine().SetStalling(false)
 	if err == nil {
 		return
 	}
 	s.host.Logger().Warn("session not loaded for those who wait for its turn", "session_id", s.id, "error", err)
 	if s.state != Loaded {
-		s.turnLost(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
+		s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	}
-}
-
-// turnLost ends the turn because its runtime, or the session's use, has ended. It returns the
-// outcome of the turn that ran; nil if there was none. The caller holds mu.
-func (s *Session) turnLost(status bridgev1.TurnStatus) *turn.Outcome {
-	out, effects := s.turn.Lose(status, s.journal.Last())
-	s.carryOut(effects)
-	return out
 }
 
 // abortStalled has the CLI abort a turn that has stalled, so that the next message is not
 // queued behind it for ever. Where that does not bring the session to rest, the session
 // is unloaded: the next load has it afresh.
 func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
-	w := s.newWaiter(nil)
+	w := s.turns.Expect(nil)
 	defer w.Close()
 	s.mu.Lock()
-	s.turn.AwaitRest(w.state)
+	s.turns.Machine().AwaitRest(w.State())
 	s.intake.Internal = true
 	s.mu.Unlock()
 	defer s.setInternal(false)
@@ -138,17 +129,17 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 	_, _, err := s.call(ctx, rt, "session.abort", nil)
 	if err == nil {
 		select {
-		case <-w.state.Done():
+		case <-w.State().Done():
 			return
 		case <-ctx.Done():
 		}
 	}
 	s.mu.Lock()
-	if s.runtime != rt || !s.turn.Stalling() {
+	if s.runtime != rt || !s.turns.Machine().Stalling() {
 		s.mu.Unlock()
 		return
 	}
-	s.carryOut(s.turn.GiveUp(s.journal.Last()))
+	s.turns.CarryOut(s.turns.Machine().GiveUp(s.journal.Last()))
 	s.mu.Unlock()
 	s.host.Logger().Warn("stalled turn not aborted, session is loaded afresh", "session_id", s.id, "error", err)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), stallTimeout)
@@ -157,7 +148,7 @@ func (s *Session) abortStalled(ctx context.Context, rt Runtime) {
 		s.host.Logger().Warn("session not unloaded", "session_id", s.id, "error", err)
 	}
 	s.mu.Lock()
-	waited := s.state != Loaded && s.turn.Waiting()
+	waited := s.state != Loaded && s.turns.Machine().Waiting()
 	s.mu.Unlock()
 	if waited { // for a message that came meanwhile
 		s.reloadForWaiters(context.WithoutCancel(ctx))

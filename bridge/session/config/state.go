@@ -130,3 +130,13 @@ func (s *State) Commands() []Command {
 	commands, _ := ParseCommands(s.Object.Get("commands"), "") // what is not understood clashes with nothing
 	return commands
 }
+
+// HasHeaders reports whether the provider has headers.
+func (s *State) HasHeaders() bool {
+	provider, err := jsonobj.Parse(s.Object.Get("provider"))
+	if err != nil {
+		return false
+	}
+	headers, err := jsonobj.Parse(provider.Get("headers"))
+	return err == nil && len(headers) > 0
+}

@@ -1,0 +1,63 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+)
+
+// locked is the session while the goroutine that uses it holds mu. It is the Tx of the session's parts.
+type locked struct{ s *Session }
+
+func (l locked) Turn() *turn.Machine            { return l.s.turns.Machine() }
+func (l locked) CarryOut(effects []turn.Effect) { l.s.turns.CarryOut(effects) }
+func (l locked) EndTurn(out turn.Outcome)       { l.s.turns.End(out) }
+func (l locked) Loaded() bool                   { return l.s.state == Loaded }
+
+func (l locked) Post(note any, at journal.Position) journal.Position {
+	return l.s.journal.Post(note, at)
+}
+
+func (l locked) MarkTurnEnd(at journal.Position) {
+	l.s.intake.Marks.TurnEnd = at
+	l.Keep()
+}
+
+func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
+
+func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
+	return l.s.roster.Handlers(p, &l.s.config)
+}
+
+// Covers reports whether the session itself handles a callback: a caller of Resolve may answer
+// it then.
+func (l locked) Covers(p *callback.Pending) bool {
+	s := l.s
+	if p.Kind.Method == callback.ToolRequested {
+		return slices.ContainsFunc(s.config.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
+	}
+	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.config.Handling.Handles(p)
+}
+
+func (l locked) HookOrder(hook string) (who []string, wanted bool) {
+	return l.s.roster.HookOrder(hook, l.s.config.Handling), l.s.wantsMethod(callback.HooksInvoke)
+}
+
+func (l locked) TellAsked(to []string)  { l.s.roster.TellAsked(to) }
+func (l locked) Reading() bool          { return l.s.intake.Holding() }
+func (l locked) Timeout() time.Duration { return l.s.timeout }
+func (l locked) Span() *observe.Span    { return l.s.turns.Span() }
+
+// Keep has the session saved.
+func (l locked) Keep() {
+	if l.s.host != nil {
+		l.s.host.Keep(l.s)
+	}
+}

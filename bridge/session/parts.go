@@ -1,0 +1,184 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+)
+
+// newCallbacks returns the desk of the session's callbacks.
+func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
+	return callbacks.New(callbacks.Config{
+		Session: s.id, Tenant: s.tenant, Room: room, Journal: s.journal, Observer: s.observer, Audit: s.audit,
+		Lock: func() callbacks.Tx {
+			s.mu.Lock()
+			return locked{s}
+		},
+		Unlock: s.mu.Unlock,
+		Answer: s.answerCall,
+		Usable: s.Asking,
+		Approved: func(urls []config.Setting) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.approved(urls)
+		},
+		ModelTaken: func(id, participant string) { s.models.Taken(id, participant) },
+		Go:         s.background,
+		Logger:     func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// newModels returns the proxy of the session's requests to models.
+func (s *Session) newModels() *modelproxy.Proxy {
+	return modelproxy.New(modelproxy.Config{
+		Ask: func(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
+			return s.callbacks.Ask(ctx, p)
+		},
+		Take: func(ctx context.Context, id, participant string) {
+			// Where another participant has answered it, the proxy knows the owner.
+			by, reply := callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}
+			_, _ = s.callbacks.Resolve(ctx, id, by, reply)
+		},
+		Self: roster.Itself,
+		Timeout: func() time.Duration {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.timeout
+		},
+		Position: s.journal.Last,
+		Classify: Classify,
+		Go:       s.background,
+		Logger:   func() *slog.Logger { return s.host.Logger().With("session_id", s.id) },
+	})
+}
+
+// newPrompts returns the queue of the session's prompts.
+func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
+	return prompts.New(prompts.Config{
+		Session: s.id, Box: box, Journal: s.journal,
+		Update: func(f func(prompts.Tx)) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			f(locked{s})
+		},
+		Outcome: func(ctx context.Context, at journal.Position) turn.Outcome {
+			return s.turns.OutcomeOf(ctx, at)
+		},
+		HasHeaders: s.hasHeaders,
+		Classify:   Classify,
+		In:         func(ctx context.Context, f func(prompts.Runtime) error) error { return s.sender.In(ctx, f) },
+		Go:         s.background,
+		Logger:     func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// newTurns returns the session's turns.
+func (s *Session) newTurns(bounds turn.Bounds) *turns.Turns {
+	return turns.New(turns.Config{
+		Session: s.id, Tenant: s.tenant, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
+		Callbacks: s.callbacks, Prompts: s.prompts, Observer: s.observer, Bounds: bounds, Reason: turnReason, Classify: Classify,
+	})
+}
+
+// newSender returns the sender of the session's messages.
+func (s *Session) newSender() *sending.Sender {
+	return sending.New(sending.Config{
+		Session: s.id, Journal: s.journal, Lock: &s.mu, Tx: locked{s}, Turns: s.turns, Prompts: s.prompts,
+		In: func(ctx context.Context, f func(sending.Runtime) error) error {
+			return s.retried(ctx, func(rt Runtime) error { return f(rt) })
+		},
+		Load: func(ctx context.Context) error {
+			_, err := s.Loaded(ctx)
+			return err
+		},
+		Abort: func(ctx context.Context) (bool, journal.Position, error) {
+			if err := s.Usable(); err != nil || s.State() != Loaded {
+				return false, journal.Position{}, err
+			}
+			_, at, err := s.Do(ctx, "session.abort", nil)
+			return true, at, err
+		},
+		Unloaded:   func() bool { return s.State() == Unloaded },
+		HasHeaders: s.hasHeaders,
+		Reconfigure: func(ctx context.Context, rt sending.Runtime, set func()) error {
+			if err := lock(ctx, s.gate); err != nil {
+				return err
+			}
+			defer unlock(s.gate)
+			set()
+			return s.warmResume(ctx, rt, nil)
+		},
+		Classify: Classify,
+		Go:       s.background,
+		Logger:   func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// background runs f on a goroutine of the host.
+func (s *Session) background(f func(context.Context)) {
+	if s.host != nil {
+		s.host.Go(f)
+	}
+}
+
+// hasHeaders reports whether the session's provider has headers.
+func (s *Session) hasHeaders() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.HasHeaders()
+}
+
+// newIntake returns the part that takes the session's events.
+func (s *Session) newIntake(at time.Time) *ingest.Intake {
+	return ingest.New(ingest.Config{
+		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turns.Machine(), Callbacks: s.callbacks,
+		Update: func(f func()) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			f()
+		},
+		Logger: func() *slog.Logger { return s.host.Logger() },
+	}, at)
+}
+
+// Callbacks returns the session's callbacks.
+func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }
+
+// Models returns the session's requests to models.
+func (s *Session) Models() *modelproxy.Proxy { return s.models }
+
+// Prompts returns the prompts whose turns have not ended.
+func (s *Session) Prompts() *prompts.Queue { return s.prompts }
+
+// Turns returns the session's turns.
+func (s *Session) Turns() *turns.Turns { return s.turns }
+
+// Sender returns the part that sends messages.
+func (s *Session) Sender() *sending.Sender { return s.sender }
+
+// answerCall makes the call that answers a callback. ended is of the runtime that it was made in.
+func (s *Session) answerCall(ctx context.Context, method string, params jsonobj.Object) (
+	result json.RawMessage, at journal.Position, ended <-chan struct{}, err error) {
+	err = s.retried(ctx, func(rt Runtime) (err error) {
+		ended = rt.Ended()
+		result, at, err = s.call(ctx, rt, method, params, rpcconn.Priority())
+		return err
+	})
+	return result, at, ended, err
+}

@@ -1,0 +1,244 @@
+// Package sending sends the messages of one session to the CLI: in order, with the session's
+// prompts kept in the outbox, with headers that replace the provider's, and with an answer for
+// each message whose runtime ended before it replied.
+//
+// The session's lock guards the one field of a Sender that changes. A method says when its caller
+// holds the lock. prompts.Queue lets one send at a time begin; a Sender holds it until the CLI has
+// replied, or until the turn has ended whose headers replace the provider's. For each such turn
+// there is a goroutine, started by Config.Go, which ends with the turn, the runtime or the bridge.
+package sending
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+)
+
+// Runtime is a CLI process that has the session loaded.
+type Runtime interface {
+	// Call makes a JSON-RPC call.
+	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	// Ended is closed when the process has ended and the session knows it.
+	Ended() <-chan struct{}
+	// Version is the CLI's version.
+	Version() string
+}
+
+// Config is what a Sender needs of its session.
+type Config struct {
+	// Session is the session's id.
+	Session string
+	Journal *journal.Journal
+	// Lock is the session's lock; Tx is the session, used with the lock held.
+	Lock    sync.Locker
+	Tx      prompts.Tx
+	Turns   *turns.Turns
+	Prompts *prompts.Queue
+	// In calls f with the runtime that has the session, loading it if need be, and once more if
+	// the session was lost before the call reached it.
+	In func(ctx context.Context, f func(rt Runtime) error) error
+	// Load has the session loaded.
+	Load func(ctx context.Context) error
+	// Abort has the CLI end the turn and what is queued, and returns the journal's end when it
+	// replied; false if no runtime has the session.
+	Abort func(ctx context.Context) (bool, journal.Position, error)
+	// Unloaded reports whether the session is in use and no runtime has it.
+	Unloaded func() bool
+	// HasHeaders reports whether the session's provider has headers.
+	HasHeaders func() bool
+	// Reconfigure calls set and then gives a runtime the session's whole configuration, while
+	// nothing else changes the session in the runtime.
+	Reconfigure func(ctx context.Context, rt Runtime, set func()) error
+	// Classify turns an error of a call, or of an ended context, into the API's.
+	Classify func(err error, method string) error
+	// Go runs f on a goroutine that ends with the bridge.
+	Go     func(f func(ctx context.Context))
+	Logger func() *slog.Logger
+}
+
+// Sender sends the messages of a session. New makes one.
+type Sender struct {
+	cfg Config
+	// replacedIn is the runtime in which a turn runs whose headers replace the provider's; nil
+	// without such a turn. The session's lock guards it.
+	replacedIn Runtime
+}
+
+// New returns a sender.
+func New(cfg Config) *Sender { return &Sender{cfg: cfg} }
+
+// errUnanswered is the cause with which the waiting for the CLI's answer to a message ends.
+var errUnanswered = errors.New("the CLI does not answer")
+
+// Send sends a message to the agent.
+func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
+	s.cfg.Lock.Lock()
+	steering := m.Immediate && s.replacedIn != nil
+	s.cfg.Lock.Unlock()
+	if steering {
+		return Sent{}, fault.New(fault.SessionBusy, "a turn is running whose headers replace the provider's").
+			WithField("prompt.mode")
+	}
+	for {
+		sent, err := s.sendInOrder(ctx, m)
+		if !errors.Is(err, prompts.ErrBehind) {
+			return sent, err
+		}
+		if err := s.cfg.Prompts.AwaitDelivery(ctx); err != nil {
+			return Sent{}, err
+		}
+	}
+}
+
+// sendInOrder sends a message, unless others that a runtime has lost come before it: then it
+// fails with prompts.ErrBehind.
+func (s *Sender) sendInOrder(ctx context.Context, m Message) (sent Sent, err error) {
+	if err := s.cfg.Prompts.Acquire(ctx); err != nil {
+		return Sent{}, err
+	}
+	keep := false
+	defer func() {
+		if !keep {
+			s.cfg.Prompts.Release()
+		}
+	}()
+	err = s.cfg.In(ctx, func(rt Runtime) (err error) {
+		if s.cfg.Prompts.Box().Owes() {
+			return prompts.ErrBehind
+		}
+		if !m.Override || !s.cfg.HasHeaders() {
+			sent, err = s.send(ctx, rt, m)
+			return err
+		}
+		sent, err = s.sendOverriding(ctx, rt, m)
+		keep = err == nil
+		return err
+	})
+	return sent, err
+}
+
+// send makes the call. The outbox has the message before the CLI, and the CLI's answer before
+// the caller.
+func (s *Sender) send(ctx context.Context, rt Runtime, m Message) (Sent, error) {
+	params := m.Params.Clone()
+	w := s.cfg.Turns.Expect(s.cfg.Turns.StartSpan(ctx, &params))
+	before := s.cfg.Journal.Last()
+	n, stored, err := s.cfg.Prompts.Add(m.outboxForm(params), before)
+	if err != nil {
+		w.Close()
+		return Sent{}, err
+	}
+	s.cfg.Lock.Lock()
+	s.cfg.Prompts.Expect(s.cfg.Tx, w.State(), n)
+	s.cfg.Lock.Unlock()
+	sent, err := s.give(ctx, rt, cmp.Or(m.Method, "session.send"), params, w)
+	if err != nil {
+		if !errors.Is(err, errUnanswered) {
+			sent, err = s.unconfirmed(ctx, rt, m, before, err)
+		}
+		s.forget(w)
+		return sent, err
+	}
+	ids := prompts.IDs(sent.Result)
+	durable, again := s.cfg.Prompts.Box().Accepted(n, ids)
+	sent.MessageID = prompts.First(ids)
+	sent.InMemory = s.cfg.Prompts.Box().Problem() != nil && !(stored && durable)
+	w.Identify(prompts.Last(ids))
+	if again {
+		s.cfg.Lock.Lock()
+		s.cfg.Prompts.Deliver(s.cfg.Tx)
+		s.cfg.Lock.Unlock()
+	}
+	return sent, nil
+}
+
+// forget ends the waiting for a message whose sender learns that it failed.
+func (s *Sender) forget(w *turns.Waiter) {
+	w.Close()
+	s.cfg.Lock.Lock()
+	s.cfg.Prompts.Forget(s.cfg.Tx, w.State())
+	s.cfg.Lock.Unlock()
+}
+
+// give makes the call, with a waiter that was registered before it.
+func (s *Sender) give(
+	ctx context.Context, rt Runtime, method string, params jsonobj.Object, w *turns.Waiter,
+) (Sent, error) {
+	sent := Sent{Waiter: w}
+	params.SetString("sessionId", s.cfg.Session)
+	// The next messages of the session wait behind this one.
+	bound := s.cfg.Turns.Machine().Bounds.Send
+	limited, cancel := context.WithTimeoutCause(ctx, bound, errUnanswered)
+	defer cancel()
+	result, err := rt.Call(limited, method, params.JSON(), rpcconn.OnReply(func() {
+		sent.At = s.cfg.Journal.Last()
+		w.Accept()
+	}))
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
+			s.cfg.Logger().Error("message not answered by the CLI",
+				"session_id", s.cfg.Session, "method", method, "waited", bound)
+			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt,
+				"no answer to %s within %v; it may have been taken up", method, bound)
+		}
+		return Sent{}, s.cfg.Classify(err, method)
+	}
+	sent.Result = result
+	return sent, nil
+}
+
+// Abort stops the running turn and what is queued, and reports whether one was running.
+func (s *Sender) Abort(ctx context.Context) (bool, journal.Position, error) {
+	running := s.cfg.Turns.Running()
+	given := s.cfg.Prompts.Acknowledged()
+	loaded, at, err := s.cfg.Abort(ctx)
+	switch {
+	case err != nil && !loaded:
+		return false, journal.Position{}, err
+	case err != nil:
+		return running, at, err
+	case !loaded:
+		return s.cfg.Prompts.Abort(given), s.cfg.Journal.Last(), nil
+	}
+	s.cfg.Prompts.Abort(given)
+	return running, at, nil
+}
+
+// Repeat returns what has become of a message that the CLI accepted. It fails with SEND_IN_DOUBT
+// if the message is not part of the conversation. Where only the history can show that, the session
+// is loaded.
+func (s *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
+	if id == "" {
+		return Repeated{}, nil
+	}
+	box := s.cfg.Prompts.Box()
+	if s.cfg.Unloaded() && box.Pending(id) {
+		if err := s.cfg.Load(ctx); err != nil {
+			return Repeated{}, fault.Wrap(err, fault.SendInDoubt,
+				"the runtime ended, and the session cannot be loaded to see whether it took the message up").With("message_id", id)
+		}
+	}
+	if why, ok := box.LostBecause(id); ok {
+		return Repeated{}, prompts.LostError([]string{id}, why)
+	}
+	s.cfg.Lock.Lock()
+	defer s.cfg.Lock.Unlock()
+	if err := s.cfg.Turns.Machine().LostMessage(id); err != nil {
+		return Repeated{}, err
+	}
+	out := Repeated{ResentID: box.MovedTo(id)}
+	if w := s.cfg.Prompts.Restored(s.cfg.Tx, id); w != nil {
+		out.Waiter = s.cfg.Turns.Waiter(w)
+	}
+	return out, nil
+}

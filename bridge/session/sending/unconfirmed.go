@@ -1,0 +1,81 @@
+package sending
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// A message that the CLI accepted is in its memory only until it is taken up, and one
+// that was sent may not even have been read when the runtime ends. Which of them became
+// part of the conversation is found in the history, when the session is loaded again.
+
+// ErrUnsettled is in the error of a send of which it is not known whether the CLI took it up: the
+// history may show it, once it can be read.
+var ErrUnsettled = errors.New("whether the message was taken up is not known")
+
+// settleTimeout bounds loading a session to see what became of a message.
+const settleTimeout = time.Minute
+
+// unconfirmed resolves a send during which the runtime ended: if the history has the message,
+// it was sent, and its turn was lost.
+func (s *Sender) unconfirmed(
+	ctx context.Context, rt Runtime, m Message, before journal.Position, cause error,
+) (Sent, error) {
+	_, answered := errors.AsType[*rpcconn.Error](cause)
+	if fault.ReasonOf(cause) != fault.RuntimeLost || answered || errors.Is(cause, rpcconn.ErrNotSent) {
+		return Sent{}, cause
+	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	unknown := fault.Wrap(errors.Join(ErrUnsettled, cause), fault.SendInDoubt,
+		"the runtime ended before it replied, and the history cannot be read")
+	select {
+	case <-rt.Ended(): // only then is it known that the session is to be loaded
+	case <-ctx.Done():
+		return Sent{}, unknown
+	}
+	if err := s.cfg.Load(ctx); err != nil {
+		return Sent{}, unknown
+	}
+	ids, at := inHistory(s.cfg.Journal, m, before)
+	if ids == nil {
+		return Sent{}, fault.Wrap(cause, fault.SendInDoubt,
+			"the runtime ended before it replied, and the history does not have the message")
+	}
+	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cfg.Journal.Last()})
+	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil
+}
+
+// inHistory looks in a journal for a message in what happened after a position, by what it says. It returns
+// its ids, as many as it is messages, and where the last of them is; nil if it is not there.
+func inHistory(j *journal.Journal, m Message, after journal.Position) (ids []string, at journal.Position) {
+	texts := m.texts()
+	j.Each(func(r *journal.Record) bool {
+		if len(ids) == len(texts) {
+			return false
+		}
+		later := r.Pos.Epoch > after.Epoch || r.Pos.Seq > after.Seq
+		if !later || r.Type != "user.message" || r.Agent != "" {
+			return true
+		}
+		var d struct{ MessageID string }
+		if event.Data(r, &d) && prompts.Content(r) == texts[len(ids)] {
+			ids, at = append(ids, d.MessageID), r.Pos
+		}
+		return true
+	})
+	if len(ids) < len(texts) {
+		return nil, journal.Position{}
+	}
+	return ids, at
+}

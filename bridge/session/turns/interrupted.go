@@ -1,0 +1,62 @@
+package turns
+
+import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Renotify posts the notes that an earlier process of the bridge left about prompts and turns, in
+// order, and the one about the turn that its end interrupted: only a session in use had one. The
+// caller holds the lock.
+func (t *Turns) Renotify(inUse bool) {
+	var cut func()
+	if inUse {
+		cut = t.interrupted()
+	}
+	marks := t.cfg.Tx.Marks()
+	t.cfg.Prompts.Renumber(func(note any, at journal.Position) journal.Position {
+		if cut != nil && !before(at, marks.InterruptedAt) {
+			cut()
+			cut = nil
+		}
+		return t.cfg.Journal.Post(note, at)
+	})
+	if cut != nil {
+		cut()
+	}
+}
+
+// interrupted finds out, from the journal, whether a turn ran when an earlier process of the bridge
+// ended. It returns a function that tells readers of the turn's end; nil if no turn ran.
+func (t *Turns) interrupted() (tell func()) {
+	j, marks := t.cfg.Journal, t.cfg.Tx.Marks()
+	epoch := j.Last().Epoch
+	begun, running := history.LeftRunning(j.Recovered, func(seq uint64) (*journal.Record, bool) {
+		return j.Get(journal.Position{Epoch: epoch, Seq: seq})
+	})
+	if !running {
+		return nil
+	}
+	ended := marks.TurnEnd.Epoch == epoch && marks.TurnEnd.Seq >= begun
+	again := marks.InterruptedAt.Epoch == epoch && (marks.InterruptedAt.Seq > begun || ended)
+	if !again && ended {
+		return nil // that process told the turn's end
+	}
+	out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: marks.InterruptedAt}
+	if !again {
+		marks.InterruptedAt, out.End = journal.Position{}, j.Last()
+	}
+	return func() {
+		marks.InterruptedAt = j.Post(prompts.TurnOver{Outcome: out}, marks.InterruptedAt)
+		marks.TurnEnd = marks.InterruptedAt
+		t.cfg.Tx.Keep()
+	}
+}
+
+// before reports whether a position is known and before another, of which zero is the end.
+func before(a, b journal.Position) bool {
+	return b == journal.Position{} || a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
+}
