@@ -83,7 +83,7 @@ func typed(t *testing.T, lines, path string) (string, error) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", strings.ReplaceAll(lines, "\n! ", "\nfails "))
-	cmd.Dir = ".."
+	cmd.Dir = "../.."
 	// Go's caches are where they are, whatever home is.
 	env, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOPATH").Output()
 	if err != nil {

@@ -59,7 +59,7 @@ func readmeLines(t *testing.T) (lines []string) {
 // grpcurl is the path of the executable, of the version that the tools are pinned to.
 func grpcurl(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/go.mod", "-n", "grpcurl").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../internal/tools/go.mod", "-n", "grpcurl").Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

@@ -285,17 +285,6 @@ func SecretsIn(t *testing.T, dir, text string) (found []string) {
 	return found
 }
 
-// Eventually waits for what nothing announces.
-func (st *Scripted) Eventually(what string, done func() bool) {
-	st.T.Helper()
-	for !done() {
-		if st.Ctx.Err() != nil {
-			st.T.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // Written waits until the CLI has written down what the journal has.
 func (d *Daemon) Written(id string) {
 	d.T.Helper()

@@ -297,3 +297,14 @@ func (b *LogBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// Eventually waits for what nothing announces.
+func (r *Fixture) Eventually(what string, done func() bool) {
+	r.T.Helper()
+	for !done() {
+		if r.Ctx.Err() != nil {
+			r.T.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

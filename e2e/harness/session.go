@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -141,13 +142,18 @@ func ReadRecord(t *testing.T, path string) []Recorded {
 	return all
 }
 
-// RecordedTypes are the types in the CLI's own record.
-func (s *TestSession) RecordedTypes() []string {
+// RecordedTypes returns the types in the CLI's own record, as soon as it has one of each of some types: the CLI may
+// send an event before it writes it.
+func (s *TestSession) RecordedTypes(awaited ...string) []string {
 	s.Fixture.T.Helper()
 	var all []string
-	for _, one := range s.Record() {
-		all = append(all, one.Type)
-	}
+	s.Fixture.Eventually("the CLI's record of "+strings.Join(awaited, ", "), func() bool {
+		all = nil
+		for _, one := range s.Record() {
+			all = append(all, one.Type)
+		}
+		return !slices.ContainsFunc(awaited, func(t string) bool { return !slices.Contains(all, t) })
+	})
 	return all
 }
 

@@ -61,7 +61,7 @@ func compiled(t *testing.T, out *schemagen.Output) *descriptorpb.FileDescriptorS
 		t.Fatal(err)
 	}
 	for _, file := range []string{"buf.yaml", "proto/copilot/json/v1/options.proto"} {
-		data, err := os.ReadFile(filepath.Join("..", file))
+		data, err := os.ReadFile(filepath.Join("../..", file))
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755)
 		}
