@@ -2,7 +2,6 @@ package translate
 
 import (
 	"slices"
-	"strconv"
 	"sync"
 
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
@@ -212,16 +211,6 @@ func (d *decoder) groupEnd(number uint64, i, end int) (int, *Error) {
 // matches tells whether a record has the wire type that its field declares.
 func (f *field) matches(r record) bool {
 	return r.tag == f.tag || f.packedTag != 0 && r.tag == f.packedTag
-}
-
-// unknown deals with a record of a field that the message does not declare.
-func (d *decoder) unknown(r record) *Error {
-	if !d.opts.RejectUnknownFields {
-		return nil
-	}
-	err := fail(KindUnknownField, r.value)
-	err.Detail = strconv.FormatUint(r.number(), 10)
-	return err
 }
 
 // regroup calls write for a copy of the message between i and end in which no

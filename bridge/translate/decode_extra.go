@@ -3,7 +3,6 @@ package translate
 import (
 	"bytes"
 	"math/bits"
-	"slices"
 )
 
 // extraInfo is what a json_extra says.
@@ -164,11 +163,11 @@ func repeated(text []byte, keys []span) bool {
 func (d *decoder) checkExtra(t *Table, s *objectScan, name, value []byte, i int) *Error {
 	reserved := string(name) == absentName || string(name) == valueName
 	if s.top && len(d.opts.ForbidExtra) > 0 {
-		if err := d.forbidden(name, s.extra.value); err != nil {
+		if err := d.opts.forbidden(name, s.extra.value); err != nil {
 			return err
 		}
 		if reserved {
-			if err := d.forbiddenWithin(value, s.extra.value); err != nil {
+			if err := d.opts.forbiddenWithin(value, s.extra.value); err != nil {
 				return err
 			}
 		}
@@ -183,33 +182,6 @@ func (d *decoder) checkExtra(t *Table, s *objectScan, name, value []byte, i int)
 	}
 	err := fail(KindDeclaredExtra, s.extra.value)
 	err.Detail = string(name)
-	return err
-}
-
-func (d *decoder) forbidden(name []byte, offset int) *Error {
-	if !slices.Contains(d.opts.ForbidExtra, string(name)) {
-		return nil
-	}
-	err := fail(KindForbiddenExtra, offset)
-	err.Detail = string(name)
-	return err
-}
-
-// forbiddenWithin looks for forbidden names among the members of an object or
-// the strings of a list.
-func (d *decoder) forbiddenWithin(value []byte, offset int) (err *Error) {
-	switch value[0] {
-	case '{':
-		eachMember(value, func(name []byte, _ span, _ int) bool {
-			err = d.forbidden(name, offset)
-			return err == nil
-		})
-	case '[':
-		eachString(value, func(name []byte) bool {
-			err = d.forbidden(name, offset)
-			return err == nil
-		})
-	}
 	return err
 }
 

@@ -55,7 +55,7 @@ func (d *decoder) union(t *Table, i, end int, top bool) *Error {
 func (d *decoder) unrecognized(r record, top bool) *Error {
 	err := d.text(r)
 	if err == nil && top && len(d.opts.ForbidExtra) > 0 {
-		err = d.forbiddenWithin(bytes.TrimSpace(d.src[r.value:r.end]), r.value)
+		err = d.opts.forbiddenWithin(bytes.TrimSpace(d.src[r.value:r.end]), r.value)
 	}
 	if err != nil {
 		err.under("unrecognized")

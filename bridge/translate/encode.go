@@ -182,7 +182,7 @@ func (e *encoder) bare(t *Table) verdict {
 	v := misfit
 	switch c := e.src[start]; {
 	case c == 'n' && (t.shape == jsonv1.Shape_SHAPE_NULL ||
-		t.shape == jsonv1.Shape_SHAPE_VALUE && e.nullable(t.sole)):
+		t.shape == jsonv1.Shape_SHAPE_VALUE && t.sole.bareNull()):
 		v = e.skip()
 	case c == '{' && t.shape == jsonv1.Shape_SHAPE_NULL && !e.exact && emptyObject(e.src[start:]):
 		v = e.skip() // says as little as null does
@@ -204,8 +204,8 @@ func emptyObject(src []byte) bool {
 	return len(rest) > 0 && rest[0] == '}'
 }
 
-// nullable tells whether null leaves the field of a bare value unset.
-func (e *encoder) nullable(f *field) bool {
+// bareNull reports whether null leaves the field of a bare value unset.
+func (f *field) bareNull() bool {
 	return f.card == single && f.kind != kindText && f.zero != zeroImplied
 }
 

@@ -1,7 +1,5 @@
 package translate
 
-import "bytes"
-
 // objectState is what encoding one object has to remember.
 type objectState struct {
 	seen   mask
@@ -179,32 +177,10 @@ func (e *encoder) constant(want []byte) verdict {
 	if v := e.skip(); v != fits {
 		return v
 	}
-	if e.sameValue(e.src[start:e.pos], want) {
+	if sameValue(e.src[start:e.pos], want, &e.scratch) {
 		return fits
 	}
 	return misfit
-}
-
-// sameValue compares two well-formed JSON values; lists and objects by their
-// text.
-func (e *encoder) sameValue(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	if kindOf(a[0]) != kindOf(b[0]) {
-		return false
-	}
-	switch kindOf(a[0]) {
-	case jsonNumber:
-		return equalNumbers(a, b)
-	case jsonString:
-		out, lone := appendUnescaped(e.scratch[:0], a[1:len(a)-1])
-		n := len(out)
-		out, _ = appendUnescaped(out, b[1:len(b)-1])
-		e.scratch = out
-		return !lone && bytes.Equal(out[:n], out[n:])
-	}
-	return false
 }
 
 // finish ends an object: a payload that waited for its type, json_extra.

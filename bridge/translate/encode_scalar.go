@@ -89,8 +89,10 @@ func (e *encoder) enum(f *field, tag uint64) verdict {
 }
 
 func (e *encoder) timestamp(tag uint64) verdict {
-	seconds, nanos, ok := e.shortTimestamp()
-	if !ok {
+	seconds, nanos, after, ok := shortTimestamp(e.src, e.pos)
+	if ok {
+		e.pos = after
+	} else {
 		s, plain, v := e.plain()
 		if v != fits {
 			return v
@@ -114,18 +116,16 @@ func (e *encoder) timestamp(tag uint64) verdict {
 	return fits
 }
 
-// shortTimestamp reads the form that nearly every time has, which needs no look
-// for the end of the string.
-func (e *encoder) shortTimestamp() (seconds int64, nanos int32, ok bool) {
+// shortTimestamp reads the string at src[pos] in the form that nearly every time has, which needs no look
+// for the end of the string. It returns the position after the string.
+func shortTimestamp(src []byte, pos int) (seconds int64, nanos int32, after int, ok bool) {
 	const length = len("2006-01-02T15:04:05.000Z")
-	end := e.pos + 1 + length
-	if end >= len(e.src) || e.src[e.pos] != '"' || e.src[end] != '"' {
-		return 0, 0, false
+	end := pos + 1 + length
+	if end >= len(src) || src[pos] != '"' || src[end] != '"' {
+		return 0, 0, pos, false
 	}
-	if seconds, nanos, ok = parseTimestamp(e.src[e.pos+1 : end]); ok {
-		e.pos = end + 1
-	}
-	return seconds, nanos, ok
+	seconds, nanos, ok = parseTimestamp(src[pos+1 : end])
+	return seconds, nanos, end + 1, ok
 }
 
 var strictBase64 = base64.StdEncoding.Strict()

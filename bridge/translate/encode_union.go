@@ -1,14 +1,28 @@
 package translate
 
+import "bytes"
+
+// chooser finds the case of a union for one JSON object. It only looks ahead: the encoder reads the object
+// afterwards, and reports what is wrong with a member that occurs twice.
+type chooser struct {
+	src     []byte
+	pos     int // where the object begins
+	depth   int // levels that are left
+	scratch []byte
+}
+
 // union encodes the value at pos as the case of a union that it fits.
 func (e *encoder) union(t *Table) verdict {
 	mark, extras, start := len(e.dst), len(e.extras), e.pos
 	kind := kindOf(e.src[start])
 	v := misfit
 	if kind == jsonObject {
-		f, verdict := e.choose(t)
-		if verdict != fits {
-			return verdict
+		c := chooser{src: e.src, pos: start, depth: e.depth, scratch: e.scratch}
+		f, err := c.choose(t)
+		e.scratch = c.scratch
+		if err != nil {
+			e.err = err
+			return failed
 		}
 		if f != nil {
 			v = e.one(f, f.tag)
@@ -28,36 +42,35 @@ func (e *encoder) union(t *Table) verdict {
 	return v
 }
 
-// choose finds the case for the object at pos, nil when there is none. It
-// leaves pos alone.
-func (e *encoder) choose(t *Table) (*field, verdict) {
+// choose finds the case for the object, nil when there is none.
+func (c *chooser) choose(t *Table) (*field, *Error) {
 	if t.discriminator != "" {
-		tag, v := e.discriminator(t)
-		if v != fits {
-			return nil, v
+		tag, err := c.discriminator(t)
+		if err != nil {
+			return nil, err
 		}
-		if f := t.chosenBy(tag, &e.scratch); f != nil {
-			return f, fits
+		if f := t.chosenBy(tag, &c.scratch); f != nil {
+			return f, nil
 		}
 	}
 	if len(t.untagged) <= 1 {
 		for _, f := range t.untagged {
-			return f, fits
+			return f, nil
 		}
-		return nil, fits
+		return nil, nil
 	}
 	var best *field
 	lowest := maxScore
 	for _, f := range t.untagged {
-		score, v := e.score(f)
-		if v != fits {
-			return nil, v
+		score, err := c.score(f)
+		if err != nil {
+			return nil, err
 		}
 		if score < lowest {
 			best, lowest = f, score
 		}
 	}
-	return best, fits
+	return best, nil
 }
 
 // chosenBy returns the case that a discriminator's value, as JSON text, chooses.
@@ -91,46 +104,46 @@ func (t *Table) chosenBy(value []byte, scratch *[]byte) *field {
 }
 
 // discriminator returns the value, as JSON text, of the first member of the
-// object at pos with the discriminator's name; nil when there is none. Should
+// object with the discriminator's name; nil when there is none. Should
 // there be a second one, encoding the case will find out and start over.
-func (e *encoder) discriminator(t *Table) ([]byte, verdict) {
-	i := space(e.src, e.pos+1)
-	if i < len(e.src) && e.src[i] == '}' {
-		return nil, fits
+func (c *chooser) discriminator(t *Table) ([]byte, *Error) {
+	i := space(c.src, c.pos+1)
+	if i < len(c.src) && c.src[i] == '}' {
+		return nil, nil
 	}
 	for {
-		name, start, end, v := e.memberAt(i)
-		if v != fits {
-			return nil, v
+		name, start, end, err := c.memberAt(i)
+		if err != nil {
+			return nil, err
 		}
 		if string(name) == t.discriminator {
-			return e.src[start:end], fits
+			return c.src[start:end], nil
 		}
-		if i = space(e.src, end); i >= len(e.src) || e.src[i] != ',' {
-			return nil, fits
+		if i = space(c.src, end); i >= len(c.src) || c.src[i] != ',' {
+			return nil, nil
 		}
-		i = space(e.src, i+1)
+		i = space(c.src, i+1)
 	}
 }
 
 // memberAt reads the member at i: its name without escapes, valid until the
 // next call, and where its value begins and ends.
-func (e *encoder) memberAt(i int) (name []byte, start, end int, v verdict) {
-	quoted, start, k := keyEnd(e.src, i)
+func (c *chooser) memberAt(i int) (name []byte, start, end int, err *Error) {
+	quoted, start, k := keyEnd(c.src, i)
 	if k != 0 {
-		return nil, 0, 0, e.fail(k, start)
+		return nil, 0, 0, fail(k, start)
 	}
-	if end, k = valueEnd(e.src, start, e.depth); k != 0 {
-		return nil, 0, 0, e.fail(k, end)
+	if end, k = valueEnd(c.src, start, c.depth); k != 0 {
+		return nil, 0, 0, fail(k, end)
 	}
-	name = e.src[i+1 : quoted-1]
-	for _, c := range name {
-		if c == '\\' {
-			e.scratch, _ = appendUnescaped(e.scratch[:0], name)
-			return e.scratch, start, end, fits
+	name = c.src[i+1 : quoted-1]
+	for _, b := range name {
+		if b == '\\' {
+			c.scratch, _ = appendUnescaped(c.scratch[:0], name)
+			return c.scratch, start, end, nil
 		}
 	}
-	return name, start, end, fits
+	return name, start, end, nil
 }
 
 // The scores of a case for an object, the lowest wins.
@@ -141,26 +154,25 @@ const (
 	maxScore     = 1 << 30 // of a case that is out of the question
 )
 
-// score rates a case for the object at pos by the object's own members. It
-// leaves pos alone.
-func (e *encoder) score(f *field) (int, verdict) {
+// score rates a case for the object by the object's own members.
+func (c *chooser) score(f *field) (int, *Error) {
 	switch {
 	case f.kind == kindText:
-		return scoreAny, fits
+		return scoreAny, nil
 	case f.kind != kindMessage || !f.message.isObject():
-		return scoreOther, fits
+		return scoreOther, nil
 	}
 	t := f.message
 	var seen mask
 	score := 0
-	i := space(e.src, e.pos+1)
-	if i < len(e.src) && e.src[i] == '}' {
-		return scoreMissing * t.missing(&seen), fits
+	i := space(c.src, c.pos+1)
+	if i < len(c.src) && c.src[i] == '}' {
+		return scoreMissing * t.missing(&seen), nil
 	}
 	for {
-		name, start, end, v := e.memberAt(i)
-		if v != fits {
-			return 0, v
+		name, start, end, err := c.memberAt(i)
+		if err != nil {
+			return 0, err
 		}
 		index := int(t.index.find(name))
 		if index < 0 {
@@ -168,18 +180,18 @@ func (e *encoder) score(f *field) (int, verdict) {
 		} else {
 			seen.add(index)
 			m := &t.members[index]
-			kind := kindOf(e.src[start])
-			if m.role == roleConst && !e.sameValue(e.src[start:end], m.value) {
-				return maxScore, fits
+			kind := kindOf(c.src[start])
+			if m.role == roleConst && !sameValue(c.src[start:end], m.value, &c.scratch) {
+				return maxScore, nil
 			}
 			if m.field != nil && kind != jsonNull && m.field.accepts()&(1<<kind) == 0 {
 				score++
 			}
 		}
-		if i = space(e.src, end); i >= len(e.src) || e.src[i] != ',' {
-			return score + scoreMissing*t.missing(&seen), fits
+		if i = space(c.src, end); i >= len(c.src) || c.src[i] != ',' {
+			return score + scoreMissing*t.missing(&seen), nil
 		}
-		i = space(e.src, i+1)
+		i = space(c.src, i+1)
 	}
 }
 
@@ -191,4 +203,26 @@ func (t *Table) missing(seen *mask) int {
 		}
 	}
 	return n
+}
+
+// sameValue compares two well-formed JSON values; lists and objects by their
+// text. It unescapes strings into scratch.
+func sameValue(a, b []byte, scratch *[]byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	if kindOf(a[0]) != kindOf(b[0]) {
+		return false
+	}
+	switch kindOf(a[0]) {
+	case jsonNumber:
+		return equalNumbers(a, b)
+	case jsonString:
+		out, lone := appendUnescaped((*scratch)[:0], a[1:len(a)-1])
+		n := len(out)
+		out, _ = appendUnescaped(out, b[1:len(b)-1])
+		*scratch = out
+		return !lone && bytes.Equal(out[:n], out[n:])
+	}
+	return false
 }

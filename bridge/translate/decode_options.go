@@ -1,0 +1,45 @@
+package translate
+
+import (
+	"slices"
+	"strconv"
+)
+
+// unknown returns the error for a record of a field that the message does not declare, if the
+// options reject such records.
+func (d *decoder) unknown(r record) *Error {
+	if !d.opts.RejectUnknownFields {
+		return nil
+	}
+	err := fail(KindUnknownField, r.value)
+	err.Detail = strconv.FormatUint(r.number(), 10)
+	return err
+}
+
+// forbidden returns the error for a member of the json_extra at offset, if the options forbid its name.
+func (o *JSONOptions) forbidden(name []byte, offset int) *Error {
+	if !slices.Contains(o.ForbidExtra, string(name)) {
+		return nil
+	}
+	err := fail(KindForbiddenExtra, offset)
+	err.Detail = string(name)
+	return err
+}
+
+// forbiddenWithin looks for forbidden names among the members of an object or
+// the strings of a list.
+func (o *JSONOptions) forbiddenWithin(value []byte, offset int) (err *Error) {
+	switch value[0] {
+	case '{':
+		eachMember(value, func(name []byte, _ span, _ int) bool {
+			err = o.forbidden(name, offset)
+			return err == nil
+		})
+	case '[':
+		eachString(value, func(name []byte) bool {
+			err = o.forbidden(name, offset)
+			return err == nil
+		})
+	}
+	return err
+}
