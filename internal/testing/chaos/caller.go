@@ -10,7 +10,6 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -100,40 +99,6 @@ func reasonOf(err error) string {
 		}
 	}
 	return ""
-}
-
-// call makes a call beside the schedule. Each has to end by itself.
-func (w *world) call(name string, f func(context.Context) error) {
-	w.calls.Go(func() { _ = w.callNow(name, f) })
-}
-
-// callNow is call for who waits for it.
-func (w *world) callNow(name string, f func(context.Context) error) error {
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(w.ctx, w.callTimeout())
-	defer cancel()
-	err := f(ctx)
-	result := "ok"
-	if err != nil {
-		if result = reasonOf(err); result == "" {
-			result = "transport_" + status.Code(err).String()
-		}
-	}
-	switch {
-	case w.ctx.Err() != nil:
-		return err
-	case ctx.Err() != nil:
-		w.violated("%s did not end within %v", name, w.callTimeout())
-	case result == "INTERNAL":
-		w.violated("%s failed with a fault of the bridge: %v", name, err)
-	case err != nil && reasonOf(err) == "" && status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled:
-		w.violated("%s failed without a reason: %v", name, err)
-	}
-	w.mu.Lock()
-	w.done[name+" "+result]++
-	w.mu.Unlock()
-	w.logf("%s ended after %v: %v", name, time.Since(begin).Round(time.Millisecond), errOrOK(err))
-	return err
 }
 
 func errOrOK(err error) any {

@@ -30,51 +30,39 @@ type prompt struct {
 	completed bool            // a call said so of its turn
 }
 
-// asking is a call with a request id, and what it has come to so far.
-type asking struct {
-	name string
-	do   func(context.Context, *caller) (string, error)
-
-	mu      sync.Mutex
-	results map[string]bool
+// prompts are all prompts of a schedule.
+type prompts struct {
+	mu  sync.Mutex
+	all []*prompt
 }
 
-// ask makes a call that can be repeated. All answers to it must be the same.
-func (w *world) ask(c *caller, a *asking) error {
-	return w.callNow(a.name, func(ctx context.Context) error {
-		result, err := a.do(ctx, c)
-		if err != nil {
-			return err
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.results[result] = true
-		if len(a.results) > 1 {
-			w.violated("%s under one request id was answered in different ways: %v", a.name, a.results)
-		}
-		return nil
-	})
+// add makes a prompt with a new word.
+func (p *prompts) add(to *conversation) *prompt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := &prompt{session: to, word: fmt.Sprintf("w%dw", len(p.all)), messages: map[string]bool{}}
+	p.all = append(p.all, n)
+	return n
 }
 
-func (w *world) asking(name string, do func(context.Context, *caller) (string, error)) *asking {
-	a := &asking{name: name, do: do, results: map[string]bool{}}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked = append(w.asked, a)
-	return a
+// of returns the prompts of a session.
+func (p *prompts) of(c *conversation) (out []*prompt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, one := range p.all {
+		if one.session == c {
+			out = append(out, one)
+		}
+	}
+	return out
 }
 
 // repeat makes a call again, under its request id and by another caller.
 func (w *world) repeat(s step) {
-	w.mu.Lock()
-	var a *asking
-	if n := len(w.asked); n > 0 {
-		a = w.asked[n-1-int(s.pick[0])%min(n, 12)]
-	}
-	w.mu.Unlock()
+	a := w.calls.recent(s.pick[0])
 	if a != nil {
 		c := w.caller(s.pick[1])
-		w.calls.Go(func() { _ = w.ask(c, a) })
+		w.calls.running.Go(func() { _ = w.calls.ask(c, a) })
 	}
 }
 
@@ -91,31 +79,31 @@ func (w *world) create(s step) {
 	request := &bridgev1.CreateSessionRequest{
 		RequestId: fmt.Sprintf("create-%d", c.n), Config: w.config(), Handlers: &bridgev1.Handlers{Permission: s.pick[2]%2 == 0},
 	}
-	a := w.asking("CreateSession", func(ctx context.Context, by *caller) (string, error) {
+	a := w.calls.asking("CreateSession", func(ctx context.Context, by *caller) (string, error) {
 		r, err := by.sessions.CreateSession(ctx, request)
 		return r.GetSession().GetSessionId(), err
 	})
-	for try := s.pick[1]; w.ctx.Err() == nil && w.ask(w.caller(try), a) != nil; try++ {
-		w.pause(20 * time.Millisecond)
+	for try := s.pick[1]; w.ctx.Err() == nil && w.calls.ask(w.caller(try), a) != nil; try++ {
+		pause(w.ctx, 20*time.Millisecond)
 	}
 	for id := range a.results {
 		c.id = id
 	}
-	w.logf("session %d is %s", c.n, c.id)
+	w.rec.logf("session %d is %s", c.n, c.id)
 	if c.id == "" {
 		return
 	}
 	// The CLI forgets a session that nobody ever said anything to.
 	for try := 0; w.ctx.Err() == nil; try++ {
 		p, text := w.say(c, "text", false)
-		if w.callNow("SendAndWait", func(ctx context.Context) error {
+		if w.calls.do("SendAndWait", func(ctx context.Context) error {
 			r, err := w.caller(uint32(try)).sessions.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "first-" + p.word, SessionId: c.id, Prompt: text})
 			p.ended(r.GetOutcome())
 			return err
 		}) == nil {
 			break
 		}
-		w.pause(20 * time.Millisecond)
+		pause(w.ctx, 20*time.Millisecond)
 	}
 	w.sessions = append(w.sessions, c)
 }
@@ -150,11 +138,8 @@ func (w *world) prompt(s step) (*prompt, *bridgev1.Prompt) {
 }
 
 func (w *world) say(to *conversation, flavour string, immediate bool) (*prompt, *bridgev1.Prompt) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p := &prompt{session: to, word: fmt.Sprintf("w%dw", len(w.prompts)), messages: map[string]bool{}}
-	w.prompts = append(w.prompts, p)
-	w.log = append(w.log, fmt.Sprintf("              say %q to session %d", flavour+" "+p.word, to.n))
+	p := w.prompts.add(to)
+	w.rec.logf("say %q to session %d", flavour+" "+p.word, to.n)
 	out := &bridgev1.Prompt{Text: flavour + " " + p.word}
 	if immediate {
 		out.Mode = cliv1.SendMode_SEND_MODE_IMMEDIATE
@@ -179,7 +164,7 @@ func (p *prompt) ended(o *bridgev1.TurnOutcome) {
 func (w *world) send(s step) {
 	p, text := w.prompt(s)
 	request := &bridgev1.SendRequest{RequestId: "send-" + p.word, SessionId: p.session.id, Prompt: text}
-	a := w.asking("Send", func(ctx context.Context, by *caller) (string, error) {
+	a := w.calls.asking("Send", func(ctx context.Context, by *caller) (string, error) {
 		r, err := by.sessions.Send(ctx, request)
 		if err == nil {
 			p.begun(r.GetMessageId())
@@ -187,7 +172,7 @@ func (w *world) send(s step) {
 		return r.GetMessageId(), err
 	})
 	c := w.caller(s.pick[1])
-	w.calls.Go(func() { _ = w.ask(c, a) })
+	w.calls.running.Go(func() { _ = w.calls.ask(c, a) })
 }
 
 func (w *world) sendAndWait(s step) {
@@ -196,33 +181,23 @@ func (w *world) sendAndWait(s step) {
 	if s.pick[3]%4 == 1 {
 		request.Timeout = durationpb.New(50 * time.Millisecond)
 	}
-	a := w.asking("SendAndWait", func(ctx context.Context, by *caller) (string, error) {
+	a := w.calls.asking("SendAndWait", func(ctx context.Context, by *caller) (string, error) {
 		r, err := by.sessions.SendAndWait(ctx, request)
 		if err == nil {
 			p.begun(r.GetMessageId())
 			p.ended(r.GetOutcome())
-			w.outcome(r.GetOutcome())
+			w.rec.outcome(r.GetOutcome())
 		}
 		return r.GetMessageId(), err
 	})
 	c := w.caller(s.pick[1])
-	w.calls.Go(func() { _ = w.ask(c, a) })
-}
-
-// outcome counts how turns end. None may end in no way.
-func (w *world) outcome(o *bridgev1.TurnOutcome) {
-	if o.GetStatus() == bridgev1.TurnStatus_TURN_STATUS_UNSPECIFIED {
-		w.violated("a turn ended with no status: %v", o)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.done["turn "+o.GetStatus().String()]++
+	w.calls.running.Go(func() { _ = w.calls.ask(c, a) })
 }
 
 func (w *world) run(s step) {
 	p, text := w.prompt(s)
 	c, begin := w.caller(s.pick[1]), time.Now()
-	w.call("Run", func(ctx context.Context) error {
+	w.calls.start("Run", func(ctx context.Context) error {
 		stream, err := c.sessions.Run(ctx, &bridgev1.RunRequest{
 			RequestId: "run-" + p.word, Session: &bridgev1.RunRequest_SessionId{SessionId: p.session.id}, Prompt: text,
 		})
@@ -234,7 +209,7 @@ func (w *world) run(s step) {
 			r, err := stream.Recv()
 			switch {
 			case err == io.EOF && outcome == nil:
-				w.violated("Run of %s ended well after %v, without an outcome", p.word, time.Since(begin))
+				w.rec.violated("Run of %s ended well after %v, without an outcome", p.word, time.Since(begin))
 				return nil
 			case err == io.EOF:
 				return nil
@@ -247,7 +222,7 @@ func (w *world) run(s step) {
 			if o := r.GetOutcome(); o != nil {
 				outcome = o
 				p.ended(o)
-				w.outcome(o)
+				w.rec.outcome(o)
 			}
 		}
 	})
@@ -255,7 +230,7 @@ func (w *world) run(s step) {
 
 func (w *world) abort(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
-	w.call("Abort", func(ctx context.Context) error {
+	w.calls.start("Abort", func(ctx context.Context) error {
 		_, err := c.sessions.Abort(ctx, &bridgev1.AbortRequest{SessionId: to.id})
 		return err
 	})
@@ -263,7 +238,7 @@ func (w *world) abort(s step) {
 
 func (w *world) logEvent(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
-	w.call("Log", func(ctx context.Context) error {
+	w.calls.start("Log", func(ctx context.Context) error {
 		_, err := c.sessions.Log(ctx, &bridgev1.LogRequest{SessionId: to.id, Message: "noted", Ephemeral: s.pick[2]%2 == 0})
 		return err
 	})
@@ -271,7 +246,7 @@ func (w *world) logEvent(s step) {
 
 func (w *world) setModel(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
-	w.call("SetModel", func(ctx context.Context) error {
+	w.calls.start("SetModel", func(ctx context.Context) error {
 		_, err := c.sessions.SetModel(ctx, &bridgev1.SetModelRequest{SessionId: to.id, ModelId: fmt.Sprintf("model-%d", s.pick[2]%3)})
 		return err
 	})
@@ -282,17 +257,17 @@ func (w *world) look(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
 	switch s.pick[2] % 3 {
 	case 0:
-		w.call("GetSession", func(ctx context.Context) error {
+		w.calls.start("GetSession", func(ctx context.Context) error {
 			_, err := c.sessions.GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: to.id})
 			return err
 		})
 	case 1:
-		w.call("ListSessions", func(ctx context.Context) error {
+		w.calls.start("ListSessions", func(ctx context.Context) error {
 			_, err := c.sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
 			return err
 		})
 	default:
-		w.call("ListEvents", func(ctx context.Context) error {
+		w.calls.start("ListEvents", func(ctx context.Context) error {
 			_, err := c.sessions.ListEvents(ctx, &bridgev1.ListEventsRequest{SessionId: to.id, PageBytes: 64 << 10})
 			return err
 		})
@@ -302,8 +277,8 @@ func (w *world) look(s step) {
 // disconnect ends the use of a session for all, and begins it again.
 func (w *world) disconnect(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
-	w.calls.Go(func() {
-		_ = w.callNow("DisconnectSession", func(ctx context.Context) error {
+	w.calls.running.Go(func() {
+		_ = w.calls.do("DisconnectSession", func(ctx context.Context) error {
 			_, err := c.sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: to.id, Force: true})
 			return err
 		})
@@ -313,11 +288,11 @@ func (w *world) disconnect(s step) {
 
 func (w *world) resume(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
-	w.calls.Go(func() { w.reopen(c, to, s.pick[2]%2 == 0) })
+	w.calls.running.Go(func() { w.reopen(c, to, s.pick[2]%2 == 0) })
 }
 
 func (w *world) reopen(c *caller, to *conversation, continuing bool) {
-	_ = w.callNow("ResumeSession", func(ctx context.Context) error {
+	_ = w.calls.do("ResumeSession", func(ctx context.Context) error {
 		r := &bridgev1.ResumeSessionRequest{SessionId: to.id, ContinuePendingWork: continuing}
 		if w.model != nil {
 			r.Config = &cliv1.SessionConfig{Provider: w.model.provider()}
@@ -330,27 +305,25 @@ func (w *world) reopen(c *caller, to *conversation, continuing bool) {
 // throwAway makes a session, says something to it, and deletes it.
 func (w *world) throwAway(s step) {
 	c := w.caller(s.pick[1])
-	w.calls.Go(func() {
+	w.calls.running.Go(func() {
 		var id string
-		err := w.callNow("CreateSession", func(ctx context.Context) error {
+		err := w.calls.do("CreateSession", func(ctx context.Context) error {
 			r, err := c.sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{Config: w.config()})
 			id = r.GetSession().GetSessionId()
 			return err
 		})
 		if err == nil {
-			_ = w.callNow("Send", func(ctx context.Context) error {
+			_ = w.calls.do("Send", func(ctx context.Context) error {
 				_, err := c.sessions.Send(ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "text of no use"}})
 				return err
 			})
-			err = w.callNow("DeleteSession", func(ctx context.Context) error {
+			err = w.calls.do("DeleteSession", func(ctx context.Context) error {
 				_, err := c.sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: id})
 				return err
 			})
 		}
 		if err != nil { // it may be there yet
-			w.mu.Lock()
-			w.abandoned++
-			w.mu.Unlock()
+			w.abandoned.Add(1)
 		}
 	})
 }

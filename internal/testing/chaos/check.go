@@ -22,38 +22,59 @@ type record struct {
 	raw string
 }
 
+// checker compares what the bridge said of a schedule with what the CLI did, when both have come to rest.
+type checker struct {
+	ctx   context.Context
+	mode  Mode
+	dir   string // of the schedule
+	home  string // of the CLI
+	rec   *recorder
+	calls *calls
+	by    *caller
+	given *positions
+	// load has a session loaded, so that the bridge compares it with the CLI's history.
+	load func(*conversation)
+
+	disorders []disorder      // that the server reported
+	early     map[string]bool // events that the CLI told early
+}
+
 // check compares what the bridge says with what the CLI did.
 func (w *world) check(r *Report) {
 	log, err := w.host.entries()
 	if err != nil {
-		w.violated("the oracle cannot be read: %v", err)
+		w.rec.violated("the oracle cannot be read: %v", err)
 		return
 	}
+	k := &checker{
+		ctx: w.ctx, mode: w.plan.Mode, dir: w.dir, home: w.host.home(), rec: w.rec, calls: w.calls, by: w.callers[0],
+		given: &w.positions, disorders: disorders(w.host.said()), early: map[string]bool{},
+		load: func(c *conversation) { w.logEvent(step{pick: [4]uint32{uint32(c.n)}}) },
+	}
 	r.Counts.Lives = w.host.lives()
-	w.disorders = disorders(w.host.said())
-	r.Counts.Unordered = len(w.disorders)
-	r.Counts.Readers = len(w.readers) + len(w.participants)
+	r.Counts.Unordered = len(k.disorders)
+	r.Counts.Readers = len(w.audience.readers) + len(w.audience.participants)
 	for id, n := range accepted(log) {
 		r.Counts.Callbacks += n
 		if n > 1 {
-			w.violated("callback %s was answered %d times in the CLI", id, n)
-			w.quote(log, id)
+			w.rec.violated("callback %s was answered %d times in the CLI", id, n)
+			k.quote(log, id)
 		}
 	}
 	for _, c := range w.sessions {
-		journal, history := w.agree(c)
+		journal, history := k.agree(c)
 		if log, err = w.host.entries(); err != nil {
-			w.violated("the oracle cannot be read: %v", err)
+			w.rec.violated("the oracle cannot be read: %v", err)
 		}
 		r.Counts.Durable += len(history)
 		if log != nil {
-			w.checkOrder(c, journal, emitted(log))
-			w.checkGiven(c, emitted(log))
+			k.checkOrder(c, journal, emitted(log))
+			k.checkGiven(c, emitted(log))
 		}
-		w.checkHistory(c, history)
-		for _, f := range w.followers() {
+		k.checkHistory(c, history, w.prompts.of(c))
+		for _, f := range w.audience.followers() {
 			if f.session == c.id {
-				w.checkTrack(f.track, journal)
+				f.check(journal)
 				r.Counts.Delivered += len(f.events)
 				for _, n := range f.gaps {
 					r.Counts.Gaps += n
@@ -61,35 +82,35 @@ func (w *world) check(r *Report) {
 			}
 		}
 	}
-	r.Counts.Early = len(w.early)
-	w.checkList()
+	r.Counts.Early = len(k.early)
+	k.checkList(w.sessions, int(w.abandoned.Load()))
 }
 
 // quote puts what an oracle says of something into the schedule's log.
-func (w *world) quote(log []fakecli.Entry, id string) {
+func (k *checker) quote(log []fakecli.Entry, id string) {
 	id, _, _ = strings.Cut(id, " ")
 	replies := map[string]bool{}
 	for i, e := range log {
 		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] || e.Type == "connect" {
 			replies[e.ID] = e.Kind == fakecli.EntryReceived
-			w.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
+			k.rec.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
 		}
 	}
 }
 
 // journal reads the whole journal of a session.
-func (w *world) journal(c *conversation) (out []record) {
+func (k *checker) journal(c *conversation) (out []record) {
 	token := ""
 	for {
 		var page *bridgev1.ListEventsResponse
-		err := w.callNow("ListEvents", func(ctx context.Context) (err error) {
-			page, err = w.callers[0].sessions.ListEvents(ctx, &bridgev1.ListEventsRequest{
+		err := k.calls.do("ListEvents", func(ctx context.Context) (err error) {
+			page, err = k.by.sessions.ListEvents(ctx, &bridgev1.ListEventsRequest{
 				SessionId: c.id, PageToken: token, OriginalJson: true, Filter: everything.filter(),
 			})
 			return err
 		})
 		if err != nil {
-			w.violated("the journal of %s cannot be read: %v", c.id, err)
+			k.rec.violated("the journal of %s cannot be read: %v", c.id, err)
 			return out
 		}
 		if page.GetGap().GetReason() == bridgev1.GapReason_GAP_REASON_EPOCH_ENDED {
@@ -109,35 +130,35 @@ func (w *world) journal(c *conversation) (out []record) {
 const agreeWithin = 10 * time.Second
 
 // agree waits for the journal to hold the CLI's history.
-func (w *world) agree(c *conversation) (journal []record, history []said) {
+func (k *checker) agree(c *conversation) (journal []record, history []said) {
 	deadline := time.Now().Add(agreeWithin)
 	for try := 0; ; try++ {
-		history, err := w.history(c.id)
+		history, err := k.kept(c.id)
 		if err != nil {
-			w.violated("the history of %s cannot be read: %v", c.id, err)
+			k.rec.violated("the history of %s cannot be read: %v", c.id, err)
 		}
-		journal = w.journal(c)
-		differences := w.differ(journal, history)
+		journal = k.journal(c)
+		differences := k.differ(journal, history)
 		if len(differences) == 0 {
 			return journal, history
 		}
-		if time.Now().After(deadline) || w.ctx.Err() != nil {
+		if time.Now().After(deadline) || k.ctx.Err() != nil {
 			for _, d := range differences {
-				w.violated("journal of %s: %s", c.id, d)
+				k.rec.violated("journal of %s: %s", c.id, d)
 			}
 			return journal, history
 		}
 		if try%10 == 3 {
 			// A session that no runtime has is compared with its history when it is loaded.
-			w.logEvent(step{pick: [4]uint32{uint32(c.n)}})
+			k.load(c)
 		}
-		w.pause(50 * time.Millisecond)
+		pause(k.ctx, 50*time.Millisecond)
 	}
 }
 
 // differ compares a journal with the CLI's history: every event once, in the same order, to
 // the byte where the CLI is the fake one.
-func (w *world) differ(journal []record, history []said) (out []string) {
+func (k *checker) differ(journal []record, history []said) (out []string) {
 	at := map[string]int{}
 	for i, r := range journal {
 		if _, ok := at[r.id]; ok {
@@ -155,10 +176,10 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		case i < last && !w.writtenLate(journal[i], journal[last]) && !w.toldEarly(h.ID, journal[last].id): // in the journal the one before comes later
+		case i < last && !k.writtenLate(journal[i], journal[last]) && !k.toldEarly(h.ID, journal[last].id): // in the journal the one before comes later
 			out = append(out, fmt.Sprintf("event %s (%s, %s) is at %v, before %s (%s, %s) at %v, which was before it",
 				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind, stamp(journal[last]), journal[last].at))
-		case !w.same(journal[i].raw, h.raw):
+		case !k.same(journal[i].raw, h.raw):
 			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
 		}
 		last = max(last, i)
@@ -170,8 +191,8 @@ func (w *world) differ(journal []record, history []said) (out []string) {
 // real one does so (an abort behind the end of the turn that it ended, a warning behind what
 // it warns of). The CLI's own clock tells, but for one pair: a resume that warns is told
 // before its warning, and written and stamped after it.
-func (w *world) writtenLate(late, other record) bool {
-	if w.plan.Mode != Real {
+func (k *checker) writtenLate(late, other record) bool {
+	if k.mode != Real {
 		return false
 	}
 	if late.kind == "session.resume" && other.kind == "session.warning" {
@@ -195,8 +216,8 @@ const unspoken = "session.usage_record"
 // same compares an event of a journal with that of the history. The real CLI leaves
 // copies of the prompt and of results out of what it writes, and its chain of parents goes
 // over what is unspoken.
-func (w *world) same(told string, kept []byte) bool {
-	if w.plan.Mode != Real {
+func (k *checker) same(told string, kept []byte) bool {
+	if k.mode != Real {
 		return told == string(bytes.TrimSpace(kept))
 	}
 	var a, b map[string]any
@@ -217,15 +238,15 @@ func (w *world) same(told string, kept []byte) bool {
 
 // checkOrder checks that the journal holds nothing that the CLI did not emit, in the order in
 // which it did.
-func (w *world) checkOrder(c *conversation, journal []record, order map[string]int) {
+func (k *checker) checkOrder(c *conversation, journal []record, order map[string]int) {
 	last, before := -1, ""
 	for _, r := range journal {
 		i, ok := order[r.id]
 		switch {
 		case !ok:
-			w.violated("journal of %s: nobody emitted %s (%s)", c.id, r.id, r.kind)
-		case i < last && !w.excused(c, r.at):
-			w.violated("journal of %s: %s %s at %v was emitted before %s, and comes after it", c.id, r.kind, r.id, r.at, before)
+			k.rec.violated("journal of %s: nobody emitted %s (%s)", c.id, r.id, r.kind)
+		case i < last && !k.excused(c, r.at):
+			k.rec.violated("journal of %s: %s %s at %v was emitted before %s, and comes after it", c.id, r.kind, r.id, r.at, before)
 		}
 		if ok {
 			last, before = i, r.id
@@ -236,8 +257,8 @@ func (w *world) checkOrder(c *conversation, journal []record, order map[string]i
 // checkGiven checks that the positions that readers were given, of events that are no longer
 // kept too, are in the order in which the CLI emitted the events, whatever the order in which
 // it sent them, but where the server says that it left a burst as it came.
-func (w *world) checkGiven(c *conversation, order map[string]int) {
-	given := w.positions.of(c.id)
+func (k *checker) checkGiven(c *conversation, order map[string]int) {
+	given := k.given.of(c.id)
 	last := -1
 	var before place
 	for _, p := range slices.SortedFunc(maps.Keys(given), func(a, b place) int {
@@ -246,8 +267,8 @@ func (w *world) checkGiven(c *conversation, order map[string]int) {
 		i, ok := order[given[p]]
 		switch {
 		case !ok || p.epoch != before.epoch:
-		case i < last && !w.excused(c, p):
-			w.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p], p, given[before], before)
+		case i < last && !k.excused(c, p):
+			k.rec.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p], p, given[before], before)
 		}
 		if ok {
 			last, before = i, p
@@ -257,7 +278,7 @@ func (w *world) checkGiven(c *conversation, order map[string]int) {
 
 // checkHistory checks what the CLI was told: every prompt once at most, and if a call said
 // that it was answered then once; every request answered once at most.
-func (w *world) checkHistory(c *conversation, history []said) {
+func (k *checker) checkHistory(c *conversation, history []said, prompts []*prompt) {
 	messages, completed := map[string]int{}, map[string]int{}
 	for _, h := range history {
 		var d struct{ Content, RequestID string }
@@ -275,29 +296,26 @@ func (w *world) checkHistory(c *conversation, history []said) {
 	}
 	for id, n := range completed {
 		if n > 1 {
-			w.violated("request %s of session %s was completed %d times", id, c.id, n)
+			k.rec.violated("request %s of session %s was completed %d times", id, c.id, n)
 		}
 	}
-	for _, p := range w.prompts {
-		if p.session != c {
-			continue
-		}
+	for _, p := range prompts {
 		n := messages[p.word]
 		if n > 1 {
-			w.violated("prompt %s was given to session %s %d times", p.word, c.id, n)
+			k.rec.violated("prompt %s was given to session %s %d times", p.word, c.id, n)
 		}
 		if p.completed && n == 0 {
-			w.violated("prompt %s of session %s was answered, and never given", p.word, c.id)
+			k.rec.violated("prompt %s of session %s was answered, and never given", p.word, c.id)
 		}
 		if len(p.messages) > 1 {
-			w.violated("prompt %s of session %s has several ids: %v", p.word, c.id, p.messages)
+			k.rec.violated("prompt %s of session %s has several ids: %v", p.word, c.id, p.messages)
 		}
 	}
 }
 
-// checkTrack checks that a reader got every durable event of its range that it wished for,
+// check checks that a reader got every durable event of its range that it wished for,
 // once, in the journal's order.
-func (w *world) checkTrack(t *track, journal []record) {
+func (t *track) check(journal []record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.open {
@@ -366,31 +384,28 @@ func at(list []entry, i int) any {
 
 // checkList checks that there are no sessions but those that were made: a create that was
 // repeated made one.
-func (w *world) checkList() {
+func (k *checker) checkList(sessions []*conversation, abandoned int) {
 	known := map[string]bool{}
-	for _, c := range w.sessions {
+	for _, c := range sessions {
 		known[c.id] = true
 	}
 	var open, all []string
 	var err error
 	for range restTries { // the runtime may just be ending
-		if open, all, err = w.listed(known); err == nil {
+		if open, all, err = k.listed(known); err == nil {
 			break
 		}
-		w.pause(50 * time.Millisecond)
+		pause(k.ctx, 50*time.Millisecond)
 	}
-	w.mu.Lock()
-	thrown := w.abandoned
-	w.mu.Unlock()
-	if err != nil || len(open) > thrown || len(all)-len(open) != len(known) {
-		w.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
+	if err != nil || len(open) > abandoned || len(all)-len(open) != len(known) {
+		k.rec.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
 	}
 }
 
 // listed lists the sessions, and those that are not known.
-func (w *world) listed(known map[string]bool) (open, all []string, err error) {
-	err = w.callNow("ListSessions", func(ctx context.Context) error {
-		r, err := w.callers[0].sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
+func (k *checker) listed(known map[string]bool) (open, all []string, err error) {
+	err = k.calls.do("ListSessions", func(ctx context.Context) error {
+		r, err := k.by.sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})
 		for _, s := range r.GetSessions() {
 			all = append(all, s.GetSessionId())
 			if !known[s.GetSessionId()] {

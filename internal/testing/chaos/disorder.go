@@ -46,8 +46,8 @@ func disorders(log []string) (out []disorder) {
 }
 
 // excused reports whether the server has said that it did not put an event in its order.
-func (w *world) excused(c *conversation, p place) bool {
-	for _, d := range w.disorders {
+func (k *checker) excused(c *conversation, p place) bool {
+	for _, d := range k.disorders {
 		if d.covers(c.id, p) {
 			return true
 		}
@@ -55,11 +55,7 @@ func (w *world) excused(c *conversation, p place) bool {
 	return false
 }
 
-func (m *memory) said() []string {
-	m.w.mu.Lock()
-	defer m.w.mu.Unlock()
-	return append([]string(nil), m.w.log...)
-}
+func (m *memory) said() []string { return m.w.rec.lines() }
 
 func (p *process) said() []string {
 	text, err := os.ReadFile(p.log.Name())

@@ -10,7 +10,7 @@ import (
 // epoch, and as far as a burst may go without being known for one.
 func TestDisorders(t *testing.T) {
 	t.Parallel()
-	w := &world{disorders: disorders([]string{
+	k := &checker{disorders: disorders([]string{
 		`server: level=WARN msg="call ended" session_id=s1 epoch=7 after_seq=1 through_seq=9000`,
 		`server: level=WARN msg="` + ingest.LeftOutOfOrder + `" session_id=s1 reason=pause epoch=7 after_seq=100 through_seq=120`,
 		`level=WARN msg="` + ingest.LeftOutOfOrder + `" session_id=s3 reason=pause`,
@@ -30,7 +30,7 @@ func TestDisorders(t *testing.T) {
 		{"s2", place{7, 110}, false},
 		{"s3", place{7, 1}, false},
 	} {
-		if got := w.excused(&conversation{id: c.session}, c.at); got != c.want {
+		if got := k.excused(&conversation{id: c.session}, c.at); got != c.want {
 			t.Errorf("%v of %s: excused %v, want %v", c.at, c.session, got, c.want)
 		}
 	}

@@ -9,24 +9,24 @@ import (
 
 // cut breaks a caller's connections.
 func (w *world) cut(s step) {
-	w.struck("connection cut")
+	w.rec.struck("connection cut")
 	w.caller(s.pick[0]).cut(false)
 }
 
 func (w *world) kill(step) {
-	w.struck("runtime killed")
+	w.rec.struck("runtime killed")
 	w.host.kill()
 }
 
 func (w *world) deafen(step) {
-	w.struck("runtime deaf")
+	w.rec.struck("runtime deaf")
 	w.host.deafen()
 }
 
 func (w *world) nonsense(s step) {
-	f := nonsense(w.rng(s))
-	w.logf("the CLI does %s", f.Kind)
-	w.struck("runtime says " + f.Kind)
+	f := nonsense(s.rng(w.plan.Seed))
+	w.rec.logf("the CLI does %s", f.Kind)
+	w.rec.struck("runtime says " + f.Kind)
 	w.host.nonsense(f)
 }
 
@@ -36,27 +36,27 @@ func (w *world) rest(step) {
 	if w.plan.Mode == Real {
 		idle = realIdleUnload
 	}
-	w.pause(idle * 3 / 2)
+	pause(w.ctx, idle*3/2)
 }
 
 // restart drains the server, in the middle of whatever goes on, and starts it again.
 func (w *world) restart(step) {
-	w.struck("bridge drained and restarted")
+	w.rec.struck("bridge drained and restarted")
 	begin := time.Now()
 	if err := w.host.stop(); err != nil {
-		w.violated("the server did not end well: %v", err)
+		w.rec.violated("the server did not end well: %v", err)
 	}
-	w.logf("the server ended after %v", time.Since(begin).Round(time.Millisecond))
+	w.rec.logf("the server ended after %v", time.Since(begin).Round(time.Millisecond))
 	w.startAgain()
 }
 
 func (w *world) crash(step) {
-	w.struck("bridge killed")
+	w.rec.struck("bridge killed")
 	w.crashWith(false)
 }
 
 func (w *world) powerLoss(step) {
-	w.struck("power lost")
+	w.rec.struck("power lost")
 	w.crashWith(true)
 }
 
@@ -67,14 +67,14 @@ func (w *world) crashWith(power bool) {
 		c.cut(true)
 	}
 	if err := w.host.crash(power); err != nil {
-		w.violated("crash: %v", err)
+		w.rec.violated("crash: %v", err)
 	}
 	w.startAgain()
 }
 
 func (w *world) startAgain() {
 	if err := w.host.start(); err != nil {
-		w.violated("the server does not start again: %v", err)
+		w.rec.violated("the server does not start again: %v", err)
 		w.cancel()
 	}
 	for _, c := range w.callers {
@@ -84,14 +84,14 @@ func (w *world) startAgain() {
 		return
 	}
 	for _, to := range w.sessions {
-		w.calls.Go(func() { w.provide(to) })
+		w.calls.running.Go(func() { w.provide(to) })
 	}
 }
 
 // provide gives a session its credentials back, which outlive no bridge.
 func (w *world) provide(to *conversation) {
 	for range 50 {
-		err := w.callNow("ProvideCredentials", func(ctx context.Context) error {
+		err := w.calls.do("ProvideCredentials", func(ctx context.Context) error {
 			_, err := w.callers[0].sessions.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{
 				SessionId: to.id, Provider: w.model.provider(),
 			})
@@ -100,6 +100,6 @@ func (w *world) provide(to *conversation) {
 		if err == nil || reasonOf(err) != "" || w.ctx.Err() != nil {
 			return
 		}
-		w.pause(50 * time.Millisecond)
+		pause(w.ctx, 50*time.Millisecond)
 	}
 }

@@ -184,7 +184,7 @@ func (m *memory) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) 
 	life := len(m.clis)
 	cli := fakecli.New(fakecli.Options{Script: script(rand.New(rand.NewPCG(m.w.plan.Seed, 100+uint64(life))), life), Home: m.home()})
 	m.clis = append(m.clis, cli)
-	m.w.logf("cli %d begins", life)
+	m.w.rec.logf("cli %d begins", life)
 	return &lifeline{duplex: cli.Connect().(duplex), cli: cli, orderly: m.rng.IntN(2) == 0}, nil
 }
 
@@ -260,7 +260,7 @@ type logWriter struct{ w *world }
 
 // Write implements io.Writer.
 func (l logWriter) Write(b []byte) (int, error) {
-	l.w.logf("server: %s", bytes.TrimSpace(b))
+	l.w.rec.logf("server: %s", bytes.TrimSpace(b))
 	return len(b), nil
 }
 

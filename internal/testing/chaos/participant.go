@@ -39,10 +39,10 @@ type participant struct {
 
 // attach begins a participation.
 func (w *world) attach(s step) {
-	rng := w.rng(s)
+	rng := s.rng(w.plan.Seed)
 	to := w.conversation(s.pick[0])
 	p := &participant{
-		track: newTrack(w, fmt.Sprintf("participant %d", len(w.participants)), to.id, taste(rng.IntN(int(tastes)))), to: to,
+		track: newTrack(w, fmt.Sprintf("participant %d", len(w.audience.participants)), to.id, taste(rng.IntN(int(tastes)))), to: to,
 		by: w.caller(s.pick[1]), rng: rng, grace: one(rng, 0, 300*time.Millisecond, 5*time.Second), over: make(chan struct{}),
 	}
 	if rng.IntN(2) == 0 {
@@ -50,8 +50,8 @@ func (w *world) attach(s step) {
 	}
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(w.ctx)
-	w.logf("%s attaches to session %d, tools %d, grace %v", p.name, to.n, len(p.tools), p.grace)
-	w.participants = append(w.participants, p)
+	w.rec.logf("%s attaches to session %d, tools %d, grace %v", p.name, to.n, len(p.tools), p.grace)
+	w.audience.participants = append(w.audience.participants, p)
 	go func() {
 		defer close(p.over)
 		p.stay(ctx)
@@ -61,8 +61,8 @@ func (w *world) attach(s step) {
 
 // leave ends a participation in one of the ways there are.
 func (w *world) leave(s step) {
-	if len(w.participants) > 0 {
-		p := w.participants[int(s.pick[0])%len(w.participants)]
+	if len(w.audience.participants) > 0 {
+		p := w.audience.participants[int(s.pick[0])%len(w.audience.participants)]
 		p.leave(int(s.pick[1] % 3))
 	}
 }
@@ -72,7 +72,7 @@ func (p *participant) leave(how int) {
 	stream, gone := p.stream, p.going
 	p.going = true
 	p.mu.Unlock()
-	p.w.logf("%s leaves (%d)", p.name, how)
+	p.w.rec.logf("%s leaves (%d)", p.name, how)
 	if stream == nil || gone {
 		p.end()
 		return
@@ -107,7 +107,7 @@ func (p *participant) stay(ctx context.Context) {
 		err := p.take(ctx)
 		switch reason := reasonOf(err); reason {
 		case "INTERNAL", "INVALID_FIELD":
-			p.w.violated("%s: %v", p.name, err)
+			p.w.rec.violated("%s: %v", p.name, err)
 			return
 		case "PARTICIPANT_NOT_FOUND": // its grace time is over
 			p.mu.Lock()
@@ -116,7 +116,7 @@ func (p *participant) stay(ctx context.Context) {
 		case "TOOL_NAME_CLASH":
 			p.tools = nil
 		}
-		p.w.logf("%s: its stream ended: %v", p.name, errOrOK(err))
+		p.w.rec.logf("%s: its stream ended: %v", p.name, errOrOK(err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(15 * time.Millisecond):
@@ -230,10 +230,10 @@ func plainAnswer(yes bool, c *bridgev1.Callback) *bridgev1.Answer {
 
 // resolve answers a callback by a call, perhaps after or while somebody else does.
 func (w *world) resolve(s step) {
-	c, to, rng := w.caller(s.pick[1]), w.conversation(s.pick[0]), w.rng(s)
-	w.calls.Go(func() {
+	c, to, rng := w.caller(s.pick[1]), w.conversation(s.pick[0]), s.rng(w.plan.Seed)
+	w.calls.running.Go(func() {
 		var pending []*bridgev1.Callback
-		_ = w.callNow("ListPending", func(ctx context.Context) error {
+		_ = w.calls.do("ListPending", func(ctx context.Context) error {
 			r, err := c.callbacks.ListPending(ctx, &bridgev1.ListPendingRequest{SessionId: to.id})
 			pending = r.GetCallbacks()
 			return err
@@ -243,12 +243,12 @@ func (w *world) resolve(s step) {
 				SessionId: to.id, CallbackId: p.GetCallbackId(), Answer: plainAnswer(rng.IntN(4) > 0, p),
 				RequestId: fmt.Sprintf("resolve-%d-%d-%d", s.pick[0], s.pick[1], i),
 			}
-			a := w.asking("Resolve", func(ctx context.Context, by *caller) (string, error) {
+			a := w.calls.asking("Resolve", func(ctx context.Context, by *caller) (string, error) {
 				_, err := by.callbacks.Resolve(ctx, request)
 				return "", err
 			})
 			for range 1 + rng.IntN(2) {
-				w.calls.Go(func() { _ = w.ask(c, a) })
+				w.calls.running.Go(func() { _ = w.calls.ask(c, a) })
 			}
 		}
 	})

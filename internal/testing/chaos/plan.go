@@ -40,6 +40,11 @@ type step struct {
 	after time.Duration
 }
 
+// rng is a source of its own for what runs beside the schedule.
+func (s step) rng(seed uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, uint64(s.pick[0])<<32|uint64(s.pick[1])))
+}
+
 // op is a kind of step.
 type op struct {
 	name   string

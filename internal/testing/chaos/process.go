@@ -128,7 +128,7 @@ func newProcess(w *world) (*process, error) {
 		if w.model, err = newModel(w.ctx); err != nil {
 			return nil, err
 		}
-		if s.CLI, err = w.taped(s.CLI); err != nil {
+		if s.CLI, err = taped(w.dir, s.CLI); err != nil {
 			return nil, err
 		}
 	}
@@ -195,7 +195,7 @@ func (p *process) await() error {
 			p.cmd = nil
 			return fmt.Errorf("the server ended while it started: %v", err)
 		default:
-			p.w.pause(10 * time.Millisecond)
+			pause(p.w.ctx, 10*time.Millisecond)
 		}
 	}
 	return errors.New("the server does not listen")
@@ -246,7 +246,7 @@ func (p *process) close() error {
 	}
 	if text, e := os.ReadFile(p.log.Name()); e == nil {
 		for _, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
-			p.w.logf("server: %s", line)
+			p.w.rec.logf("server: %s", line)
 		}
 	}
 	if p.w.model != nil {

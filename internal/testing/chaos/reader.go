@@ -36,18 +36,18 @@ type reader struct {
 
 // subscribe begins a reader.
 func (w *world) subscribe(s step) {
-	rng := w.rng(s)
+	rng := s.rng(w.plan.Seed)
 	to := w.conversation(s.pick[0])
 	t := taste(rng.IntN(int(tastes)))
 	r := &reader{
-		track: newTrack(w, fmt.Sprintf("reader %d", len(w.readers)), to.id, t), to: to, by: w.caller(s.pick[1]),
+		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t), to: to, by: w.caller(s.pick[1]),
 		pace: pace(rng.IntN(int(paces))), start: one(rng, bridgev1.Start_START_BEGINNING, bridgev1.Start_START_TAIL),
 		unstop: make(chan struct{}), over: make(chan struct{}),
 	}
 	var ctx context.Context
 	ctx, r.end = context.WithCancel(w.ctx)
-	w.logf("%s reads session %d, taste %d, pace %d, %v", r.name, to.n, r.taste, r.pace, r.start)
-	w.readers = append(w.readers, r)
+	w.rec.logf("%s reads session %d, taste %d, pace %d, %v", r.name, to.n, r.taste, r.pace, r.start)
+	w.audience.readers = append(w.audience.readers, r)
 	go func() {
 		defer close(r.over)
 		r.read(ctx, rng)
@@ -56,9 +56,9 @@ func (w *world) subscribe(s step) {
 
 // unsubscribe ends a reader, in the middle of whatever it does.
 func (w *world) unsubscribe(s step) {
-	if len(w.readers) > 0 {
-		r := w.readers[int(s.pick[0])%len(w.readers)]
-		w.logf("%s ends", r.name)
+	if len(w.audience.readers) > 0 {
+		r := w.audience.readers[int(s.pick[0])%len(w.audience.readers)]
+		w.rec.logf("%s ends", r.name)
 		r.end()
 	}
 }
@@ -74,7 +74,7 @@ func (r *reader) read(ctx context.Context, rng *rand.Rand) {
 			return
 		}
 		if reason := reasonOf(err); reason == "INVALID_FIELD" || reason == "INTERNAL" {
-			r.w.violated("%s of session %s at %v: %v", r.name, r.session, r.resume(), err)
+			r.w.rec.violated("%s of session %s at %v: %v", r.name, r.session, r.resume(), err)
 			return
 		}
 		if closed {

@@ -67,7 +67,8 @@ func (o options) soakMain(ctx context.Context, stdout, stderr io.Writer) int {
 func (s *soak) run(ctx context.Context, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.w = &world{plan: Plan{Seed: 1, Mode: Process, Soak: true}, begun: time.Now(), ctx: ctx, cancel: cancel}
+	s.w = newWorld(ctx, Plan{Seed: 1, Mode: Process, Soak: true})
+	defer s.w.cancel()
 	if s.w.dir, err = os.MkdirTemp("", "soak"); err != nil {
 		return err
 	}
@@ -181,7 +182,7 @@ func (s *soak) count(turns int64, stdout io.Writer) {
 		return
 	}
 	rss := residentSize(s.pid)
-	at := time.Since(s.w.begun)
+	at := time.Since(s.w.rec.begun)
 	s.mu.Lock()
 	s.samples = append(s.samples, sample{turns, rss, at})
 	s.mu.Unlock()

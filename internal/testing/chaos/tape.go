@@ -12,14 +12,14 @@ import (
 // So what its processes say is copied on its way to the bridge, by neither of the two.
 
 // tapes is where the copies are, a file for each process.
-func (w *world) tapes() string { return filepath.Join(w.dir, "tapes") }
+func tapes(dir string) string { return filepath.Join(dir, "tapes") }
 
 // taped makes a program that is the CLI, and has what it says copied.
-func (w *world) taped(cli string) (string, error) {
-	if err := os.Mkdir(w.tapes(), 0o700); err != nil {
+func taped(dir, cli string) (string, error) {
+	if err := os.Mkdir(tapes(dir), 0o700); err != nil {
 		return "", err
 	}
-	path := filepath.Join(w.dir, "copilot")
+	path := filepath.Join(dir, "copilot")
 	// The CLI keeps the process that the bridge started. The copy goes on until it ends.
 	text := fmt.Sprintf(`#!/bin/sh
 case " $* " in *" --version "*) exec '%[1]s' "$@" ;; esac
@@ -27,24 +27,24 @@ tape='%[2]s'/$$
 mkfifo "$tape.pipe"
 tee "$tape" <"$tape.pipe" &
 exec '%[1]s' "$@" >"$tape.pipe"
-`, cli, w.tapes())
+`, cli, tapes(dir))
 	return path, os.WriteFile(path, []byte(text), 0o700) //nolint:gosec // it is to be run
 }
 
 // toldEarly reports whether a process of the real CLI told an event before another that
 // happened before it, and counts those.
-func (w *world) toldEarly(id, other string) bool {
-	tapes, err := filepath.Glob(filepath.Join(w.tapes(), "*[0-9]"))
+func (k *checker) toldEarly(id, other string) bool {
+	all, err := filepath.Glob(filepath.Join(tapes(k.dir), "*[0-9]"))
 	if err != nil {
 		return false
 	}
-	for _, tape := range tapes {
+	for _, tape := range all {
 		said, err := os.ReadFile(tape)
 		if err != nil {
 			continue
 		}
 		if first, then := bytes.Index(said, idMember(id)), bytes.Index(said, idMember(other)); first >= 0 && then > first {
-			w.early[id] = true
+			k.early[id] = true
 			return true
 		}
 	}

@@ -126,7 +126,7 @@ func newTrack(w *world, name, session string, t taste) *track {
 }
 
 func (t *track) violated(format string, args ...any) {
-	t.w.violated("%s of session %s at %v: %s", t.name, t.session, t.at, fmt.Sprintf(format, args...))
+	t.w.rec.violated("%s of session %s at %v: %s", t.name, t.session, t.at, fmt.Sprintf(format, args...))
 }
 
 // resume is where a new stream begins, nil for the first.

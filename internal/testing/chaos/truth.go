@@ -20,9 +20,9 @@ type said struct {
 	raw  []byte
 }
 
-// history is what the CLI itself keeps of a session, in order.
-func (w *world) history(session string) (out []said, err error) {
-	text, err := os.ReadFile(filepath.Join(w.host.home(), "session-state", session, "events.jsonl"))
+// kept is what the CLI itself keeps of a session, in order.
+func (k *checker) kept(session string) (out []said, err error) {
+	text, err := os.ReadFile(filepath.Join(k.home, "session-state", session, "events.jsonl"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

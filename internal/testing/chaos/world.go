@@ -2,94 +2,38 @@ package chaos
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// callTimeout is how long any call may take before it counts as one that never ends:
-// everything in a schedule is bounded well below.
-const callTimeout = 30 * time.Second
-
-// startCallTimeout is the same where CLIs are processes, which may be made deaf while they
-// start: that takes as long as a start may.
-const startCallTimeout = 100 * time.Second
-
-func (w *world) callTimeout() time.Duration {
-	if w.plan.Mode != Memory {
-		return startCallTimeout
-	}
-	return callTimeout
-}
-
 // world is a schedule being played.
 type world struct {
-	plan   Plan
-	dir    string
-	host   host
-	begun  time.Time
+	plan Plan
+	dir  string
+	host host
+	// ctx ends with the schedule, or when it has taken far too long.
+	ctx    context.Context
 	cancel context.CancelFunc
-	// ctx ends with the schedule, patience with it or when it has taken far too long.
-	ctx context.Context
 
-	callers      []*caller
-	sessions     []*conversation
-	readers      []*reader
-	participants []*participant
-	model        *model // of Real
-
-	calls sync.WaitGroup
-
-	mu        sync.Mutex
-	log       []string
-	found     []string // violations
-	faults    map[string]int
-	done      map[string]int // calls by method and result
-	asked     []*asking      // that can be repeated
-	prompts   []*prompt
+	rec       *recorder
+	calls     *calls
+	prompts   prompts
 	positions positions
-	abandoned int
 
-	disorders []disorder      // set for the check
-	early     map[string]bool // events that the CLI told early, found by the check
+	callers   []*caller
+	sessions  []*conversation
+	audience  audience
+	model     *model       // of Real
+	abandoned atomic.Int64 // sessions of calls that failed, which may exist
 }
 
-// logf writes a line into the schedule's log.
-func (w *world) logf(format string, args ...any) {
-	if w.plan.Soak {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.log = append(w.log, fmt.Sprintf("%9.1f ms  ", float64(time.Since(w.begun).Microseconds())/1000)+fmt.Sprintf(format, args...))
-}
-
-// maxFound bounds the violations that are kept.
-const maxFound = 50
-
-// violated notes that an invariant does not hold.
-func (w *world) violated(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	w.logf("VIOLATION %s", text)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.found) < maxFound {
-		w.found = append(w.found, text)
-	}
-}
-
-// struck counts a fault.
-func (w *world) struck(kind string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.faults[kind]++
-}
-
-// rng is a source of its own for what runs beside the schedule.
-func (w *world) rng(s step) *rand.Rand {
-	return rand.New(rand.NewPCG(w.plan.Seed, uint64(s.pick[0])<<32|uint64(s.pick[1])))
+// newWorld makes a world without a host, callers and sessions.
+func newWorld(ctx context.Context, p Plan) *world {
+	w := &world{plan: p, rec: newRecorder(p.Soak), positions: positions{given: map[string]map[place]string{}}}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.calls = newCalls(w.ctx, w.cancel, p.Mode, w.rec)
+	return w
 }
 
 // Report is what came of a schedule.
@@ -122,8 +66,7 @@ type Counts struct {
 // Run plays a schedule.
 func Run(ctx context.Context, p Plan) *Report {
 	before := takeStock()
-	w := &world{plan: p, positions: positions{given: map[string]map[place]string{}}, begun: time.Now(), faults: map[string]int{}, done: map[string]int{}, early: map[string]bool{}}
-	w.ctx, w.cancel = context.WithCancel(ctx)
+	w := newWorld(ctx, p)
 	defer w.cancel()
 	r := &Report{Plan: p, Steps: p.Steps}
 	var err error
@@ -132,17 +75,15 @@ func Run(ctx context.Context, p Plan) *Report {
 		err = joinErrors(err, os.RemoveAll(w.dir))
 	}
 	if err != nil {
-		w.violated("the schedule could not be played: %v", err)
+		w.rec.violated("the schedule could not be played: %v", err)
 	}
 	w.cancel()
 	for _, left := range before.compare() {
-		w.violated("left behind: %s", left)
+		w.rec.violated("left behind: %s", left)
 	}
 	r.Counts.Heap = heap()
-	r.Took, r.Sessions, r.Faults, r.Calls = time.Since(w.begun), len(w.sessions), w.faults, w.done
-	if r.Violations = w.found; len(r.Violations) > 0 {
-		r.Log = w.log
-	}
+	r.Sessions = len(w.sessions)
+	w.rec.report(r)
 	return r
 }
 
@@ -178,17 +119,18 @@ func (w *world) play(r *Report) (err error) {
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
 		}
-		w.logf("step %d: %s %v", i, s.op, s.pick)
+		w.rec.logf("step %d: %s %v", i, s.op, s.pick)
 		do[s.op].do(w, s)
-		w.pause(s.after)
+		pause(w.ctx, s.after)
 	}
 	w.settle(r)
 	return nil
 }
 
-func (w *world) pause(d time.Duration) {
+// pause waits for a time, or for the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
-	case <-w.ctx.Done():
+	case <-ctx.Done():
 	}
 }
