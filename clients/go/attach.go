@@ -59,10 +59,10 @@ func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 	case *bridgev1.SubscribeResponse_Gap:
 		p.reconcile(f.Gap.GetPendingCallbacks())
 	case *bridgev1.SubscribeResponse_CallbackRequested:
-		p.ask(f.CallbackRequested.GetCallback(), f.CallbackRequested.GetOffered())
+		p.calls.ask(f.CallbackRequested.GetCallback(), f.CallbackRequested.GetOffered())
 	case *bridgev1.SubscribeResponse_CallbackResolved:
 		r := f.CallbackResolved
-		p.withdraw(r.GetCallbackId(), &WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
+		p.calls.withdraw(r.GetCallbackId(), &WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		p.log.Warn("runtime restarted", "cause", f.RuntimeRestarted.GetCause())
 	case *bridgev1.SubscribeResponse_GoAway:
@@ -88,29 +88,23 @@ func (p *participant) reconcile(pending []*bridgev1.Callback) {
 	for _, cb := range pending {
 		ids[cb.GetCallbackId()] = true
 	}
+	for _, id := range p.calls.missing(ids) {
+		p.calls.withdraw(id, &WithdrawnError{})
+	}
 	p.mu.Lock()
 	self := p.id
-	var over []string
-	for id := range p.calls {
-		if !ids[id] {
-			over = append(over, id)
-		}
-	}
 	p.mu.Unlock()
-	for _, id := range over {
-		p.withdraw(id, &WithdrawnError{})
-	}
 	for _, cb := range pending {
 		to := cb.GetParticipantIds()
 		// A callback without a participant, or whose participant left, is open to every handler.
-		p.ask(cb, len(to) == 0 || slices.Contains(to, self))
+		p.calls.ask(cb, len(to) == 0 || slices.Contains(to, self))
 	}
 }
 
 // replied takes the server's reply to an answer or a command.
 func (p *participant) replied(callbackID, commandID string, failure *Error) {
 	if callbackID != "" {
-		p.settle(callbackID, failure)
+		p.calls.settle(callbackID, failure)
 		return
 	}
 	p.mu.Lock()

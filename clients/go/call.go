@@ -3,6 +3,8 @@ package copilot
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -23,7 +25,7 @@ const (
 
 // call is a pending callback that this client handles.
 type call struct {
-	id string
+	id, session string
 	// ctx ends with the callback.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -31,46 +33,64 @@ type call struct {
 	refused chan *Error
 }
 
+// calls are the pending callbacks that a participant handles. A goroutine for each works out the answer, and
+// ends when the server has the answer or the callback is over.
+type calls struct {
+	ctx       context.Context // of the participation
+	log       *slog.Logger
+	client    *Client
+	handlers  *handlers
+	live      func(context.Context) (*link, error)
+	connected func() *link // nil while there is none
+
+	// toolSlots bounds the tools, questionSlots the other handlers that run at once.
+	// They are apart so that a question that waits for a person holds up no tool.
+	toolSlots, questionSlots chan struct{}
+
+	mu   sync.Mutex
+	byID map[string]*call
+}
+
 // ask starts to handle a callback. If a goroutine already handles it, that goroutine
 // sends its answer again on the new link.
-func (p *participant) ask(cb *bridgev1.Callback, offered bool) {
+func (cs *calls) ask(cb *bridgev1.Callback, offered bool) {
 	if cb.GetWholeBytes() > 0 {
-		go p.askWhole(cb, offered)
+		go cs.askWhole(cb, offered)
 		return
 	}
-	answer := p.answererFor(cb, offered)
+	answer := cs.handlers.answerer(cb, offered)
 	if answer == nil {
 		return
 	}
 	id := cb.GetCallbackId()
-	p.mu.Lock()
-	l := p.link
-	_, known := p.calls[id]
-	room := len(p.calls) < maxCalls
+	l := cs.connected()
+	cs.mu.Lock()
+	_, known := cs.byID[id]
+	room := len(cs.byID) < maxCalls
 	var c *call
 	if !known && room {
-		c = p.newCall(cb)
+		c = cs.newCall(cb)
 	}
-	p.mu.Unlock()
+	cs.mu.Unlock()
 	switch {
 	case c != nil:
-		go p.serveCall(c, p.slots(cb), answer)
+		go cs.serve(c, cs.slots(cb), answer)
 	case !known && l != nil:
-		p.log.Warn("too many callbacks at once", "callback_id", id)
+		cs.log.Warn("too many callbacks at once", "session_id", cb.GetSessionId(), "callback_id", id)
 		// A failure to send ends the link, and the callback comes again.
 		_ = l.send(answerFrame(id, answerError("too many callbacks at once")))
 	}
 }
 
-// newCall puts a callback in hand. The caller holds p.mu.
-func (p *participant) newCall(cb *bridgev1.Callback) *call {
-	c := &call{id: cb.GetCallbackId(), refused: make(chan *Error, 1)}
+// newCall puts a callback in hand. The caller holds cs.mu.
+func (cs *calls) newCall(cb *bridgev1.Callback) *call {
+	c := &call{id: cb.GetCallbackId(), session: cb.GetSessionId(), refused: make(chan *Error, 1)}
 	tool := cb.GetToolCall()
 	parent, state := cb.GetTraceparent(), cb.GetTracestate()
 	if parent == "" { // a server before these fields
 		parent, state = tool.GetTraceparent(), tool.GetTracestate()
 	}
-	ctx := context.WithValue(p.ctx, callKey{}, Call{
+	ctx := context.WithValue(cs.ctx, callKey{}, Call{
 		SessionID:        cb.GetSessionId(),
 		CallbackID:       c.id,
 		ToolCallID:       tool.GetToolCallId(),
@@ -80,20 +100,20 @@ func (p *participant) newCall(cb *bridgev1.Callback) *call {
 		Tracestate:       state,
 	})
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	p.calls[c.id] = c
+	cs.byID[c.id] = c
 	return c
 }
 
-func (p *participant) slots(cb *bridgev1.Callback) chan struct{} {
+func (cs *calls) slots(cb *bridgev1.Callback) chan struct{} {
 	if cb.GetKind() == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {
-		return p.toolSlots
+		return cs.toolSlots
 	}
-	return p.questionSlots
+	return cs.questionSlots
 }
 
-// serveCall works out the answer to a callback, once there is a slot, and delivers it.
-func (p *participant) serveCall(c *call, slots chan struct{}, answer answerer) {
-	defer p.drop(c, nil)
+// serve works out the answer to a callback, once there is a slot, and delivers it.
+func (cs *calls) serve(c *call, slots chan struct{}, answer answerer) {
+	defer cs.drop(c, nil)
 	select {
 	case slots <- struct{}{}:
 	case <-c.ctx.Done():
@@ -101,19 +121,19 @@ func (p *participant) serveCall(c *call, slots chan struct{}, answer answerer) {
 	}
 	a := answer(c.ctx)
 	<-slots
-	p.deliver(c, a)
+	cs.deliver(c, a)
 }
 
 // deliver sends an answer until the server has taken it: over a new link when the old
 // one breaks, again when the runtime was away, and as an error when the server finds it
 // invalid, so that the turn goes on.
-func (p *participant) deliver(c *call, answer *bridgev1.Answer) {
+func (cs *calls) deliver(c *call, answer *bridgev1.Answer) {
 	if size := proto.Size(answer); size > maxAnswer {
 		answer = answerError(fmt.Sprintf("the answer has %d bytes, more than %d", size, maxAnswer))
 	}
-	b := newBackoff(p.client.reconnect)
+	b := newBackoff(cs.client.reconnect)
 	for {
-		l, err := p.live(c.ctx)
+		l, err := cs.live(c.ctx)
 		if err != nil || c.ctx.Err() != nil {
 			return
 		}
@@ -127,7 +147,7 @@ func (p *participant) deliver(c *call, answer *bridgev1.Answer) {
 		case <-l.down:
 			b.reset()
 		case refusal := <-c.refused:
-			p.log.Warn("answer refused", "callback_id", c.id, "error", refusal)
+			cs.log.Warn("answer refused", "session_id", c.session, "callback_id", c.id, "error", refusal)
 			switch {
 			case refusal.Code == codes.Unavailable && b.wait(c.ctx, refusal):
 			case refusal.Code == codes.InvalidArgument && answer.GetError() == nil:
@@ -140,21 +160,21 @@ func (p *participant) deliver(c *call, answer *bridgev1.Answer) {
 }
 
 // settle takes the server's reply to an answer.
-func (p *participant) settle(id string, failure *Error) {
-	p.mu.Lock()
-	c := p.calls[id]
-	p.mu.Unlock()
+func (cs *calls) settle(id string, failure *Error) {
+	cs.mu.Lock()
+	c := cs.byID[id]
+	cs.mu.Unlock()
 	if c == nil {
 		return
 	}
 	if failure == nil {
-		p.drop(c, &WithdrawnError{Outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED})
+		cs.drop(c, &WithdrawnError{Outcome: bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED})
 		return
 	}
 	switch failure.Reason {
 	case bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED,
 		bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND:
-		p.drop(c, &WithdrawnError{})
+		cs.drop(c, &WithdrawnError{})
 	default:
 		select {
 		case c.refused <- failure:
@@ -163,23 +183,35 @@ func (p *participant) settle(id string, failure *Error) {
 	}
 }
 
+// missing returns the callbacks in hand that are not among those given.
+func (cs *calls) missing(ids map[string]bool) (over []string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for id := range cs.byID {
+		if !ids[id] {
+			over = append(over, id)
+		}
+	}
+	return over
+}
+
 // withdraw ends a callback whose answer is no longer wanted.
-func (p *participant) withdraw(id string, why *WithdrawnError) {
-	p.mu.Lock()
-	c := p.calls[id]
-	p.mu.Unlock()
+func (cs *calls) withdraw(id string, why *WithdrawnError) {
+	cs.mu.Lock()
+	c := cs.byID[id]
+	cs.mu.Unlock()
 	if c != nil {
-		p.drop(c, why)
+		cs.drop(c, why)
 	}
 }
 
 // drop takes a callback out of hand.
-func (p *participant) drop(c *call, why error) {
-	p.mu.Lock()
-	if p.calls[c.id] == c {
-		delete(p.calls, c.id)
+func (cs *calls) drop(c *call, why error) {
+	cs.mu.Lock()
+	if cs.byID[c.id] == c {
+		delete(cs.byID, c.id)
 	}
-	p.mu.Unlock()
+	cs.mu.Unlock()
 	c.cancel(why)
 }
 

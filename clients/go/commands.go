@@ -220,11 +220,7 @@ func invoke[Req, Resp any](
 func (p *participant) setTools(ctx context.Context, tools map[string]Tool) error {
 	p.settingTools.Lock()
 	defer p.settingTools.Unlock()
-	p.mu.Lock()
-	before := p.tools
-	p.tools = tools // first, so that calls find them
-	p.mu.Unlock()
-
+	before := p.handlers.setTools(tools) // first, so that calls find them
 	l, err := p.live(ctx)
 	if err == nil {
 		var replied bool
@@ -242,8 +238,6 @@ func (p *participant) setTools(ctx context.Context, tools map[string]Tool) error
 	if err == nil {
 		return nil
 	}
-	p.mu.Lock()
-	p.tools = before
-	p.mu.Unlock()
+	p.handlers.setTools(before)
 	return FromError(err)
 }

@@ -122,21 +122,21 @@ type handlerKey struct {
 }
 
 // handlerFor finds the handler of a callback: that of a hook's type before that of all.
-func (p *participant) handlerFor(cb *bridgev1.Callback) (Handler, bool) {
+func (hs *handlers) handlerFor(cb *bridgev1.Callback) (Handler, bool) {
 	if hook := cb.GetHook().GetHookType(); hook != "" {
-		if h, ok := p.handlers[handlerKey{cb.GetKind(), hook}]; ok {
+		if h, ok := hs.byKind[handlerKey{cb.GetKind(), hook}]; ok {
 			return h, true
 		}
 	}
-	h, ok := p.handlers[handlerKey{kind: cb.GetKind()}]
+	h, ok := hs.byKind[handlerKey{kind: cb.GetKind()}]
 	return h, ok
 }
 
 // answerWith has a handler answer a callback.
-func (p *participant) answerWith(ctx context.Context, cb *bridgev1.Callback, h Handler) (answer *bridgev1.Answer) {
+func (hs *handlers) answerWith(ctx context.Context, cb *bridgev1.Callback, h Handler) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(p.panicText(cb, r))
+			answer = answerError(hs.panicText(cb, r))
 		}
 	}()
 	req := h.message(cb)

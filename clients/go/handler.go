@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // Call says which callback a handler is answering.
@@ -73,33 +76,44 @@ func (e *WithdrawnError) Error() string {
 // answerer works out the answer to a callback. It does not panic.
 type answerer func(ctx context.Context) *bridgev1.Answer
 
-// answererFor finds who answers a callback; nil when this participant does not.
+// handlers are the program's functions that answer callbacks, and the tools among them, which may change.
+type handlers struct {
+	log          *slog.Logger
+	onPermission PermissionHandler
+	onRequest    map[string]RequestHandler
+	byKind       map[handlerKey]Handler
+
+	mu    sync.Mutex
+	tools map[string]Tool
+}
+
+// answerer returns the function that answers a callback; nil when this participant does not.
 // offered says whether the server asks this participant in particular.
-func (p *participant) answererFor(cb *bridgev1.Callback, offered bool) answerer {
+func (hs *handlers) answerer(cb *bridgev1.Callback, offered bool) answerer {
 	switch cb.GetKind() {
 	case bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL:
-		return p.toolAnswerer(cb, offered)
+		return hs.toolAnswerer(cb, offered)
 	case bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION:
-		if h := p.opts.OnPermission; h != nil && offered {
-			return func(ctx context.Context) *bridgev1.Answer { return p.answerPermission(ctx, cb, h) }
+		if h := hs.onPermission; h != nil && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return hs.answerPermission(ctx, cb, h) }
 		}
 	case bridgev1.CallbackKind_CALLBACK_KIND_RAW:
-		if h := p.opts.OnRequest[cb.GetRaw().GetMethod()]; h != nil && offered {
-			return func(ctx context.Context) *bridgev1.Answer { return p.answerRequest(ctx, cb, h) }
+		if h := hs.onRequest[cb.GetRaw().GetMethod()]; h != nil && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return hs.answerRequest(ctx, cb, h) }
 		}
 	default:
-		if h, ok := p.handlerFor(cb); ok && offered {
-			return func(ctx context.Context) *bridgev1.Answer { return p.answerWith(ctx, cb, h) }
+		if h, ok := hs.handlerFor(cb); ok && offered {
+			return func(ctx context.Context) *bridgev1.Answer { return hs.answerWith(ctx, cb, h) }
 		}
 	}
 	return nil
 }
 
-func (p *participant) toolAnswerer(cb *bridgev1.Callback, offered bool) answerer {
-	tool, known := p.tool(cb.GetToolCall().GetToolName())
+func (hs *handlers) toolAnswerer(cb *bridgev1.Callback, offered bool) answerer {
+	tool, known := hs.tool(cb.GetToolCall().GetToolName())
 	switch {
 	case known && tool.Handler != nil && (offered || tool.OwnedBySession):
-		return func(ctx context.Context) *bridgev1.Answer { return p.answerTool(ctx, cb, tool.Handler) }
+		return func(ctx context.Context) *bridgev1.Answer { return hs.answerTool(ctx, cb, tool.Handler) }
 	case offered && !known:
 		// The tool was just removed. Unlike for a declared tool, no caller answers
 		// with Resolve.
@@ -109,12 +123,12 @@ func (p *participant) toolAnswerer(cb *bridgev1.Callback, offered bool) answerer
 	}
 }
 
-func (p *participant) answerTool(
+func (hs *handlers) answerTool(
 	ctx context.Context, cb *bridgev1.Callback, h ToolHandler,
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = toolException(p.panicText(cb, r))
+			answer = toolException(hs.panicText(cb, r))
 		}
 	}()
 	result, err := h(ctx, json.RawMessage(cb.GetToolCall().GetArgumentsJson()))
@@ -131,12 +145,12 @@ func (p *participant) answerTool(
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: tool}}
 }
 
-func (p *participant) answerPermission(
+func (hs *handlers) answerPermission(
 	ctx context.Context, cb *bridgev1.Callback, h PermissionHandler,
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(p.panicText(cb, r))
+			answer = answerError(hs.panicText(cb, r))
 		}
 	}()
 	data := cb.GetPermission()
@@ -157,12 +171,12 @@ func (p *participant) answerPermission(
 	return AnswerPermission(decision)
 }
 
-func (p *participant) answerRequest(
+func (hs *handlers) answerRequest(
 	ctx context.Context, cb *bridgev1.Callback, h RequestHandler,
 ) (answer *bridgev1.Answer) {
 	defer func() {
 		if r := recover(); r != nil {
-			answer = answerError(p.panicText(cb, r))
+			answer = answerError(hs.panicText(cb, r))
 		}
 	}()
 	result, err := h(ctx, &Request{
@@ -184,10 +198,32 @@ func (p *participant) answerRequest(
 }
 
 // panicText logs a handler's panic, with its stack, and gives the text to answer with.
-func (p *participant) panicText(cb *bridgev1.Callback, r any) string {
-	p.log.Error("callback handler panicked", "callback_id", cb.GetCallbackId(),
+func (hs *handlers) panicText(cb *bridgev1.Callback, r any) string {
+	hs.log.Error("callback handler panicked", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(),
 		"panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 	return fmt.Sprintf("the handler panicked: %v", r)
+}
+
+func (hs *handlers) tool(name string) (Tool, bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	t, ok := hs.tools[name]
+	return t, ok
+}
+
+// setTools replaces the tools, and returns the tools before.
+func (hs *handlers) setTools(tools map[string]Tool) (before map[string]Tool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	before, hs.tools = hs.tools, tools
+	return before
+}
+
+// declared returns the definitions of the participant's own tools, without those of the session.
+func (hs *handlers) declared() []*cliv1.ToolDefinition {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return definitions(hs.tools, false)
 }
 
 // AnswerTool is the answer to a tool call, for [Session.Resolve]. result is treated as

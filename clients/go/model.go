@@ -16,10 +16,14 @@ import (
 // modelPiece is the most bytes of a response that are sent at once.
 const modelPiece = 32 << 10
 
-// models are the requests to models that a participant answers, by their id.
+// models makes the requests to models that a participant answers, by the program's transport.
 type models struct {
+	ctx       context.Context // of the participation
+	transport http.RoundTripper
+	live      func(context.Context) (*link, error)
+
 	mu   sync.Mutex
-	open map[string]*modelCall
+	open map[string]*modelCall // by id
 }
 
 // modelCall is one of them.
@@ -32,9 +36,6 @@ type modelCall struct {
 func (m *models) put(c *modelCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.open == nil {
-		m.open = map[string]*modelCall{}
-	}
 	m.open[c.id] = c
 }
 
@@ -59,25 +60,25 @@ func (m *models) end(id string, why error) {
 // errCancelled ends a request that the CLI has given up.
 var errCancelled = errors.New("copilot: the request was cancelled")
 
-// modelHandlers answer the callbacks of requests to models.
-func (p *participant) modelHandlers() []Handler {
+// handlers answer the callbacks of requests to models.
+func (m *models) handlers() []Handler {
 	return []Handler{
 		Handle(func(_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse, error) {
 			if r.GetTransport() == cliv1.LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET {
 				return nil, errors.New("copilot: ModelTransport makes no WebSocket connections")
 			}
-			return &cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{}, p.startModel(r)
+			return &cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{}, m.start(r)
 		}),
 		Handle(func(_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse, error) {
-			return &cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse{}, p.feedModel(r)
+			return &cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse{}, m.feed(r)
 		}),
 	}
 }
 
-// startModel begins to make a request.
-func (p *participant) startModel(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) error {
+// start begins to make a request.
+func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) error {
 	reader, writer := io.Pipe()
-	ctx, cancel := context.WithCancelCause(p.ctx)
+	ctx, cancel := context.WithCancelCause(m.ctx)
 	req, err := http.NewRequestWithContext(ctx, r.GetMethod(), r.GetUrl(), reader)
 	if err != nil {
 		cancel(err)
@@ -89,33 +90,33 @@ func (p *participant) startModel(r *cliv1.CallbackLlmInferenceServiceHttpRequest
 		}
 	}
 	c := &modelCall{id: r.GetRequestId(), body: writer, cancel: cancel}
-	p.models.put(c)
+	m.put(c)
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
 				err = fmt.Errorf("the transport panicked: %v", v)
 			}
 			if err != nil && ctx.Err() == nil {
-				_ = p.sendModel(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
+				_ = m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
 					Error: &bridgev1.ModelResponseError{Message: err.Error()},
 				}}}) // there is nobody to be told of what fails here
 			}
 			_ = reader.Close() // never fails
-			p.models.end(c.id, errCancelled)
+			m.end(c.id, errCancelled)
 		}()
-		err = p.answerModel(ctx, c, req)
+		err = m.answer(ctx, c, req)
 	}()
 	return nil
 }
 
-// feedModel takes a piece of a request's body.
-func (p *participant) feedModel(r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) error {
-	c := p.models.get(r.GetRequestId())
+// feed takes a piece of a request's body.
+func (m *models) feed(r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) error {
+	c := m.get(r.GetRequestId())
 	if c == nil {
 		return nil // its response is over
 	}
 	if r.GetCancel() {
-		p.models.end(c.id, errCancelled)
+		m.end(c.id, errCancelled)
 		return nil
 	}
 	data := []byte(r.GetData())
@@ -133,9 +134,9 @@ func (p *participant) feedModel(r *cliv1.CallbackLlmInferenceServiceHttpRequestC
 	return nil
 }
 
-// answerModel makes a request and sends its response on.
-func (p *participant) answerModel(ctx context.Context, c *modelCall, req *http.Request) error {
-	resp, err := p.opts.ModelTransport.RoundTrip(req)
+// answer makes a request and sends its response on.
+func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) error {
+	resp, err := m.transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (p *participant) answerModel(ctx context.Context, c *modelCall, req *http.R
 	for name, values := range resp.Header {
 		head.Headers[name] = &cliv1.StringList{Items: values}
 	}
-	if err := p.sendModel(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: head}}); err != nil {
+	if err := m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: head}}); err != nil {
 		return err
 	}
 	buffer := make([]byte, modelPiece)
@@ -158,15 +159,15 @@ func (p *participant) answerModel(ctx context.Context, c *modelCall, req *http.R
 			continue
 		}
 		chunk := &bridgev1.ModelResponseChunk{Data: &bridgev1.ModelResponseChunk_Binary{Binary: buffer[:n]}, End: over}
-		if err := p.sendModel(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}}); err != nil || over {
+		if err := m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}}); err != nil || over {
 			return err
 		}
 	}
 }
 
-// sendModel sends a part of a response. If the link breaks, the server ends the response.
-func (p *participant) sendModel(ctx context.Context, id string, part *bridgev1.ModelResponse) error {
-	l, err := p.live(ctx)
+// send sends a part of a response. If the link breaks, the server ends the response.
+func (m *models) send(ctx context.Context, id string, part *bridgev1.ModelResponse) error {
+	l, err := m.live(ctx)
 	if err != nil {
 		return err
 	}

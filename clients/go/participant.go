@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 const (
@@ -29,7 +28,9 @@ type participant struct {
 	log       *slog.Logger
 	sessionID string
 	pos       *progress
-	handlers  map[handlerKey]Handler
+	handlers  *handlers
+	calls     *calls
+	models    *models
 
 	// ctx ends, with the reason as its cause, when the participation is over.
 	ctx    context.Context
@@ -38,9 +39,6 @@ type participant struct {
 	done chan struct{}
 	// settingTools makes changes of the tools wait for each other.
 	settingTools sync.Mutex
-	// toolSlots bounds the tools, questionSlots the other handlers that run at once.
-	// They are apart so that a question that waits for a person holds up no tool.
-	toolSlots, questionSlots chan struct{}
 
 	mu       sync.Mutex
 	link     *link         // nil while there is none
@@ -48,33 +46,34 @@ type participant struct {
 	id       string
 	token    string
 	leaving  bool
-	tools    map[string]Tool
-	calls    map[string]*call
 	commands map[string]chan *Error
-	// models are the requests to models that this participant answers.
-	models models
 }
 
 func newParticipant(
-	ctx context.Context, c *Client, opts SessionOptions, tools map[string]Tool, handlers map[handlerKey]Handler,
+	ctx context.Context, c *Client, opts SessionOptions, tools map[string]Tool, byKind map[handlerKey]Handler,
 ) *participant {
 	p := &participant{
-		client:        c,
-		opts:          opts,
-		log:           c.log,
-		pos:           new(progress),
-		handlers:      handlers,
-		done:          make(chan struct{}),
-		changed:       make(chan struct{}),
-		toolSlots:     make(chan struct{}, opts.maxConcurrentTools()),
-		questionSlots: make(chan struct{}, maxConcurrentQuestions),
-		tools:         tools,
-		calls:         make(map[string]*call),
-		commands:      make(map[string]chan *Error),
+		client: c,
+		opts:   opts,
+		log:    c.log,
+		pos:    new(progress),
+		handlers: &handlers{
+			log: c.log, onPermission: opts.OnPermission, onRequest: opts.OnRequest, byKind: byKind, tools: tools,
+		},
+		done:     make(chan struct{}),
+		changed:  make(chan struct{}),
+		commands: make(map[string]chan *Error),
 	}
 	// The values of the caller's context (outgoing metadata, trace) hold for the whole
 	// participation; its end only ends the opening.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.calls = &calls{
+		ctx: p.ctx, log: c.log, client: c, handlers: p.handlers, live: p.live, connected: p.connected,
+		toolSlots:     make(chan struct{}, opts.maxConcurrentTools()),
+		questionSlots: make(chan struct{}, maxConcurrentQuestions),
+		byID:          make(map[string]*call),
+	}
+	p.models = &models{ctx: p.ctx, transport: opts.ModelTransport, live: p.live, open: make(map[string]*modelCall)}
 	return p
 }
 
@@ -103,8 +102,8 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 	if start.Name == "" {
 		start.Name = p.client.name
 	}
-	start.Tools = p.declared(false)
-	start.Handlers = p.announced()
+	start.Tools = p.handlers.declared()
+	start.Handlers = p.handlers.announced()
 	start.Commands, start.Canvases = p.opts.Commands, p.opts.Canvases
 	start.CanvasProvider, start.ExtensionInfo = p.opts.CanvasProvider, p.opts.ExtensionInfo
 	if p.opts.Grace > 0 {
@@ -238,10 +237,7 @@ func (p *participant) opening(l *link, o *bridgev1.AttachOpening) {
 
 // unset takes a link away that did not come to be.
 func (p *participant) unset(l *link) {
-	p.mu.Lock()
-	mine := p.link == l
-	p.mu.Unlock()
-	if mine {
+	if p.connected() == l {
 		p.setLink(nil)
 	}
 }
@@ -252,6 +248,13 @@ func (p *participant) setLink(l *link) {
 	p.link = l
 	close(p.changed)
 	p.changed = make(chan struct{})
+}
+
+// connected returns the link, nil while there is none.
+func (p *participant) connected() *link {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.link
 }
 
 // live waits for a link. It fails only when ctx or the participation is over.
@@ -316,18 +319,4 @@ func (p *participant) forgetToken() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.token = ""
-}
-
-func (p *participant) tool(name string) (Tool, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t, ok := p.tools[name]
-	return t, ok
-}
-
-// declared returns the definitions of the session's tools, or of this participant's.
-func (p *participant) declared(bySession bool) []*cliv1.ToolDefinition {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return definitions(p.tools, bySession)
 }

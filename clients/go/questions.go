@@ -169,11 +169,11 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 	return byKind, nil
 }
 
-// announced is what the participant tells the server of its handlers.
-func (p *participant) announced() *bridgev1.Handlers {
-	a := &bridgev1.Handlers{Permission: p.opts.OnPermission != nil}
+// announced returns the handlers as the server is to know them.
+func (hs *handlers) announced() *bridgev1.Handlers {
+	a := &bridgev1.Handlers{Permission: hs.onPermission != nil}
 	allHooks := false
-	for key := range p.handlers {
+	for key := range hs.byKind {
 		if !slices.Contains(a.Kinds, key.kind) {
 			a.Kinds = append(a.Kinds, key.kind)
 		}
@@ -186,7 +186,7 @@ func (p *participant) announced() *bridgev1.Handlers {
 	if allHooks {
 		a.HookTypes = nil
 	}
-	for method := range p.opts.OnRequest {
+	for method := range hs.onRequest {
 		a.Methods = append(a.Methods, method)
 	}
 	slices.Sort(a.Kinds)

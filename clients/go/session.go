@@ -84,8 +84,8 @@ func (c *Client) attach(
 	}
 	p := newParticipant(ctx, c, opts, tools, handlers)
 	if opts.ModelTransport != nil {
-		for _, h := range p.modelHandlers() {
-			p.handlers[handlerKey{kind: h.kind}] = h
+		for _, h := range p.models.handlers() {
+			p.handlers.byKind[handlerKey{kind: h.kind}] = h
 		}
 	}
 	started, err := p.open(ctx, start)

@@ -11,17 +11,15 @@ import (
 )
 
 // askWhole is ask for a callback whose request did not fit into a frame.
-func (p *participant) askWhole(cb *bridgev1.Callback, offered bool) {
-	p.mu.Lock()
-	l := p.link
-	p.mu.Unlock()
-	whole, err := p.client.readCallback(p.ctx, cb.GetSessionId(), cb.GetCallbackId())
+func (cs *calls) askWhole(cb *bridgev1.Callback, offered bool) {
+	l := cs.connected()
+	whole, err := cs.client.readCallback(cs.ctx, cb.GetSessionId(), cb.GetCallbackId())
 	switch {
 	case err == nil:
-		p.ask(whole, offered)
-	case IsReason(err, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED), !offered, l == nil, p.ctx.Err() != nil:
+		cs.ask(whole, offered)
+	case IsReason(err, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED), !offered, l == nil, cs.ctx.Err() != nil:
 	default:
-		p.log.Warn("callback not read", "callback_id", cb.GetCallbackId(), "error", err)
+		cs.log.Warn("callback not read", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "error", err)
 		// A failure to send ends the link, and the callback comes again.
 		_ = l.send(answerFrame(cb.GetCallbackId(), answerError(err.Error())))
 	}
