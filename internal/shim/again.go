@@ -109,7 +109,7 @@ func (c *conn) returning(id string, err error) bool {
 	if !ok || reasonOf(st) != needsCredentials {
 		return false
 	}
-	p := c.participant(id)
+	p := c.sessions.participant(id)
 	return p != nil && !p.gone()
 }
 

@@ -165,7 +165,7 @@ func (c *conn) invoke(ctx context.Context, rpc string, in, out any, opts ...grpc
 
 // hold keeps a reply back until the events before it have been written.
 func (c *conn) hold(ctx context.Context, id string, trailer metadata.MD) {
-	p := c.participant(id)
+	p := c.sessions.participant(id)
 	if p == nil {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -29,9 +30,23 @@ type question struct {
 	typed proto.Message
 }
 
+// questions are the callbacks that a participant asks its program. A goroutine for each waits for the answer; end
+// ends all of them, and wait waits for that.
+type questions struct {
+	conn    *conn
+	session string
+	life    context.Context // of the participant
+	send    func(context.Context, *bridgev1.AttachRequest) error
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	asked map[string]context.CancelFunc // what the program is being asked, by callback
+	over  bool
+}
+
 // question gives a callback the CLI's form; ok is false for one that an event asks, of
 // which the program has learnt by the event.
-func (p *participant) question(c *bridgev1.Callback) (q question, ok bool) {
+func (qs *questions) question(c *bridgev1.Callback) (q question, ok bool) {
 	q.id = c.GetCallbackId()
 	if raw := c.GetRaw(); raw != nil {
 		q.method, q.params, q.raw = raw.GetMethod(), json.RawMessage(raw.GetParamsJson()), true
@@ -46,9 +61,9 @@ func (p *participant) question(c *bridgev1.Callback) (q question, ok bool) {
 		return q, false
 	}
 	q.method, q.typed = method, c.ProtoReflect().Get(field).Message().Interface()
-	text, err := p.conn.server.tables.write(q.typed)
+	text, err := qs.conn.server.tables.write(q.typed)
 	if err != nil {
-		p.conn.log.Warn("decoding a callback failed", "session_id", p.id, "method", method, "error", err)
+		qs.conn.log.Warn("decoding a callback failed", "session_id", qs.session, "method", method, "error", err)
 		return q, false
 	}
 	q.params = text
@@ -56,57 +71,56 @@ func (p *participant) question(c *bridgev1.Callback) (q question, ok bool) {
 }
 
 // pending asks for a callback from before the stream was opened, unless the program is being asked already.
-func (p *participant) pending(c *bridgev1.Callback) {
-	p.mu.Lock()
-	_, already := p.asked[c.GetCallbackId()]
-	me := p.participantID
-	p.mu.Unlock()
-	if !already && slices.Contains(c.GetParticipantIds(), me) {
-		p.ask(c)
+func (qs *questions) pending(c *bridgev1.Callback, participantID string) {
+	qs.mu.Lock()
+	_, already := qs.asked[c.GetCallbackId()]
+	qs.mu.Unlock()
+	if !already && slices.Contains(c.GetParticipantIds(), participantID) {
+		qs.ask(c)
 	}
 }
 
 // ask asks the program. It returns when the request has its place among what is written.
-func (p *participant) ask(c *bridgev1.Callback) {
+func (qs *questions) ask(c *bridgev1.Callback) {
 	if method, _ := callback.MethodOf(c.GetKind()); c.GetWholeBytes() > 0 && callback.ForEvent(method) == nil {
-		whole, err := p.readCallback(c.GetCallbackId())
+		whole, err := qs.readCallback(c.GetCallbackId())
 		if err != nil {
-			p.conn.log.Warn("receiving a callback failed", "session_id", p.id, "callback_id", c.GetCallbackId(), "error", err)
+			qs.conn.log.Warn("receiving a callback failed", "session_id", qs.session, "callback_id", c.GetCallbackId(), "error", err)
 			return
 		}
 		c = whole
 	}
-	q, ok := p.question(c)
+	q, ok := qs.question(c)
 	if !ok {
 		return
 	}
 	if q.raw {
-		p.conn.server.counter.raw(q.method)
+		qs.conn.server.counter.raw(q.method)
 	} else {
-		p.conn.server.counter.typed(q.method)
+		qs.conn.server.counter.typed(q.method)
 	}
 	over := func() {}
 	if provider(q.method) != "" { // every connection in the session speaks for the one provider
 		var mine bool
-		if over, mine = p.conn.server.once(p.life, p.id, q.id, func() { p.ask(c) }); !mine {
+		if over, mine = qs.conn.server.once(qs.life, qs.session, q.id, func() { qs.ask(c) }); !mine {
 			return
 		}
 	}
-	ctx, cancel := context.WithCancelCause(p.life)
-	p.mu.Lock()
-	if p.over || p.asked[q.id] != nil {
-		p.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(qs.life)
+	qs.mu.Lock()
+	if qs.over || qs.asked[q.id] != nil {
+		qs.mu.Unlock()
 		cancel(nil)
 		over()
 		return
 	}
-	p.asked[q.id] = func() { cancel(errResolved) }
-	p.questions.Add(1)
-	p.mu.Unlock()
-	to := p.conn.providerConn(q, p)
+	qs.asked[q.id] = func() { cancel(errResolved) }
+	qs.running.Add(1)
+	qs.mu.Unlock()
+	to := qs.conn.providerConn(q, qs.session)
 	queued := make(chan struct{})
 	go func() {
-		defer p.questions.Done()
+		defer qs.running.Done()
 		defer over()
 		defer cancel(nil)
 		result, err := to.rpc.Call(ctx, q.method, q.params, rpcconn.OnQueued(func() { close(queued) }))
@@ -115,28 +129,28 @@ func (p *participant) ask(c *bridgev1.Callback) {
 		default:
 			close(queued)
 		}
-		p.mu.Lock()
-		delete(p.asked, q.id)
-		p.mu.Unlock()
+		qs.mu.Lock()
+		delete(qs.asked, q.id)
+		qs.mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}
 		frame := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{
-			Answer: &bridgev1.CallbackAnswer{CallbackId: q.id, Answer: p.answer(q, result, err)},
+			Answer: &bridgev1.CallbackAnswer{CallbackId: q.id, Answer: qs.answer(q, result, err)},
 		}}
-		if err := p.send(ctx, frame); err != nil {
-			p.conn.log.Debug("sending an answer failed", "session_id", p.id, "method", q.method, "error", err)
+		if err := qs.send(ctx, frame); err != nil {
+			qs.conn.log.Debug("sending an answer failed", "session_id", qs.session, "method", q.method, "error", err)
 		}
 	}()
 	<-queued
 }
 
 // readCallback reads a callback whose request is too long for a frame.
-func (p *participant) readCallback(id string) (*bridgev1.Callback, error) {
-	ctx, cancel := context.WithCancel(p.life)
+func (qs *questions) readCallback(id string) (*bridgev1.Callback, error) {
+	ctx, cancel := context.WithCancel(qs.life)
 	defer cancel()
-	stream, err := bridgev1.NewCallbackServiceClient(p.conn.server.config.Bridge).ReadCallback(ctx, &bridgev1.ReadCallbackRequest{
-		SessionId: p.id, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
+	stream, err := bridgev1.NewCallbackServiceClient(qs.conn.server.config.Bridge).ReadCallback(ctx, &bridgev1.ReadCallbackRequest{
+		SessionId: qs.session, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
 	})
 	if err != nil {
 		return nil, err
@@ -157,17 +171,30 @@ func (p *participant) readCallback(id string) (*bridgev1.Callback, error) {
 }
 
 // settle ends a request that another participant has answered, or that needs no answer.
-func (p *participant) settle(id string) {
-	p.mu.Lock()
-	cancel := p.asked[id]
-	p.mu.Unlock()
+func (qs *questions) settle(id string) {
+	qs.mu.Lock()
+	cancel := qs.asked[id]
+	qs.mu.Unlock()
 	if cancel != nil {
 		cancel()
 	}
 }
 
+// end cancels all questions, and later ones.
+func (qs *questions) end() {
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	qs.over = true
+	for _, cancel := range qs.asked {
+		cancel()
+	}
+}
+
+// wait waits until no question is under way.
+func (qs *questions) wait() { qs.running.Wait() }
+
 // answer is a program's answer.
-func (p *participant) answer(q question, result json.RawMessage, err error) *bridgev1.Answer {
+func (qs *questions) answer(q question, result json.RawMessage, err error) *bridgev1.Answer {
 	if err != nil {
 		failed := &bridgev1.AnswerError{Message: err.Error()}
 		if rpc, ok := errors.AsType[*rpcconn.Error](err); ok {
@@ -175,11 +202,11 @@ func (p *participant) answer(q question, result json.RawMessage, err error) *bri
 		}
 		return &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failed}}
 	}
-	if a := p.conn.server.tables.answer(q, result); a != nil {
+	if a := qs.conn.server.tables.answer(q, result); a != nil {
 		return a
 	}
 	if q.typed != nil {
-		p.conn.server.counter.raw(q.method + " (answer)")
+		qs.conn.server.counter.raw(q.method + " (answer)")
 	}
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Raw{Raw: &bridgev1.RawAnswer{ResultJson: string(result)}}}
 }

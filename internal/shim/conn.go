@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -33,26 +31,16 @@ type conn struct {
 	// life ends with the connection.
 	life context.Context
 	end  context.CancelFunc
-	work sync.WaitGroup
-	// leaving are the streams of participants, which outlive the connection a little.
-	leaving sync.WaitGroup
+
+	sessions *sessions
+	feeds    *feeds
 
 	mu        sync.Mutex
 	connected bool // it has shown the token
-	telemetry bool
-	sessions  map[string]*participant
-	// past are sessions that ended while the connection was in them, the last of them.
-	past []string
-	over bool
-	left chan struct{} // closed, once, when it has left all sessions
-	once sync.Once
 }
 
 func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted bool) *conn {
-	c := &conn{
-		server: s, log: s.config.Logger, trusted: trusted,
-		sessions: map[string]*participant{}, left: make(chan struct{}),
-	}
+	c := &conn{server: s, log: s.config.Logger, trusted: trusted, sessions: newSessions()}
 	c.life, c.end = context.WithCancel(ctx)
 	ready := make(chan struct{})
 	c.rpc = rpcconn.New(rwc, rpcconn.Options{
@@ -65,14 +53,14 @@ func newConn(ctx context.Context, s *Server, rwc io.ReadWriteCloser, trusted boo
 		Strict: true,
 		Logger: s.config.Logger,
 	})
+	c.feeds = &feeds{ctx: c.life, server: s, log: c.log, sessions: c.sessions, rpc: c.rpc}
 	close(ready)
 	return c
 }
 
 // serve runs the connection to its end.
 func (c *conn) serve(ctx context.Context) error {
-	c.work.Go(func() { c.watchSessions(c.life) })
-	c.work.Go(func() { c.watchHostEvents(c.life) })
+	c.feeds.start()
 	select {
 	case <-c.rpc.Done():
 	case <-ctx.Done():
@@ -82,50 +70,15 @@ func (c *conn) serve(ctx context.Context) error {
 		c.rpc.Flush(flush) // a failure is reported to its caller
 		cancel()
 	}
-	c.leave()
+	c.sessions.leave()
 	_ = c.rpc.Close()
 	c.end()
 	c.rpc.Wait()
-	c.work.Wait()
+	c.feeds.wait()
 	if err := c.rpc.Err(); !ended(err) {
 		return err
 	}
 	return nil
-}
-
-// leave ends all participations, and waits a little for the bridge to know.
-func (c *conn) leave() {
-	c.mu.Lock()
-	c.over = true
-	all := make([]*participant, 0, len(c.sessions))
-	for _, p := range c.sessions {
-		all = append(all, p)
-	}
-	clear(c.sessions)
-	c.mu.Unlock()
-	for _, p := range all {
-		p.leave(false)
-	}
-	for _, p := range all {
-		p.awaitEnd(leaveTimeout)
-	}
-	c.leaving.Wait()
-	c.once.Do(func() { close(c.left) })
-}
-
-// awaitLeft waits for the connection to have left all sessions.
-func (c *conn) awaitLeft(limit time.Duration) {
-	select {
-	case <-c.left:
-	case <-time.After(limit):
-	}
-}
-
-// in reports whether the connection is in a session, or about to leave it.
-func (c *conn) in(id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.over || c.sessions[id] != nil
 }
 
 // ordered are the methods whose order matters to a program that does not wait for replies.
@@ -198,42 +151,13 @@ func (c *conn) allowed(method string) error {
 	return shuttingDown()
 }
 
-// participant returns the connection's place in a session, nil if it has none.
-func (c *conn) participant(id string) *participant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sessions[id]
-}
-
-// maxPast bounds the sessions that ended a while ago.
-const maxPast = 16
-
-// ended notes that a session has ended in which the connection was to the last.
-func (c *conn) ended(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.past = append(c.past, id); len(c.past) > maxPast {
-		c.past = slices.Delete(c.past, 0, 1)
-	}
-}
-
-// hears reports whether the connection is in a session, or was when it ended.
-func (c *conn) hears(id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.sessions[id] != nil || slices.Contains(c.past, id)
-}
-
 // profile is what the runtimes of the connection's sessions are to be like; nil for the
 // bridge's own.
 func (c *conn) profile() *bridgev1.RuntimeProfile {
-	c.mu.Lock()
-	telemetry := c.telemetry
-	c.mu.Unlock()
 	c.server.mu.Lock()
 	p := proto.CloneOf(c.server.profile)
 	c.server.mu.Unlock()
-	p.Telemetry = p.Telemetry || telemetry
+	p.Telemetry = p.Telemetry || c.feeds.forwarding()
 	if proto.Size(p) == 0 {
 		return nil
 	}

@@ -76,7 +76,7 @@ func (p *participant) frame(stream grpc.ClientStream, b []byte) (over bool, err 
 		p.inPlace(stream, f.Started.GetParticipantId(), f.Started.GetToken())
 		return false, p.begun(f.Started)
 	case *bridgev1.AttachResponse_Done:
-		p.answered(f.Done.GetCommandId(), nil)
+		p.commands.answer(f.Done.GetCommandId(), nil)
 	case *bridgev1.AttachResponse_Failed:
 		p.failed(f.Failed)
 	case *bridgev1.AttachResponse_Stream:
@@ -232,7 +232,7 @@ func (p *participant) event(b []byte) error {
 			p.reach(at)
 			return nil
 		}
-		p.conn.ended(p.id)
+		p.conn.sessions.ended(p.id)
 	}
 	if err := p.tell("session.event", text); err != nil {
 		return err
@@ -361,7 +361,7 @@ func (p *participant) begun(started *bridgev1.AttachStarted) (err error) {
 // failed reports a failed command to its caller.
 func (p *participant) failed(f *bridgev1.AttachFailed) {
 	if id := f.GetCommandId(); id != "" {
-		p.answered(id, errors.New(f.GetFailure().GetMessage()))
+		p.commands.answer(id, errors.New(f.GetFailure().GetMessage()))
 		return
 	}
 	p.conn.log.Info("the bridge did not accept an answer", "session_id", p.id, "callback_id", f.GetCallbackId(), "reason", f.GetFailure().GetReason().String())
@@ -371,15 +371,18 @@ func (p *participant) failed(f *bridgev1.AttachFailed) {
 func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err error) {
 	switch f := r.GetFrame().(type) {
 	case *bridgev1.SubscribeResponse_Attached:
+		p.mu.Lock()
+		me := p.participantID
+		p.mu.Unlock()
 		for _, pending := range f.Attached.GetPendingCallbacks() {
-			p.pending(pending)
+			p.questions.pending(pending, me)
 		}
 	case *bridgev1.SubscribeResponse_CallbackRequested:
 		if f.CallbackRequested.GetOffered() {
-			p.ask(f.CallbackRequested.GetCallback())
+			p.questions.ask(f.CallbackRequested.GetCallback())
 		}
 	case *bridgev1.SubscribeResponse_CallbackResolved:
-		p.settle(f.CallbackResolved.GetCallbackId())
+		p.questions.settle(f.CallbackResolved.GetCallbackId())
 	case *bridgev1.SubscribeResponse_Gap:
 		p.conn.log.Warn("events were lost", "session_id", p.id, "reason", f.Gap.GetReason().String())
 	case *bridgev1.SubscribeResponse_Closed:
@@ -388,7 +391,7 @@ func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err er
 		}
 		over = true
 		if p.farewell != nil {
-			p.conn.ended(p.id)
+			p.conn.sessions.ended(p.id)
 			err = p.tell("session.event", p.farewell)
 		}
 	}

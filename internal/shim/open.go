@@ -162,7 +162,7 @@ func (c *conn) resume(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 		return nil, noSession(r.Method)
 	}
 	profile := c.profile()
-	if p := c.participant(o.id); p != nil {
+	if p := c.sessions.participant(o.id); p != nil {
 		profile = nil // it stays where it is
 	}
 	o.start.Session = &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
@@ -196,7 +196,7 @@ const endPatience = 100 * time.Millisecond
 func (s *Server) others(but *conn, id string) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Keys(s.conns)), func(c *conn) bool { return c == but || !c.in(id) })
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.conns)), func(c *conn) bool { return c == but || !c.sessions.in(id) })
 }
 
 // settled waits for one of the connections to have ended, and reports whether any has.
@@ -216,7 +216,7 @@ func settled(ctx context.Context, others []*conn) bool {
 	}
 	for range others {
 		if other := <-ended; other != nil {
-			other.awaitLeft(leaveTimeout)
+			other.sessions.awaitLeft(leaveTimeout)
 			return true
 		}
 	}
@@ -225,33 +225,18 @@ func settled(ctx context.Context, others []*conn) bool {
 
 // joinOnce is join, with what happens to be in the session.
 func (c *conn) joinOnce(ctx context.Context, r *rpcconn.Request, o *opening) (json.RawMessage, error) {
-	if before := c.participant(o.id); before != nil && !before.gone() {
+	if before := c.sessions.participant(o.id); before != nil && !before.gone() {
 		before.handOver(o)
 	}
 	p := newParticipant(c, o)
 	r.Replied = p.release // events after the CLI's answer wait for ours
-	c.mu.Lock()
-	if c.over {
-		c.mu.Unlock()
+	before, ok := c.sessions.add(p)
+	if !ok {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "the connection has ended"}
 	}
-	before := c.sessions[o.id]
-	if before != nil {
-		p.inherit(before.config)
-	}
-	c.sessions[o.id] = p
-	c.leaving.Go(p.run)
-	c.mu.Unlock()
 	result, err := p.opened(ctx)
 	if err != nil {
-		c.mu.Lock()
-		if c.sessions[o.id] == p {
-			delete(c.sessions, o.id)
-			if before != nil && !before.gone() {
-				c.sessions[o.id] = before
-			}
-		}
-		c.mu.Unlock()
+		c.sessions.drop(p, before)
 		return nil, err
 	}
 	if before != nil {

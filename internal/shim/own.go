@@ -57,7 +57,7 @@ func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 		return nil, err
 	}
 	if p.Telemetry {
-		c.forwardTelemetry()
+		c.feeds.forwardTelemetry()
 	}
 	reply := &bridgev1.PingResponse{}
 	if err := c.invoke(ctx, bridgev1.RuntimeService_Ping_FullMethodName, &bridgev1.PingRequest{RuntimeProfile: c.unprovided()}, reply); err != nil {
@@ -105,9 +105,7 @@ func (c *conn) shutdown(_ context.Context, r *rpcconn.Request) (json.RawMessage,
 // destroy leaves a session, and ends it if there are no other participants.
 func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	id := about(r.Params).SessionID
-	c.mu.Lock()
-	p := c.sessions[id]
-	c.mu.Unlock()
+	p := c.sessions.participant(id)
 	switch {
 	case id == "":
 		return nil, noSession(r.Method)
@@ -121,13 +119,13 @@ func (c *conn) destroy(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 	c.server.counter.typed(r.Method)
 	p.leave(true)
 	p.awaitDone(ctx)
-	c.drop(p)
+	c.sessions.drop(p, nil)
 	return succeeded, nil
 }
 
 // shutSession is session.shutdown.
 func (c *conn) shutSession(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	if p := c.participant(about(r.Params).SessionID); p != nil {
+	if p := c.sessions.participant(about(r.Params).SessionID); p != nil {
 		set := func(on bool) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -142,7 +140,7 @@ func (c *conn) shutSession(ctx context.Context, r *rpcconn.Request) (json.RawMes
 // remove handles a method that ends a session for all participants. Its reply follows all remaining events of the
 // session, and the connection's participation ends.
 func (c *conn) remove(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-	p := c.participant(about(r.Params).SessionID)
+	p := c.sessions.participant(about(r.Params).SessionID)
 	result, err := c.call(ctx, r.Method, r.Params)
 	var done struct{ Success *bool }
 	if p == nil || err != nil || json.Unmarshal(result, &done) != nil || done.Success != nil && !*done.Success {
@@ -150,15 +148,6 @@ func (c *conn) remove(ctx context.Context, r *rpcconn.Request) (json.RawMessage,
 	}
 	p.awaitEnd(leaveTimeout)
 	return result, nil
-}
-
-// drop takes a participant out.
-func (c *conn) drop(p *participant) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sessions[p.id] == p {
-		delete(c.sessions, p.id)
-	}
 }
 
 // sendAndWait is a method that SDKs newer than the supported CLIs try first. They fall back to
@@ -171,7 +160,7 @@ func (c *conn) sendAndWait(_ context.Context, r *rpcconn.Request) (json.RawMessa
 // setTools replaces the tools of the connection.
 func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	id := about(r.Params).SessionID
-	p := c.participant(id)
+	p := c.sessions.participant(id)
 	if p == nil {
 		return c.call(ctx, "session.tools.set", r.Params)
 	}
@@ -192,7 +181,7 @@ func (c *conn) setTools(ctx context.Context, r *rpcconn.Request) (json.RawMessag
 func (c *conn) registerInterest(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	var about struct{ SessionID, EventType string }
 	_ = json.Unmarshal(r.Params, &about) // the bridge says what is wrong
-	p, kind := c.participant(about.SessionID), callback.ForEvent(about.EventType)
+	p, kind := c.sessions.participant(about.SessionID), callback.ForEvent(about.EventType)
 	if p != nil && kind != nil && kind.Interest {
 		var handlers *bridgev1.Handlers
 		p.change(func(start *bridgev1.AttachStart) {

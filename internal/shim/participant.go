@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -31,6 +30,9 @@ type participant struct {
 	// farewell is the session.shutdown that came last, if nothing came after it. It is of
 	// the stream's goroutine.
 	farewell []byte
+	// commands are the program's, questions are the bridge's.
+	commands  commands
+	questions *questions
 
 	mu      sync.Mutex
 	start   *bridgev1.AttachStart // how it begins, or begins again
@@ -45,25 +47,21 @@ type participant struct {
 	// shutting says that the program has called session.shutdown.
 	shutting bool
 	sending  sync.Mutex
-	waiting  map[string]chan error
-	asked    map[string]context.CancelFunc // what the program is being asked, by callback
-	lastID   int
 	// held are the events that came before it was known where among them the answer to
 	// the create or resume stands; released says that that has been written.
 	held     [][]byte
 	released bool
 	// participantID is what the bridge calls it.
 	participantID string
-	questions     sync.WaitGroup
 	done          chan struct{}
 }
 
 func newParticipant(c *conn, o *opening) *participant {
 	p := &participant{
 		conn: c, id: o.id, start: o.start, config: proto.CloneOf(o.config), profile: c.profile(), moved: make(chan struct{}), done: make(chan struct{}),
-		waiting: map[string]chan error{}, asked: map[string]context.CancelFunc{},
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(c.life))
+	p.questions = &questions{conn: c, session: p.id, life: p.life, send: p.send, asked: map[string]context.CancelFunc{}}
 	return p
 }
 
@@ -114,17 +112,12 @@ func (p *participant) run() {
 	}
 	p.mu.Lock()
 	p.over, p.err, p.stream = true, err, nil
-	for id, reply := range p.waiting {
-		reply <- errGone
-		delete(p.waiting, id)
-	}
-	for _, cancel := range p.asked {
-		cancel()
-	}
 	p.signal()
 	p.mu.Unlock()
-	p.questions.Wait()
-	p.conn.drop(p)
+	p.commands.end()
+	p.questions.end()
+	p.questions.wait()
+	p.conn.sessions.drop(p, nil)
 }
 
 // broken reports whether a stream ended on the way, and not by the bridge's will.
@@ -321,21 +314,12 @@ func (p *participant) sendOn(stream grpc.ClientStream, frame *bridgev1.AttachReq
 
 // command has the bridge carry out a command.
 func (p *participant) command(ctx context.Context, cmd *bridgev1.AttachCommand) error {
-	reply := make(chan error, 1)
-	p.mu.Lock()
-	if p.over {
-		p.mu.Unlock()
-		return errGone
+	id, reply, err := p.commands.add()
+	if err != nil {
+		return err
 	}
-	p.lastID++
-	cmd.CommandId = fmt.Sprint(p.lastID)
-	p.waiting[cmd.CommandId] = reply
-	p.mu.Unlock()
-	defer func() {
-		p.mu.Lock()
-		delete(p.waiting, cmd.CommandId)
-		p.mu.Unlock()
-	}()
+	defer p.commands.drop(id)
+	cmd.CommandId = id
 	if err := p.send(ctx, &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Command{Command: cmd}}); err != nil {
 		return err
 	}
@@ -344,16 +328,6 @@ func (p *participant) command(ctx context.Context, cmd *bridgev1.AttachCommand) 
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-}
-
-// answered gives a command its reply.
-func (p *participant) answered(id string, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if reply := p.waiting[id]; reply != nil {
-		reply <- err
-		delete(p.waiting, id)
 	}
 }
 

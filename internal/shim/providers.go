@@ -113,10 +113,7 @@ func (s *Server) active() bool {
 	}
 	s.mu.Unlock()
 	for _, c := range conns {
-		c.mu.Lock()
-		n := len(c.sessions)
-		c.mu.Unlock()
-		if n > 0 {
+		if c.sessions.active() {
 			return true
 		}
 	}
@@ -150,8 +147,8 @@ func (c *conn) addProviders(start *bridgev1.AttachStart) {
 	}
 }
 
-// providerConn returns the connection to ask: the participant's own, or the one that provides for the process.
-func (c *conn) providerConn(q question, p *participant) *conn {
+// providerConn returns the connection to ask: the session's own, or the one that provides for the process.
+func (c *conn) providerConn(q question, session string) *conn {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	to := c
@@ -164,7 +161,7 @@ func (c *conn) providerConn(q question, p *participant) *conn {
 			if c.server.providers.requests == nil || len(c.server.providers.requests) >= maxModelRequests {
 				c.server.providers.requests = map[string]string{}
 			}
-			c.server.providers.requests[start.GetRequestId()] = p.id
+			c.server.providers.requests[start.GetRequestId()] = session
 		}
 	}
 	if to == nil {

@@ -107,7 +107,7 @@ func (s *Server) shutdown() {
 	var leaving sync.WaitGroup
 	for _, c := range conns {
 		leaving.Go(func() {
-			c.leave()
+			c.sessions.leave()
 			c.end() // nothing is watched any more
 		})
 	}

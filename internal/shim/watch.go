@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"log/slog"
+	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,21 +13,52 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// watchSessions tells the program of the coming and going of sessions, until ctx ends.
-func (c *conn) watchSessions(ctx context.Context) {
-	client := bridgev1.NewEventServiceClient(c.server.config.Bridge)
-	c.again(ctx, "sessions", func() error {
-		stream, err := client.WatchSessions(ctx, &bridgev1.WatchSessionsRequest{
+// feeds pass on what the bridge tells a connection beside its sessions' own streams. Each has a goroutine, which ends
+// with ctx.
+type feeds struct {
+	ctx      context.Context // of the connection
+	server   *Server
+	log      *slog.Logger
+	sessions *sessions
+	rpc      *rpcconn.Conn
+	work     sync.WaitGroup
+
+	mu        sync.Mutex
+	telemetry bool // it is forwarded
+}
+
+// start starts the feeds that every connection has.
+func (f *feeds) start() {
+	f.work.Go(f.watchSessions)
+	f.work.Go(f.watchHostEvents)
+}
+
+// wait waits for the end of all feeds.
+func (f *feeds) wait() { f.work.Wait() }
+
+// forwarding reports whether the connection's sessions send their telemetry here.
+func (f *feeds) forwarding() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.telemetry
+}
+
+// watchSessions tells the program of the coming and going of sessions.
+func (f *feeds) watchSessions() {
+	client := bridgev1.NewEventServiceClient(f.server.config.Bridge)
+	f.again("sessions", func() error {
+		stream, err := client.WatchSessions(f.ctx, &bridgev1.WatchSessionsRequest{
 			HeartbeatInterval: durationpb.New(heartbeat), Notifications: true,
 		})
 		return each(stream, err, func(r *bridgev1.WatchSessionsResponse) error {
 			if r.GetNotification() == nil {
 				return nil
 			}
-			return c.notify(ctx, "session.lifecycle", r.GetNotification())
+			return f.notify("session.lifecycle", r.GetNotification())
 		})
 	})
 }
@@ -42,37 +75,37 @@ func each[F any](stream grpc.ServerStreamingClient[F], err error, f func(*F) err
 }
 
 // notify sends the program a notification that came typed.
-func (c *conn) notify(ctx context.Context, method string, params proto.Message) error {
-	text, err := c.server.tables.write(params)
+func (f *feeds) notify(method string, params proto.Message) error {
+	text, err := f.server.tables.write(params)
 	if err != nil {
 		return err
 	}
-	c.server.counter.typed(method)
-	return c.rpc.Tell(ctx, method, text)
+	f.server.counter.typed(method)
+	return f.rpc.Tell(f.ctx, method, text)
 }
 
 // forwardTelemetry has the connection's sessions send their telemetry here from now on.
-func (c *conn) forwardTelemetry() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.telemetry || c.over {
+func (f *feeds) forwardTelemetry() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.telemetry || f.ctx.Err() != nil {
 		return
 	}
-	c.telemetry = true
-	c.work.Go(func() { c.watchTelemetry(c.life) })
+	f.telemetry = true
+	f.work.Go(f.watchTelemetry)
 }
 
 // watchTelemetry passes on the telemetry of the connection's sessions.
-func (c *conn) watchTelemetry(ctx context.Context) {
-	client := bridgev1.NewRuntimeServiceClient(c.server.config.Bridge)
-	c.again(ctx, "telemetry", func() error {
-		stream, err := client.WatchTelemetry(ctx, &bridgev1.WatchTelemetryRequest{HeartbeatInterval: durationpb.New(heartbeat)})
+func (f *feeds) watchTelemetry() {
+	client := bridgev1.NewRuntimeServiceClient(f.server.config.Bridge)
+	f.again("telemetry", func() error {
+		stream, err := client.WatchTelemetry(f.ctx, &bridgev1.WatchTelemetryRequest{HeartbeatInterval: durationpb.New(heartbeat)})
 		return each(stream, err, func(r *bridgev1.WatchTelemetryResponse) error {
 			event := r.GetEvent()
-			if event == nil || event.GetSessionId() != "" && c.participant(event.GetSessionId()) == nil {
+			if event == nil || event.GetSessionId() != "" && f.sessions.participant(event.GetSessionId()) == nil {
 				return nil
 			}
-			return c.notify(ctx, "gitHubTelemetry.event", event)
+			return f.notify("gitHubTelemetry.event", event)
 		})
 	})
 }
@@ -81,44 +114,44 @@ func (c *conn) watchTelemetry(ctx context.Context) {
 const hostEvent = "host.event"
 
 // watchHostEvents passes on what the CLI tells of the connection's sessions, and of none.
-func (c *conn) watchHostEvents(ctx context.Context) {
-	client := bridgev1.NewRuntimeServiceClient(c.server.config.Bridge)
-	c.again(ctx, "host events", func() error {
-		stream, err := client.WatchHostEvents(ctx, &bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
-		return each(stream, err, func(r *bridgev1.WatchHostEventsResponse) error { return c.tellHostEvent(ctx, r) })
+func (f *feeds) watchHostEvents() {
+	client := bridgev1.NewRuntimeServiceClient(f.server.config.Bridge)
+	f.again("host events", func() error {
+		stream, err := client.WatchHostEvents(f.ctx, &bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
+		return each(stream, err, func(r *bridgev1.WatchHostEventsResponse) error { return f.tellHostEvent(r) })
 	})
 }
 
 // tellHostEvent passes on a host event, if the CLI would. It omits actions of the bridge itself and events without
 // their content.
-func (c *conn) tellHostEvent(ctx context.Context, r *bridgev1.WatchHostEventsResponse) error {
+func (f *feeds) tellHostEvent(r *bridgev1.WatchHostEventsResponse) error {
 	event, id := r.GetEvent(), r.GetEvent().GetScope().GetSessionId()
-	if event == nil || r.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE || id != "" && !c.hears(id) {
+	if event == nil || r.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE || id != "" && !f.sessions.hears(id) {
 		return nil
 	}
 	if r.GetPayloadWithheld() {
-		c.log.Info("the bridge withheld a host event", "kind", event.GetKind())
+		f.log.Info("the bridge withheld a host event", "kind", event.GetKind())
 		return nil
 	}
-	return c.notify(ctx, hostEvent, event)
+	return f.notify(hostEvent, event)
 }
 
-// again opens a stream again whenever it ends, until ctx does, or the bridge has no such
+// again opens a stream again whenever it ends, until the connection does, or the bridge has no such
 // stream for the caller.
-func (c *conn) again(ctx context.Context, what string, follow func() error) {
-	r := newRetry(c.server.config.Grace)
-	for ctx.Err() == nil {
+func (f *feeds) again(what string, follow func() error) {
+	r := newRetry(f.server.config.Grace)
+	for f.ctx.Err() == nil {
 		err := follow()
-		if ctx.Err() != nil {
+		if f.ctx.Err() != nil {
 			return
 		}
-		c.log.Debug("stream ended", "what", what, "error", err)
+		f.log.Debug("stream ended", "what", what, "error", err)
 		switch status.Code(err) {
 		case codes.Unimplemented, codes.PermissionDenied:
 			return
 		}
-		if !r.wait(ctx) {
-			r = newRetry(c.server.config.Grace)
+		if !r.wait(f.ctx) {
+			r = newRetry(f.server.config.Grace)
 		}
 	}
 }
