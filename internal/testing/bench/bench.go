@@ -84,12 +84,12 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 }
 
 // payloads are the events that are blasted.
-func (r *run) payloads() []loadcli.Payload {
-	if len(r.cfg.Payloads) == 0 {
+func (c *Config) payloads() []loadcli.Payload {
+	if len(c.Payloads) == 0 {
 		return loadcli.Payloads
 	}
 	return slices.DeleteFunc(slices.Clone(loadcli.Payloads), func(p loadcli.Payload) bool {
-		return !slices.Contains(r.cfg.Payloads, p.Name)
+		return !slices.Contains(c.Payloads, p.Name)
 	})
 }
 
@@ -101,7 +101,7 @@ func (r *run) end(what string, end func() error) {
 }
 
 // shuffled is the order in which the ways take their turns.
-func (r *run) shuffled(ways []string) []string {
+func shuffled(ways []string) []string {
 	out := slices.Clone(ways)
 	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out

@@ -188,7 +188,7 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range r.payloads() {
+		for _, p := range r.cfg.payloads() {
 			cpu, share, err := a.blast(ctx, p.Name, r.events(p, 1))
 			if err != nil {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
@@ -228,7 +228,7 @@ func (r *run) spreads(ctx context.Context, b *bridge, drivers map[string]*driver
 		}
 	}
 	for _, name := range spreadPayloads {
-		if !slices.ContainsFunc(r.payloads(), func(p loadcli.Payload) bool { return p.Name == name }) {
+		if !slices.ContainsFunc(r.cfg.payloads(), func(p loadcli.Payload) bool { return p.Name == name }) {
 			continue
 		}
 		got := &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
@@ -314,7 +314,7 @@ func (r *run) fan(ctx context.Context, b *bridge, key fanKey, counts bool, out m
 		return err
 	}
 	defer r.end("audience", a.close)
-	for _, p := range r.payloads() {
+	for _, p := range r.cfg.payloads() {
 		if p.Name != "delta" && p.Name != "msg4k" {
 			continue
 		}

@@ -77,7 +77,7 @@ func (r *run) crowds(ctx context.Context, f *footprint) error {
 	if err != nil {
 		return err
 	}
-	grown, err := r.growth(b, func() error {
+	grown, err := growth(b, func() error {
 		more, err := createMany(ctx, c, crowd)
 		ids = append(ids, more...)
 		return err
@@ -108,7 +108,7 @@ func (r *run) crowds(ctx context.Context, f *footprint) error {
 	if f.subscriber, subs, err = r.listen(streams, b, conns, ids[1:], 1); err != nil {
 		return err
 	}
-	grown, err = r.growth(b, func() error { return tell(ctx, c, ids[1:], subs) })
+	grown, err = growth(b, func() error { return tell(ctx, c, ids[1:], subs) })
 	f.streaming.add(f.subscriber.median() + grown/listeners)
 	return err
 }
@@ -139,7 +139,7 @@ func tell(ctx context.Context, c *copilot.Client, ids []string, subs []*subscrib
 // what each takes.
 func (r *run) listen(ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int) (sample, []*subscriber, error) {
 	var subs []*subscriber
-	grown, err := r.growth(b, func() error {
+	grown, err := growth(b, func() error {
 		for i := range listeners / together {
 			at := i * together % len(ids)
 			s, err := subscribe(ctx, conns[i%len(conns)].Conn(), ids[at:at+together]...)
@@ -166,7 +166,7 @@ func createMany(ctx context.Context, c *copilot.Client, n int) ([]string, error)
 }
 
 // growth is by how many bytes the bridge grows through what f does.
-func (r *run) growth(b *bridge, f func() error) (float64, error) {
+func growth(b *bridge, f func() error) (float64, error) {
 	time.Sleep(settling)
 	before, err := anonymous(b.cmd.Process.Pid)
 	if err != nil {

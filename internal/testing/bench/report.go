@@ -92,7 +92,7 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	if err != nil {
 		return t, err
 	}
-	for _, p := range r.payloads() {
+	for _, p := range r.cfg.payloads() {
 		target, goSDK := "–", "–"
 		if figures, ok := ingestTargets[p.Name]; ok {
 			target, goSDK = "≤ "+number(figures[0]), number(figures[1])

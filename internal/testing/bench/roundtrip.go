@@ -92,7 +92,7 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 		return sends, tools, err
 	}
 	for i := range r.cfg.Repeats + 1 {
-		for _, way := range r.shuffled(slices.Collect(maps.Keys(all))) {
+		for _, way := range shuffled(slices.Collect(maps.Keys(all))) {
 			sent, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return all[way].sends(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)

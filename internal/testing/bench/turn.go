@@ -187,7 +187,7 @@ func (r *run) turnRound(ctx context.Context, all map[string]turner) (map[string]
 		}
 	}
 	for i := range r.cfg.Turns + 2 {
-		for _, way := range r.shuffled(slices.Collect(maps.Keys(all))) {
+		for _, way := range shuffled(slices.Collect(maps.Keys(all))) {
 			one, err := r.oneTurn(ctx, all[way])
 			if err != nil {
 				return nil, fmt.Errorf("turn over %s: %w", way, err)

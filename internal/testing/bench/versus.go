@@ -55,7 +55,7 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, at := range rand.Perm(len(all)) {
-			if err := r.compete(ctx, all[at]); err != nil {
+			if err := all[at].compete(ctx, r); err != nil {
 				return t, fmt.Errorf("%s: %w", all[at].name, err)
 			}
 			if i == 0 { // the first round warms up
@@ -76,26 +76,26 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	return t, nil
 }
 
-// compete is one turn of one server.
-func (r *run) compete(ctx context.Context, c *contender) error {
+// compete has the server do everything once.
+func (c *contender) compete(ctx context.Context, r *run) error {
 	var errs []error
-	for name, turn := range map[string]func(context.Context, *contender) error{
-		"ingest": r.competeIngest, "scale": r.competeScale, "roundtrip": r.competeTrips,
+	for name, turn := range map[string]func(context.Context, *run) error{
+		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips,
 	} {
 		if len(r.cfg.Only) == 0 || slices.Contains(r.cfg.Only, name) {
-			errs = append(errs, turn(ctx, c))
+			errs = append(errs, turn(ctx, r))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *run) competeIngest(ctx context.Context, c *contender) error {
+func (c *contender) ingest(ctx context.Context, r *run) error {
 	a, err := newAudience(ctx, c.bridge, 1, false)
 	if err != nil {
 		return err
 	}
 	defer r.end("audience", a.close)
-	for _, p := range r.payloads() {
+	for _, p := range r.cfg.payloads() {
 		cpu, _, err := a.blast(ctx, p.Name, r.events(p, 1))
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func (r *run) competeIngest(ctx context.Context, c *contender) error {
 	return nil
 }
 
-func (r *run) competeScale(ctx context.Context, c *contender) error {
+func (c *contender) scale(ctx context.Context, r *run) error {
 	for _, name := range spreadPayloads {
 		a, err := newMany(ctx, c.bridge, spreadSessions)
 		if err != nil {
@@ -121,7 +121,7 @@ func (r *run) competeScale(ctx context.Context, c *contender) error {
 	return nil
 }
 
-func (r *run) competeTrips(ctx context.Context, c *contender) error {
+func (c *contender) trips(ctx context.Context, r *run) error {
 	a, err := newAttached(ctx, c.bridge, false, &cliv1.SessionConfig{}, loadcli.Tool)
 	if err != nil {
 		return err
