@@ -225,7 +225,7 @@ func TestReattachTakesThePlaceAndRepeatsTheAnswer(t *testing.T) {
 		t.Errorf("answer = %v", got)
 	}
 
-	// Nobody can tell whether it arrived: it is given again, without a second run.
+	// The answer may not have arrived: the participant sends it again, without a second run.
 	a.end <- failure(codes.Unavailable, "", "cut")
 	a = f.attached(t, running)
 	a.ask(running)

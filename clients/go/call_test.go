@@ -98,7 +98,7 @@ func TestToolOutcomes(t *testing.T) {
 	}
 }
 
-// failsWith checks for a failure that the agent is told about, with a word in it.
+// failsWith checks for a failure that the agent sees, with a word in it.
 func failsWith(word string) func(*bridgev1.Answer) bool {
 	return func(an *bridgev1.Answer) bool {
 		r := an.GetTool().GetResult()
@@ -185,7 +185,7 @@ func TestRawRequests(t *testing.T) {
 			Request: &bridgev1.Callback_Raw{Raw: &bridgev1.RawCallback{Method: method, ParamsJson: "[1]"}},
 		}
 	}
-	a.ask(raw("unheard.of")) // nobody answers it here
+	a.ask(raw("unheard.of")) // no handler answers it here
 	a.ask(raw("new.request"))
 	if got := a.answer().GetAnswer().GetRaw().GetResultJson(); got != `{"answer":"[1]","wasFreeform":true}` {
 		t.Errorf("answer = %s", got)

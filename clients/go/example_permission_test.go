@@ -64,7 +64,7 @@ func ExampleFirstOf_rules() {
 	// shell: rejected: Permission denied.
 }
 
-// The schema that the model is given follows from the type of the arguments.
+// The model's schema follows from the type of the arguments.
 func ExampleNewTool_schema() {
 	type args struct {
 		City string `json:"city" jsonschema:"where"`

@@ -135,7 +135,7 @@ func ExampleFirstOf() {
 	_ = copilot.SessionOptions{OnPermission: copilot.FirstOf(copilot.ApproveKinds("read"), ask)}
 }
 
-// A callback without a field of its own: sections of the system message, where Config has
+// A callback without a separate field: sections of the system message, where Config has
 // them transformed.
 func ExampleHandle() {
 	_ = copilot.SessionOptions{Handlers: []copilot.Handler{copilot.Handle(
@@ -164,7 +164,7 @@ func ExampleSession_Resolve() {
 		}
 		err := s.Resolve(ctx, cb.GetCallbackId(), copilot.AnswerPermission(copilot.ApproveOnce()))
 		if copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED) {
-			continue // somebody was faster
+			continue // another participant was faster
 		}
 		if err != nil {
 			log.Fatal(err)

@@ -71,7 +71,7 @@ func newHandler(req, answer protoreflect.MessageDescriptor) Handler {
 		h.input, h.output = c.input[h.hook], c.output[h.hook]
 	}
 	h.kind, h.request, h.answer = c.kinds[tag], c.request[tag], c.answer[tag]
-	want := h.answer // a hook without an output of its own may answer with any
+	want := h.answer // a hook without a separate output may answer with any
 	if h.output != nil {
 		want = h.output
 	}

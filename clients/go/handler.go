@@ -219,7 +219,7 @@ func (hs *handlers) setTools(tools map[string]Tool) (before map[string]Tool) {
 	return before
 }
 
-// declared returns the definitions of the participant's own tools, without those of the session.
+// declared returns the definitions of the participant's own tools, without the session's.
 func (hs *handlers) declared() []*cliv1.ToolDefinition {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

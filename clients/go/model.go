@@ -99,7 +99,7 @@ func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartReque
 			if err != nil && ctx.Err() == nil {
 				_ = m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
 					Error: &bridgev1.ModelResponseError{Message: err.Error()},
-				}}}) // there is nobody to be told of what fails here
+				}}}) // a failure here has no receiver
 			}
 			_ = reader.Close() // never fails
 			m.end(c.id, errCancelled)

@@ -110,7 +110,7 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 		start.Grace = durationpb.New(p.opts.Grace)
 	}
 	start.Start = bridgev1.Start_START_TAIL
-	start.Filter = &bridgev1.EventFilter{None: true} // events have streams of their own
+	start.Filter = &bridgev1.EventFilter{None: true} // events have separate streams
 	start.Options = &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)}
 }
 

@@ -89,7 +89,7 @@ func TestHeartbeatsAndSilence(t *testing.T) {
 		if start := (<-second.sent).GetStart(); start.GetToken() != "secret" || first.ctx.Err() == nil {
 			t.Errorf("start = %v, the old stream's end = %v", start, first.ctx.Err())
 		}
-		// A goodbye that nobody hears does not hold up the program for long.
+		// A leave frame that the server does not read does not hold up the program for long.
 		before := time.Now()
 		if err := s.Close(); !errors.Is(err, context.DeadlineExceeded) || time.Since(before) != leaveTimeout {
 			t.Errorf("close: %v after %v", err, time.Since(before))

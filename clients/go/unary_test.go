@@ -11,7 +11,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// The calls that only pass on what they are given.
+// The calls that only pass their arguments on.
 
 func (f *fake) Abort(_ context.Context, r *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error) {
 	f.unary <- r
