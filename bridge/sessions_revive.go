@@ -45,7 +45,7 @@ func (b *Bridge) reviveOne(ctx context.Context, s *session.Session) {
 		// What a load would have settled. Where participants are to bring what the session
 		// needs, theirs settles it; and a bridge that stops leaves it to its next life.
 		if b.shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
-			s.GiveUp(ctx, err)
+			s.Watchdog().GiveUp(ctx, err)
 		}
 	}()
 	for range reviveTries {

@@ -41,7 +41,7 @@ func (b *Bridge) tend(ctx context.Context) {
 		}
 		var resting []resting
 		for _, s := range sessionsOf(b.all()) {
-			s.Watch()
+			s.Watchdog().Check()
 			resting = rests(resting, s, b.tuned.Load().IdleUnload)
 		}
 		b.unload(b.recycle(resting))

@@ -30,6 +30,7 @@ func (l locked) MarkTurnEnd(at journal.Position) {
 	l.Keep()
 }
 
+func (l locked) Runtime() Runtime      { return l.s.runtime }
 func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
 
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {

@@ -213,7 +213,7 @@ func TestDesertedWaiters(t *testing.T) {
 				begin := time.Now()
 				for !w.State().Over() && time.Since(begin) < time.Hour {
 					time.Sleep(time.Second)
-					s.Watch()
+					s.watchdog.Check()
 					synctest.Wait()
 				}
 				if took := time.Since(begin).Round(time.Minute); !w.State().Over() || took != 10*time.Minute {

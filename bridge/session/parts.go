@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
 )
 
 // newCallbacks returns the desk of the session's callbacks.
@@ -103,10 +104,7 @@ func (s *Session) newSender() *sending.Sender {
 		In: func(ctx context.Context, f func(sending.Runtime) error) error {
 			return s.retried(ctx, func(rt Runtime) error { return f(rt) })
 		},
-		Load: func(ctx context.Context) error {
-			_, err := s.Loaded(ctx)
-			return err
-		},
+		Load: s.load,
 		Abort: func(ctx context.Context) (bool, journal.Position, error) {
 			if err := s.Usable(); err != nil || s.State() != Loaded {
 				return false, journal.Position{}, err
@@ -128,6 +126,40 @@ func (s *Session) newSender() *sending.Sender {
 		Go:       s.background,
 		Logger:   func() *slog.Logger { return s.host.Logger() },
 	})
+}
+
+// newWatchdog returns the part that ends turns without progress.
+func (s *Session) newWatchdog() *watchdog.Watchdog[Runtime] {
+	return watchdog.New(watchdog.Config[Runtime]{
+		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Turns: s.turns, Callbacks: s.callbacks, Prompts: s.prompts,
+		Reconcile: s.reconcilePending,
+		Call: func(ctx context.Context, rt Runtime, method string) (json.RawMessage, error) {
+			result, _, err := s.call(ctx, rt, method, nil)
+			return result, err
+		},
+		Internal: func() (end func()) {
+			s.setInternal(true)
+			return func() { s.setInternal(false) }
+		},
+		Drop: s.drop, Load: s.load,
+		Exclusive: func(ctx context.Context, f func()) error {
+			if err := lock(ctx, s.gate); err != nil {
+				return err
+			}
+			defer unlock(s.gate)
+			f()
+			return nil
+		},
+		Unloaded: func() bool { return s.State() == Unloaded },
+		Go:       s.background,
+		Logger:   func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// load has the session loaded.
+func (s *Session) load(ctx context.Context) error {
+	_, err := s.Loaded(ctx)
+	return err
 }
 
 // background runs f on a goroutine of the host.
@@ -168,6 +200,9 @@ func (s *Session) Prompts() *prompts.Queue { return s.prompts }
 
 // Turns returns the session's turns.
 func (s *Session) Turns() *turns.Turns { return s.turns }
+
+// Watchdog returns the part that ends turns without progress.
+func (s *Session) Watchdog() *watchdog.Watchdog[Runtime] { return s.watchdog }
 
 // Sender returns the part that sends messages.
 func (s *Session) Sender() *sending.Sender { return s.sender }

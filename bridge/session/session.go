@@ -34,6 +34,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -133,6 +134,7 @@ type Session struct {
 	prompts   *prompts.Queue
 	turns     *turns.Turns
 	sender    *sending.Sender
+	watchdog  *watchdog.Watchdog[Runtime]
 	gate      chan struct{} // capacity 1: holds what changes the session in the runtime
 	// passage keeps callers' calls and warm resumes apart.
 	passage passage
@@ -190,6 +192,7 @@ func New(cfg Config) *Session {
 	s.prompts = s.newPrompts(cfg.Outbox)
 	s.turns = s.newTurns(cfg.Bounds)
 	s.sender = s.newSender()
+	s.watchdog = s.newWatchdog()
 	s.intake = s.newIntake(now)
 	slices.Sort(s.switchNames)
 	if s.timeout <= 0 {

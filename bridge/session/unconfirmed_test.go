@@ -60,7 +60,7 @@ func TestDoubtEndsWithTheTrying(t *testing.T) {
 	s.mu.Lock()
 	s.turns.Lose(lost)
 	s.mu.Unlock()
-	s.GiveUp(t.Context(), nil)
+	s.watchdog.GiveUp(t.Context(), nil)
 	if w.State().Over() {
 		t.Fatal("it is over before its id is known")
 	}

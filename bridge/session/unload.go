@@ -2,12 +2,14 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/activity"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -64,7 +66,10 @@ func (s *Session) Unload(ctx context.Context, idle time.Duration) (bool, error) 
 	if !resting {
 		return false, nil
 	}
-	alive, err := s.alive(ctx, rt)
+	alive, err := activity.Any(ctx, func(ctx context.Context, method string) (json.RawMessage, error) {
+		result, _, err := s.call(ctx, rt, method, nil)
+		return result, err
+	})
 	if err != nil || alive {
 		s.mu.Lock()
 		s.usedAt = time.Now() // ask again when it has rested as long as this once more
@@ -117,23 +122,6 @@ func (s *Session) destroy(ctx context.Context, rt Runtime) error {
 		return nil // it is gone anyway
 	}
 	return err
-}
-
-// activity is what the CLI says of a session's work.
-type activity struct{ HasActiveWork bool }
-
-// alive asks the CLI whether anything goes on in the session that its end would end.
-func (s *Session) alive(ctx context.Context, rt Runtime) (bool, error) {
-	var activity activity
-	if err := s.query(ctx, rt, "session.metadata.activity", &activity); err != nil || activity.HasActiveWork {
-		return true, err
-	}
-	if found, err := s.tasksIn(ctx, rt, "running", "idle"); err != nil || found {
-		return true, err
-	}
-	var schedule struct{ Entries []struct{} }
-	err := s.query(ctx, rt, "session.schedule.list", &schedule)
-	return len(schedule.Entries) > 0, err
 }
 
 // retried makes a call by f in the runtime that has the session, loading it if need be.

@@ -72,7 +72,7 @@ func watched(s *Session, most time.Duration) (took time.Duration, over bool) {
 	begin := time.Now()
 	for time.Since(begin) < most {
 		time.Sleep(time.Second)
-		s.Watch()
+		s.watchdog.Check()
 		synctest.Wait()
 		if !s.turns.Running() {
 			return time.Since(begin).Round(time.Minute), true
