@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +49,7 @@ const (
 
 // Config is what a bridge is made with.
 type Config struct {
-	// Runtimes returns the keeper of CLI processes, which starts them by start.
+	// Runtimes returns the supervisor of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
 	// Profile is what runtimes are like unless a caller says otherwise.
 	Profile runtime.Profile
@@ -92,7 +91,7 @@ type Config struct {
 	// ConfinementGrace is how long a process may go on whose confinement a policy has changed.
 	ConfinementGrace time.Duration
 	// Wear says when runtimes are replaced.
-	Wear Wear
+	Wear fleet.Wear
 	// Directory is where the bridge keeps what outlives it; without one that is nowhere.
 	Directory Directory
 	// MaxMemoryBytes bounds the events of all sessions in memory; default
@@ -130,6 +129,14 @@ type Services struct {
 	CLI          *passthrough.Service
 }
 
+// Names for programs that embed a bridge.
+type (
+	// Start starts a runtime whose connection the bridge serves.
+	Start = fleet.Start
+	// Runtimes starts and restarts CLI processes.
+	Runtimes = fleet.Supervisor
+)
+
 // Bridge serves the calls. Its methods may be called from any goroutine.
 type Bridge struct {
 	// Services are set by New.
@@ -144,24 +151,17 @@ type Bridge struct {
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
 	watchers   *broadcast.Hub[change]
-	telemetry  *notices
-	hostEvents *notices
 	runs       runs
-	runtimes   Runtimes
-	table      *placement.Table
 
 	shutdown  *shutdown.Coordinator
 	shells    *shell.Runner
 	admission *admission.Controller
 
-	// unloading has the tenants that have a session being unloaded.
-	unloading sync.Map
-
 	budget   *journal.Budget
 	sessions *registry.Registry[*registry.Entry]
 	epochs   registry.Epochs
 	saver    *registry.Saver[*registry.Entry]
-	fleet    fleet.List[*binding]
+	fleet    *fleet.Fleet
 }
 
 // New returns a bridge. The caller must Close it.
@@ -171,8 +171,8 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
 	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
 	setDefault(&cfg.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
-	setDefault(&cfg.IdleUnload, DefaultIdleUnload)
-	setDefault(&cfg.ConfinementGrace, DefaultConfinementGrace)
+	setDefault(&cfg.IdleUnload, fleet.DefaultIdleUnload)
+	setDefault(&cfg.ConfinementGrace, fleet.DefaultConfinementGrace)
 	setDefault(&cfg.Turns.Stall, turn.DefaultStall)
 	setDefault(&cfg.Turns.ModelCall, turn.DefaultModelCall)
 	setDefault(&cfg.Turns.Rest, turn.DefaultRest)
@@ -204,10 +204,9 @@ func New(cfg Config) (*Bridge, error) {
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c, answers: answer.New(c), defaults: defaults,
-		watchers: broadcast.New[change](watchQueue, broadcast.Reset), telemetry: newNotices(), hostEvents: newNotices(),
+		watchers: broadcast.New[change](watchQueue, broadcast.Reset),
 		budget:   journal.NewBudget(cfg.MaxMemoryBytes),
 		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),
-		table: placement.New(cfg.Placement, cfg.Profile, time.Now),
 		tenants: &tenancy.Tenants{
 			Host: tenancy.Tenant{
 				Profile: cfg.Profile, ProfileFields: cfg.ProfileFields, Homes: cfg.Homes, Ambient: true, Confined: true,
@@ -236,17 +235,21 @@ func New(cfg Config) (*Bridge, error) {
 		Host: cliHost{finder{b}}, Codec: c, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
 		Raw: cfg.Raw, Sole: cfg.Sole,
 	})
+	b.fleet = fleet.New(fleet.Config{
+		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,
+		Sessions: func() []*session.Session { return sessionsOf(b.all()) },
+		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, SweepInterval: cfg.sweepInterval(),
+		Tuning: cfg.tuning().fleet(), Log: b.log,
+	})
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()
 		return nil, err
 	}
-	b.table.Bound(b.admission.Runtimes)
-	b.runtimes = cfg.Runtimes(b.startRuntime)
 	if err := errors.Join(b.restoreOperations(), b.restore()); err != nil {
 		b.shutdown.Close()
 		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
 	}
-	b.Go(b.tend)
+	b.Go(b.fleet.Run)
 	b.Go(b.budget.Run)
 	b.Go(b.saver.Run)
 	b.Go(b.operations.Sweep)
@@ -284,6 +287,9 @@ func (b *Bridge) Close() {
 	b.shutdown.Close()
 	b.closeStore()
 }
+
+// Fleet returns the CLI processes in use.
+func (b *Bridge) Fleet() *fleet.Fleet { return b.fleet }
 
 // Go runs f in the background until the bridge closes.
 func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }

@@ -45,7 +45,7 @@ func (h cliHost) Create(ctx context.Context, id string, o session.Opening) (*ses
 		b.abandon(e, fresh)
 		return nil, exists(id)
 	}
-	b.setProfile(e, b.tenants.CallerProfile(ctx))
+	b.fleet.SetProfile(e, b.tenants.CallerProfile(ctx))
 	if _, err := e.Session.Create(ctx, o); err != nil {
 		b.forget(e)
 		return nil, err
@@ -74,7 +74,7 @@ func (h cliHost) Resume(ctx context.Context, id string, o session.Opening) (*ses
 		return nil, fields.Rename(err, "config.", "")
 	}
 	if fresh {
-		b.setProfile(e, b.tenants.CallerProfile(ctx))
+		b.fleet.SetProfile(e, b.tenants.CallerProfile(ctx))
 	}
 	if _, err := e.Session.Resume(ctx, o); err != nil {
 		b.abandon(e, fresh)
@@ -130,7 +130,7 @@ func (h cliHost) Runtime(ctx context.Context, id string, p *runtime.Profile) (pa
 	case p != nil:
 		profile = *p
 	}
-	rt, err := h.b.runtimeOf(ctx, profile)
+	rt, err := h.b.fleet.First(ctx, profile)
 	if err != nil {
 		return nil, err
 	}

@@ -15,20 +15,8 @@ var stateNames = map[session.State]string{
 // Figures puts what the bridge counts. It asks each session, and is for those who look now
 // and then.
 func (b *Bridge) Figures(put observe.Put) {
-	bindings := b.fleet.All()
 	b.sessionFigures(put, sessionsOf(b.sessions.All()))
-	var calls, requests, queued, memory int64
-	for _, bind := range bindings {
-		if rt := bind.runtime(); bind.Err() == nil {
-			stats := rt.Conn().Stats()
-			calls, requests, queued = calls+int64(stats.InFlight), requests+int64(stats.Serving), queued+int64(stats.QueuedBytes)
-			memory += rt.Health().RSS
-		}
-	}
-	put(observe.CLICalls, "", calls)
-	put(observe.CLIRequests, "", requests)
-	put(observe.CLIQueue, "", queued)
-	put(observe.RuntimeMemory, "", memory)
+	b.fleet.Metrics(put)
 	counts := b.budget.Counts()
 	put(observe.Events, "", counts.Events)
 	put(observe.EventsDropped, "duplicate", counts.Duplicates)

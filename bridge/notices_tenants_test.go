@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
-	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -23,7 +24,8 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 	// Each stream hands on its sign of life and then the runtime of the first event it is sent.
 	kinds := map[string]struct {
 		watch func(ctx context.Context, session string, tell func(runtime string) error) error
-		take  func(bind *binding)
+		hub   *broadcast.Hub[fleet.Notice]
+		text  string
 	}{
 		"telemetry": {
 			func(ctx context.Context, session string, tell func(string) error) error {
@@ -31,7 +33,7 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 					return tell(w.GetRuntimeId())
 				})
 			},
-			func(bind *binding) { bind.takeTelemetry([]byte(`{"sessionId":"same","event":{}}`)) },
+			r.fleet.Telemetry(), `{"sessionId":"same","event":{}}`,
 		},
 		"host events": {
 			func(ctx context.Context, session string, tell func(string) error) error {
@@ -39,9 +41,7 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 					return tell(w.GetRuntimeId())
 				})
 			},
-			func(bind *binding) {
-				bind.takeHostEvent([]byte(`{"scope":{"type":"session","sessionId":"same"},"kind":"task_transition"}`))
-			},
+			r.fleet.HostEvents(), `{"scope":{"type":"session","sessionId":"same"},"kind":"task_transition"}`,
 		},
 	}
 	tenants := []string{caller.HostTenant, "acme", "rival"}
@@ -71,7 +71,7 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 			}
 			// The first event that a stream is sent is its own tenant's: others told theirs before.
 			for _, tenant := range []string{"rival", caller.HostTenant, "acme"} {
-				k.take(&binding{b: r.Bridge, id: "of " + tenant, profile: runtime.Profile{Tenant: tenant}})
+				k.hub.Publish(fleet.Notice{Tenant: tenant, SessionID: "same", RuntimeID: "of " + tenant, Params: []byte(k.text)})
 			}
 			for _, tenant := range tenants {
 				if got := <-first[tenant]; got != "of "+tenant {

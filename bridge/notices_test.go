@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -14,14 +15,13 @@ import (
 func TestNoticesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
-	rt := &binding{b: r.Bridge, id: "rt"}
 	const more = 10
 	type got struct {
 		lost int64
 		text string
 	}
 	var seen []got
-	for session, want := range map[string]int{"": noticeQueue, "s": noticeQueue, "other": 0} {
+	for session, want := range map[string]int{"": fleet.NoticeQueue, "s": fleet.NoticeQueue, "other": 0} {
 		seen = nil
 		beats := 0
 		ctx, cancel := context.WithCancel(t.Context())
@@ -29,8 +29,10 @@ func TestNoticesAreBounded(t *testing.T) {
 		err := r.WatchTelemetry(ctx, q, func(w *bridgev1.WatchTelemetryResponse) error {
 			if w.GetRuntimeId() == "" {
 				beats++
-				for i := range noticeQueue + more {
-					rt.takeTelemetry(fmt.Appendf(nil, `{"sessionId":"s","event":{"kind":"%d"}}`, i))
+				for i := range fleet.NoticeQueue + more {
+					r.fleet.Telemetry().Publish(fleet.Notice{
+						SessionID: "s", RuntimeID: "rt", Params: fmt.Appendf(nil, `{"sessionId":"s","event":{"kind":"%d"}}`, i),
+					})
 				}
 				if want == 0 {
 					cancel()
@@ -51,7 +53,7 @@ func TestNoticesAreBounded(t *testing.T) {
 				t.Fatalf("session %q: event %d is %v", session, i, e)
 			}
 		}
-		if r.telemetry.Active() {
+		if r.fleet.Telemetry().Active() {
 			t.Error("somebody watches still")
 		}
 	}

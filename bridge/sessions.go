@@ -75,8 +75,7 @@ func (b *Bridge) createAs(ctx context.Context, r *bridgev1.CreateSessionRequest,
 		b.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(exists(id), at)
 	}
-	b.setProfile(e, profile)
-	s.Need(tenancy.RequiredCallbacks(profile)...)
+	b.fleet.SetProfile(e, profile)
 	joined, err := s.Create(ctx, o)
 	if err != nil {
 		b.forget(e)
@@ -169,7 +168,7 @@ func (b *Bridge) resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, a
 	if r.GetRuntimeProfile() != nil {
 		s.Regained(profileMember)
 	}
-	undo, err := b.reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
+	undo, err := b.fleet.Reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		b.abandon(e, fresh)
 		return nil, session.Joined{}, err
@@ -217,7 +216,7 @@ func (b *Bridge) deleteStored(ctx context.Context, r *bridgev1.DeleteSessionRequ
 	if stored == nil {
 		return session.NotFound(id)
 	}
-	rt, err := b.runtimeOf(ctx, p)
+	rt, err := b.fleet.First(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (b *Bridge) forget(e *registry.Entry) {
 		return
 	}
 	defer b.removed(e, finish)
-	b.table.Forget(e.Key())
+	b.fleet.Forget(e.Key())
 	b.drop(e.Session)
 }
 
@@ -116,9 +116,7 @@ func (b *Bridge) restoreOne(key string, text json.RawMessage) (*registry.Entry, 
 		e.SetSandboxed()
 	}
 	if k.Profile != nil {
-		p := b.restored(*k.Profile)
-		b.setProfile(e, p)
-		s.Need(tenancy.RequiredCallbacks(p)...)
+		b.fleet.SetProfile(e, b.restored(*k.Profile))
 	}
 	if offers := e.Shares.Restore(k.SharedWith, k.Shares); offers > 0 {
 		b.log.Warn("shares of an older version are offers until the other tenants accept them",

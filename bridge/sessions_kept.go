@@ -172,7 +172,7 @@ func (b *Bridge) awake() {
 			awaited = append(awaited, s)
 		}
 	}
-	b.revive(awaited)
+	b.fleet.Revive(awaited)
 }
 
 // save writes what is known of a session; only the saver calls it.

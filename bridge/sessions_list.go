@@ -69,14 +69,14 @@ func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 func (b *Bridge) home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
 	// The home of a session of another tenant is that tenant's: no caller of this one looks there.
 	if e := b.known(ctx, id); m == nil && e != nil {
-		return b.profileNow(e)
+		return b.fleet.ProfileNow(e)
 	}
 	return b.tenants.ReadProfile(ctx, m, "runtime_profile", id)
 }
 
 // callRuntime makes a call that is about no session that is open.
 func (b *Bridge) callRuntime(ctx context.Context, p runtime.Profile, method string, params jsonobj.Object, into any) error {
-	rt, err := b.runtimeOf(ctx, p)
+	rt, err := b.fleet.First(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (b *Bridge) ListSessions(ctx context.Context, r *bridgev1.ListSessionsReque
 	if err != nil {
 		return nil, err
 	}
-	homes := b.homes(ctx)
+	homes := b.fleet.Homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
 		p, err := b.tenants.ReadProfile(ctx, m, "runtime_profile", "")
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -18,7 +19,7 @@ type Tuning struct {
 	Turns              turn.Bounds
 	IdleUnload         time.Duration
 	ConfinementGrace   time.Duration
-	Wear               Wear
+	Wear               fleet.Wear
 	Placement          placement.Config
 	Providers          map[string][]byte
 }
@@ -51,6 +52,26 @@ func (b *Bridge) Tune(t Tuning) error {
 		t.Placement.MaxSessions = math.MaxInt
 	}
 	b.tuned.Store(&tuned{Tuning: t, providers: providers})
-	b.table.Reconfigure(t.Placement)
+	b.fleet.Tune(t.fleet())
 	return nil
+}
+
+// fleet returns the part of the tuning for the runtimes.
+func (t Tuning) fleet() fleet.Tuning {
+	return fleet.Tuning{
+		Placement: t.Placement, IdleUnload: t.IdleUnload, ConfinementGrace: t.ConfinementGrace, Wear: t.Wear,
+	}
+}
+
+// The time between two sweeps over sessions and runtimes is a part of their shortest time limit, within these bounds.
+const (
+	minSweepInterval = 20 * time.Millisecond
+	maxSweepInterval = 5 * time.Second
+	sweepsInLimit    = 8
+)
+
+// sweepInterval returns the time between two sweeps over sessions and runtimes.
+func (c *Config) sweepInterval() time.Duration {
+	shortest := min(c.Turns.Stall, c.IdleUnload, c.Turns.Rest, c.Placement.Idle)
+	return min(max(shortest/sweepsInLimit, minSweepInterval), maxSweepInterval)
 }

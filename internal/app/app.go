@@ -98,7 +98,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	}
 	a.bridge = b
 	if a.policy != nil {
-		a.policy.OnChange(func(*policy.Policy) { b.Reconfine() })
+		a.policy.OnChange(func(*policy.Policy) { b.Fleet().Reconfine() })
 	}
 	if err := a.watch(b); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Token:     a.config.Token,
 		TLS:       a.config.tls(),
 		Policy:    a.policy,
-		Confining: b.Confining,
+		Confining: b.Fleet().Confining,
 		Services: rpc.Services(rpc.Backends[*bridge.Attachment]{
 			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Events: b.Events, Watch: b.Watch,
 			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,

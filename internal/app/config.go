@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -303,8 +304,8 @@ func (c *Config) complete() {
 	c.RuntimeIdle = cmp.Or(c.RuntimeIdle, placement.DefaultIdle)
 	c.StallTimeout = cmp.Or(c.StallTimeout, turn.DefaultStall)
 	c.ModelCallTimeout = cmp.Or(c.ModelCallTimeout, turn.DefaultModelCall)
-	c.IdleUnload = cmp.Or(c.IdleUnload, bridge.DefaultIdleUnload)
-	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, bridge.DefaultConfinementGrace)
+	c.IdleUnload = cmp.Or(c.IdleUnload, fleet.DefaultIdleUnload)
+	c.ConfinementGrace = cmp.Or(c.ConfinementGrace, fleet.DefaultConfinementGrace)
 	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
 	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")

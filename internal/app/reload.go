@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/internal/setting"
 	"github.com/copilot-grpc/copilot-grpc/server"
@@ -131,6 +132,6 @@ func (c *Config) turns() turn.Bounds {
 }
 
 // wear says when CLI processes are replaced.
-func (c *Config) wear() bridge.Wear {
-	return bridge.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS, Latency: c.MaxRuntimeLatency}
+func (c *Config) wear() fleet.Wear {
+	return fleet.Wear{Age: c.MaxRuntimeAge, RSS: c.MaxRuntimeRSS, Latency: c.MaxRuntimeLatency}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -162,8 +163,8 @@ func TestCrashLoop(t *testing.T) {
 	r.life().Kill()
 	watching.restarted()
 	<-gaveUp
-	if n := r.count(); n > 1+reviveTries {
-		t.Errorf("there were %d lives before anybody asked for one, want at most %d", n, 1+reviveTries)
+	if n := r.count(); n > 1+fleet.ReviveTries {
+		t.Errorf("there were %d lives before anybody asked for one, want at most %d", n, 1+fleet.ReviveTries)
 	}
 	var err error
 	eventually(t, "the breaker", func() bool {

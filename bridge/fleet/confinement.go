@@ -1,8 +1,7 @@
-package bridge
+package fleet
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
@@ -13,37 +12,29 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 )
 
-// DefaultConfinementGrace is the default of Config.ConfinementGrace.
-const DefaultConfinementGrace = 10 * time.Second
-
 const (
 	// evacuateEvery is how often the sessions of a fenced runtime are asked to leave.
 	evacuateEvery = 100 * time.Millisecond
 	// fencedStop bounds the orderly end of a fenced runtime, before the end is forced.
 	fencedStop = 5 * time.Second
-	// confinementRetry is when callers are told to try again.
+	// confinementRetry is the suggested time before a retry.
 	confinementRetry = time.Second
-	// placements is how often a session is placed again, when the policy changes meanwhile.
-	placements = 3
 )
 
-// stale reports whether a runtime was started with another confinement than the policy's.
-func (bind *binding) stale() bool {
-	return bind.b.tenants.Stale(bind.profile)
+// confined reports whether the runtime has the confinement of the policy in force, and is not fenced.
+func (f *Fleet) confined(rt *Runtime) bool {
+	return !rt.fenced.Load() && !f.cfg.Tenants.Stale(rt.profile)
 }
-
-// confinedAsNow reports whether the runtime has the confinement of the policy, and is not fenced.
-func (bind *binding) confinedAsNow() bool { return !bind.fenced.Load() && !bind.stale() }
 
 // Confining returns CONFINEMENT_CHANGING while a process of the tenant runs with another
 // confinement than the policy in force has for it. It asks the policy itself: there is no moment
 // between the change of that and the refusal.
-func (b *Bridge) Confining(tenant string) error {
+func (f *Fleet) Confining(tenant string) error {
 	if tenant == caller.HostTenant {
 		return nil
 	}
-	for _, bind := range b.running(tenant) {
-		if bind.stale() {
+	for _, rt := range f.running(tenant) {
+		if f.cfg.Tenants.Stale(rt.profile) {
 			return errConfining()
 		}
 	}
@@ -55,57 +46,49 @@ func errConfining() *fault.Error {
 		"that is still running: try again when it has ended").WithRetry(confinementRetry)
 }
 
-// running lists the runtimes of a tenant that have not ended.
-func (b *Bridge) running(tenant string) []*binding {
-	bindings := b.fleet.All()
-	return slices.DeleteFunc(bindings, func(bind *binding) bool { return bind.profile.Tenant != tenant || bind.Err() != nil })
-}
-
-// Reconfine is told that another policy is in force. It replaces the processes whose confinement
-// differs from what that says, in the background: they take nothing new, sessions leave them as
-// soon as nothing goes on in them, and after ConfinementGrace they are ended.
-func (b *Bridge) Reconfine() {
-	bindings := b.fleet.All()
-	for _, bind := range bindings {
-		bind.fenceStale()
+// Reconfine must be called when another policy is in force. In the background it replaces the processes whose
+// confinement differs from the policy's: they take no new work, sessions leave them as soon as they are idle, and after
+// ConfinementGrace they are ended.
+func (f *Fleet) Reconfine() {
+	for _, rt := range f.runtimes.all() {
+		f.fenceStale(rt)
 	}
 }
 
 // fenceStale fences the runtime if its confinement is not the policy's, and begins its end.
-func (bind *binding) fenceStale() {
-	b := bind.b
-	if bind.Err() != nil || !bind.stale() || !bind.fenced.CompareAndSwap(false, true) {
+func (f *Fleet) fenceStale(rt *Runtime) {
+	if rt.Err() != nil || !f.cfg.Tenants.Stale(rt.profile) || !rt.fenced.CompareAndSwap(false, true) {
 		return
 	}
-	b.log.Info("runtime is being replaced, its confinement has changed",
-		"runtime_id", bind.id, "tenant", bind.profile.Tenant, "sessions", len(bind.loaded()))
-	b.table.Discard(bind.profile)
-	if releaser, ok := b.runtimes.(Releaser); ok {
-		releaser.Release(bind.runtime())
+	f.log.Info("runtime is being replaced, its confinement has changed",
+		"runtime_id", rt.id, "tenant", rt.profile.Tenant, "sessions", len(rt.loaded()))
+	f.table.Discard(rt.profile)
+	if releaser, ok := f.supervisor.(Releaser); ok {
+		releaser.Release(rt.Process())
 	}
-	b.Go(func(ctx context.Context) { bind.evacuate(ctx) })
+	f.cfg.Shutdown.Go(func(ctx context.Context) { f.evacuate(ctx, rt) })
 }
 
-// evacuate has the sessions of a fenced runtime leave it, for as long as ConfinementGrace lasts,
-// and ends it. What still goes on in it then is lost, and its sessions go on in the successor.
-func (bind *binding) evacuate(ctx context.Context) {
-	grace, cancel := context.WithTimeout(ctx, bind.b.tuned.Load().ConfinementGrace)
+// evacuate unloads the sessions of a fenced runtime as they become idle, until ConfinementGrace is over, and ends the
+// runtime. Work that still goes on in it then is lost; its sessions continue in the successor.
+func (f *Fleet) evacuate(ctx context.Context, rt *Runtime) {
+	grace, cancel := context.WithTimeout(ctx, f.tuning.Load().ConfinementGrace)
 	defer cancel()
 	tick := time.NewTicker(evacuateEvery)
 	defer tick.Stop()
 	for {
-		for _, s := range bind.loaded() {
-			if s.Rests(0) { // else it would keep the others waiting
-				bind.b.unloadOne(grace, resting{s, 0})
+		for _, s := range rt.loaded() {
+			if s.Rests(0) { // else the other sessions would wait for it
+				f.unloader.unload(grace, idleSession{s, 0})
 			}
 		}
-		if len(bind.loaded()) == 0 || grace.Err() != nil {
+		if len(rt.loaded()) == 0 || grace.Err() != nil {
 			break
 		}
 		select {
 		case <-tick.C:
 		case <-grace.Done():
-		case <-bind.Ended():
+		case <-rt.Ended():
 			return
 		}
 	}
@@ -114,7 +97,7 @@ func (bind *binding) evacuate(ctx context.Context) {
 	}
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), fencedStop)
 	defer cancelStop()
-	_ = bind.runtime().Stop(stop) // never fails
+	_ = rt.Process().Stop(stop) // never fails
 }
 
 // passesFence lists the methods that a fenced runtime still takes from callers: what ends
@@ -125,8 +108,8 @@ var passesFence = map[string]bool{
 
 // checkFence refuses what a caller would begin in a fenced runtime. Reading, answering and ending
 // go on, and so does what the bridge itself has to do there.
-func (bind *binding) checkFence(ctx context.Context, method string) error {
-	if !bind.fenced.Load() || caller.From(ctx).Class <= caller.Read || passesFence[method] || callback.Answers(method) {
+func (rt *Runtime) checkFence(ctx context.Context, method string) error {
+	if !rt.fenced.Load() || caller.From(ctx).Class <= caller.Read || passesFence[method] || callback.Answers(method) {
 		return nil
 	}
 	return errConfining()
@@ -145,8 +128,8 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
-func (b *Bridge) checkProvider(s *session.Session) error {
-	if ref := s.ProviderRef(); ref != "" && !b.tenants.MayName(s.Tenant(), ref) {
+func (f *Fleet) checkProvider(s *session.Session) error {
+	if ref := s.ProviderRef(); ref != "" && !f.cfg.Tenants.MayName(s.Tenant(), ref) {
 		return fault.New(fault.Forbidden, "the provider %q is not the tenant's any more: resume the session with another", ref).
 			WithField("provider_ref")
 	}

@@ -131,15 +131,15 @@ func TestChangedConfinementMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := p.last()
-			if err := p.Confining("acme"); err != nil {
+			if err := p.fleet.Confining("acme"); err != nil {
 				t.Errorf("before the change: %v", err)
 			}
 			next := baseTenant()
 			change(&next)
 			p.policy.Store(&next)
-			wantConfining(t, "at once", p.Confining("acme"))
-			p.Reconfine()
-			eventually(t, "the old process's end", func() bool { return p.Confining("acme") == nil })
+			wantConfining(t, "at once", p.fleet.Confining("acme"))
+			p.fleet.Reconfine()
+			eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
 			if err := p.say("s"); err != nil {
 				t.Fatalf("in the successor: %v", err)
 			}
@@ -167,8 +167,8 @@ func TestLostSandboxIsNotLeft(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Sandbox, next.Confined = nil, false
 	p.policy.Store(&next)
-	p.Reconfine()
-	eventually(t, "the old process's end", func() bool { return p.Confining("acme") == nil })
+	p.fleet.Reconfine()
+	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
 	if err := p.say("boxed"); fault.ReasonOf(err) != fault.Forbidden {
 		t.Errorf("what was opened in the sandbox goes on outside it: %v", err)
 	}
@@ -181,7 +181,7 @@ func TestLostSandboxIsNotLeft(t *testing.T) {
 	}
 	again := baseTenant()
 	p.policy.Store(&again)
-	p.Reconfine()
+	p.fleet.Reconfine()
 	if err := p.say("boxed"); err != nil {
 		t.Errorf("with the sandbox back: %v", err)
 	}
@@ -220,8 +220,8 @@ func TestLostProviderIsNotLeft(t *testing.T) {
 	next := baseTenant()
 	next.Providers = nil
 	p.policy.Store(&next)
-	p.Reconfine()
-	eventually(t, "the old process's end", func() bool { return p.Confining("acme") == nil })
+	p.fleet.Reconfine()
+	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
 	wantField(t, "a prompt", p.say("s"), fault.Forbidden, "provider_ref")
 }
 
@@ -231,9 +231,9 @@ func TestLostTenantHasNoProcesses(t *testing.T) {
 	p := newPoliced(t, fakecli.Script{}, time.Minute)
 	p.open("s")
 	p.policy.Store(nil)
-	wantConfining(t, "at once", p.Confining("acme"))
-	p.Reconfine()
-	eventually(t, "the process's end", func() bool { return p.Confining("acme") == nil })
+	wantConfining(t, "at once", p.fleet.Confining("acme"))
+	p.fleet.Reconfine()
+	eventually(t, "the process's end", func() bool { return p.fleet.Confining("acme") == nil })
 	if err := p.say("s"); err == nil {
 		t.Error("the tenant goes on")
 	}
@@ -247,8 +247,8 @@ func TestOtherChangesMoveNothing(t *testing.T) {
 	next := baseTenant()
 	next.Limits.Turns, next.Ambient, next.Profile.Env = 5, true, map[string]string{"A": "1"}
 	p.policy.Store(&next)
-	p.Reconfine()
-	if err := p.Confining("acme"); err != nil {
+	p.fleet.Reconfine()
+	if err := p.fleet.Confining("acme"); err != nil {
 		t.Error(err)
 	}
 	if err := p.say("s"); err != nil {
@@ -278,7 +278,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Env = nil
 	p.policy.Store(&next)
-	p.Reconfine()
+	p.fleet.Reconfine()
 	wantConfining(t, "another prompt", send())
 	_, err := p.harmless(p.as(caller.Host), "busy")
 	wantConfining(t, "a call of the class host", err)
@@ -295,7 +295,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	if _, err := p.Abort(p.as(caller.Drive), &bridgev1.AbortRequest{SessionId: "busy"}); err != nil {
 		t.Errorf("abort: %v", err)
 	}
-	eventually(t, "the old process's end", func() bool { return p.Confining("acme") == nil })
+	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
 }
 
 // harmless asks the session's process for something harmless.
@@ -329,7 +329,7 @@ func TestFenceHasADeadline(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Sandbox = []string{"box", "--tighter"}
 	p.policy.Store(&next)
-	p.Reconfine()
+	p.fleet.Reconfine()
 	select {
 	case out := <-ended:
 		if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
@@ -338,7 +338,7 @@ func TestFenceHasADeadline(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("the turn goes on")
 	}
-	eventually(t, "the old process's end", func() bool { return p.Confining("acme") == nil })
+	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
 	eventually(t, "the successor", func() bool {
 		profile, _ := p.last()
 		return len(profile.Sandbox) == 2 && profile.Sandbox[1] == "--tighter"
@@ -356,7 +356,7 @@ func TestPolicyChangesDuringAStart(t *testing.T) {
 		if first {
 			first = false
 			p.policy.Store(&next)
-			p.Reconfine()
+			p.fleet.Reconfine()
 		}
 		return fakecli.Script{}
 	}
@@ -364,7 +364,7 @@ func TestPolicyChangesDuringAStart(t *testing.T) {
 	if profile, count := p.last(); count != 2 || profile.Env != nil {
 		t.Errorf("after %d starts the session is in a process with %v", count, profile.Env)
 	}
-	eventually(t, "the first process's end", func() bool { return p.Confining("acme") == nil })
+	eventually(t, "the first process's end", func() bool { return p.fleet.Confining("acme") == nil })
 }
 
 // What a caller has said of a session's process stays as long as callers may say it.

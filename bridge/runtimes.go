@@ -13,7 +13,6 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -25,7 +24,7 @@ const protocolVersion = 3
 
 // GetServerInfo tells what this server is and can do.
 func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoRequest) (*bridgev1.GetServerInfoResponse, error) {
-	tuned, placed := b.tuned.Load(), b.table.Config()
+	tuned, placed := b.tuned.Load(), b.fleet.Placement()
 	out := &bridgev1.GetServerInfoResponse{
 		Version: b.cfg.Version, ProtocolVersion: protocolVersion,
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
@@ -41,9 +40,9 @@ func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoReq
 		out.Capabilities.RuntimeProfileFields = slices.Sorted(slices.Values(tenant.Fields()))
 		out.Capabilities.HomeNames = slices.Sorted(maps.Keys(tenant.Homes))
 	}
-	for _, bind := range b.runtimesOf(caller.From(ctx)) {
-		if bind.Err() == nil {
-			info := bind.runtime().Info()
+	for _, rt := range b.fleet.Visible(caller.From(ctx)) {
+		if rt.Err() == nil {
+			info := rt.Process().Info()
 			out.CliVersion = info.CLIVersion
 			out.Capabilities.OwnRuntimes = info.Peer.PID != 0
 		}
@@ -53,42 +52,20 @@ func (b *Bridge) GetServerInfo(ctx context.Context, _ *bridgev1.GetServerInfoReq
 
 // ListRuntimes lists the CLI processes.
 func (b *Bridge) ListRuntimes(ctx context.Context, _ *bridgev1.ListRuntimesRequest) (*bridgev1.ListRuntimesResponse, error) {
-	bindings := b.runtimesOf(caller.From(ctx))
+	runtimes := b.fleet.Visible(caller.From(ctx))
 	out := &bridgev1.ListRuntimesResponse{}
-	for _, bind := range bindings {
-		out.Runtimes = append(out.Runtimes, bind.proto())
+	for _, rt := range runtimes {
+		out.Runtimes = append(out.Runtimes, rt.Proto())
 	}
-	told := map[string]bool{} // of each profile, the newest
-	for i, bind := range slices.Backward(bindings) {
-		hash := bind.profile.Hash()
-		if retry, ok := b.runtimes.Down(bind.profile); ok && !told[hash] && out.Runtimes[i].State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
+	seen := map[string]bool{} // of each profile, the newest has the time of the next start
+	for i, rt := range slices.Backward(runtimes) {
+		hash := rt.Profile().Hash()
+		if retry, ok := b.fleet.Down(rt); ok && !seen[hash] && out.Runtimes[i].State == bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
 			out.Runtimes[i].RetryTime = timestamppb.New(retry)
 		}
-		told[hash] = true
+		seen[hash] = true
 	}
 	return out, nil
-}
-
-// proto gives a runtime the form of the API.
-func (bind *binding) proto() *bridgev1.Runtime {
-	rt := bind.runtime()
-	info := rt.Info()
-	bind.mu.RLock()
-	defer bind.mu.RUnlock()
-	out := &bridgev1.Runtime{
-		RuntimeId: bind.id, State: bridgev1.RuntimeState_RUNTIME_STATE_READY, CliVersion: info.CLIVersion,
-		Pid: int64(info.Peer.PID), StartTime: timestamppb.New(info.StartedAt), LoadedSessions: int32(len(bind.sessions)),
-		ProfileId: placement.Key(bind.profile), Shard: int32(bind.profile.Shard),
-	}
-	if bind.lost != nil {
-		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, bind.lost.Error()
-		return out
-	}
-	if bind.leaving || bind.fenced.Load() {
-		out.State = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
-	}
-	out.RssBytes = rt.RSS()
-	return out
 }
 
 // Ping asks a runtime for a sign of life.
@@ -101,12 +78,12 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 	if err != nil {
 		return nil, err
 	}
-	bind, err := b.runtimeOf(ctx, p)
+	rt, err := b.fleet.First(ctx, p)
 	if err != nil { // its start is not the trip's time
 		return nil, err
 	}
 	greeting := &cliv1.InternalServerServiceConnectResponse{}
-	if err := b.codec.FromJSONAs(bind.runtime().Info().Greeting, greeting, translate.Exact); err != nil {
+	if err := b.codec.FromJSONAs(rt.Process().Info().Greeting, greeting, translate.Exact); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
@@ -164,11 +141,4 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 		out.Models = append(out.Models, m)
 	}
 	return out, nil
-}
-
-// runtimesOf returns the runtimes that a caller may know of: its tenant's, or all.
-func (b *Bridge) runtimesOf(c caller.Caller) []*binding {
-	return slices.DeleteFunc(b.fleet.All(), func(bind *binding) bool {
-		return bind.profile.Tenant != c.Tenant && !c.May(caller.Operate)
-	})
 }

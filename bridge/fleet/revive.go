@@ -1,4 +1,4 @@
-package bridge
+package fleet
 
 import (
 	"context"
@@ -12,20 +12,20 @@ import (
 const (
 	// maxReviving bounds the sessions that are loaded at once when a runtime has ended.
 	maxReviving = 4
-	// reviveTries bounds how often a session is tried whose load itself ends runtimes.
-	reviveTries = 3
+	// ReviveTries bounds how often a session is tried whose load itself ends runtimes.
+	ReviveTries = 3
 	// reviveTimeout bounds each try, the start of a runtime included.
 	reviveTimeout = 2 * time.Minute
 )
 
-// revive loads sessions in the successor of a runtime that ended under them. One that
-// cannot be is left to whoever needs it next: a session that ends every runtime it is
-// loaded in must not go on doing so by itself.
-func (b *Bridge) revive(sessions []*session.Session) {
+// Revive loads sessions in another runtime in the background, after theirs has ended. A session that cannot be loaded
+// waits for the next call that needs it: a session that ends every runtime it is loaded in must not go on doing so
+// by itself.
+func (f *Fleet) Revive(sessions []*session.Session) {
 	if len(sessions) == 0 {
 		return
 	}
-	b.Go(func(ctx context.Context) {
+	f.cfg.Shutdown.Go(func(ctx context.Context) {
 		var workers sync.WaitGroup
 		defer workers.Wait()
 		places := make(chan struct{}, maxReviving)
@@ -33,23 +33,23 @@ func (b *Bridge) revive(sessions []*session.Session) {
 			places <- struct{}{}
 			workers.Go(func() {
 				defer func() { <-places }()
-				b.reviveOne(ctx, s)
+				f.reviveOne(ctx, s)
 			})
 		}
 	})
 }
 
-func (b *Bridge) reviveOne(ctx context.Context, s *session.Session) {
+func (f *Fleet) reviveOne(ctx context.Context, s *session.Session) {
 	var err error
 	defer func() {
-		// What a load would have settled. Where participants are to bring what the session
-		// needs, theirs settles it; and a bridge that stops leaves it to its next life.
-		if b.shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
+		// Settle what the load would have settled. A session that waits for a participant is settled when that
+		// attaches, and a bridge that stops leaves it to its next start.
+		if f.cfg.Shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
 			s.Watchdog().GiveUp(ctx, err)
 		}
 	}()
-	for range reviveTries {
-		if b.shutdown.Accepting() != nil || s.Usable() != nil {
+	for range ReviveTries {
+		if f.cfg.Shutdown.Accepting() != nil || s.Usable() != nil {
 			return
 		}
 		if err = load(ctx, s); err == nil || !again(err) {
@@ -57,7 +57,7 @@ func (b *Bridge) reviveOne(ctx context.Context, s *session.Session) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		b.log.Warn("session not loaded in the successor of its runtime, it will be when needed",
+		f.log.Warn("session not loaded in the successor of its runtime, it will be when needed",
 			"session_id", s.ID(), "error", err)
 	}
 }

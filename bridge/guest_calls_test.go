@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -27,8 +28,8 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 	as := func(tenant string, class caller.Class) context.Context {
 		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner, Class: class})
 	}
-	for guest := range maxGuestCalls/maxGuestTenantCalls + 1 {
-		for n := range maxGuestTenantCalls + 1 {
+	for guest := range fleet.MaxGuestCalls/fleet.MaxGuestTenantCalls + 1 {
+		for n := range fleet.MaxGuestTenantCalls + 1 {
 			ctx, cancel := context.WithCancel(as(fmt.Sprint("guest", guest), caller.Read))
 			before := r.cliCalls(method)
 			ended := make(chan error, 1)
@@ -36,7 +37,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 				_, _, err := s.Do(ctx, method, nil)
 				ended <- err
 			}()
-			full := n == maxGuestTenantCalls || guest == maxGuestCalls/maxGuestTenantCalls
+			full := n == fleet.MaxGuestTenantCalls || guest == fleet.MaxGuestCalls/fleet.MaxGuestTenantCalls
 			if full {
 				var err error
 				select {

@@ -1,4 +1,4 @@
-package bridge
+package fleet
 
 import (
 	"context"
@@ -13,10 +13,10 @@ import (
 // with have a share of that, so that the owner's callers always find room.
 
 const (
-	// maxGuestCalls bounds the calls that all other tenants together have in a process.
-	maxGuestCalls = 64
-	// maxGuestTenantCalls bounds those of one of them.
-	maxGuestTenantCalls = 32
+	// MaxGuestCalls bounds the calls that all other tenants together have in a process.
+	MaxGuestCalls = 64
+	// MaxGuestTenantCalls bounds those of one of them.
+	MaxGuestTenantCalls = 32
 )
 
 // guestCalls counts the calls that other tenants have in a process.
@@ -29,5 +29,5 @@ func (g *guestCalls) take(ctx context.Context, owner, method string) (release fu
 	if c.Tenant == owner || c.Class == caller.Unclassed || callback.Answers(method) {
 		return nil, nil
 	}
-	return g.gauge.Take(c.Tenant, quota.Limit{Name: "calls in a shared session", Tenant: maxGuestTenantCalls, Overall: maxGuestCalls})
+	return g.gauge.Take(c.Tenant, quota.Limit{Name: "calls in a shared session", Tenant: MaxGuestTenantCalls, Overall: MaxGuestCalls})
 }

@@ -1,0 +1,203 @@
+// Package fleet owns the CLI processes that a bridge uses: which sessions each has loaded, in which one a session is
+// loaded next, what happens to sessions when their process ends, and when a process is replaced or ended.
+//
+// Locks: a Runtime's mutex guards its table of sessions and its end; the placement table's is taken while it is held,
+// never the other way round. The mutex of a list guards the list alone; a runtime's may be taken while it is held.
+// No lock is held across a call of the CLI, nor while a session is called, except by Route and Unroute, which a session
+// calls itself.
+//
+// Goroutines: the handlers of a connection run on its reader (event, pause, throttle, notification), which they must not
+// block, and on its workers (request); the connection ends both. Background tasks (Run, the watch of each process,
+// unloading, reviving, ending a process) belong to the shutdown coordinator.
+package fleet
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Start starts a runtime whose connection the fleet serves.
+type Start func(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error)
+
+// Supervisor starts and restarts CLI processes.
+type Supervisor interface {
+	// Get returns the profile's runtime when it is ready, starting one if need be.
+	Get(ctx context.Context, p runtime.Profile) (*runtime.Runtime, error)
+	// Retire ends the profile's runtime; the next Get starts another.
+	Retire(ctx context.Context, p runtime.Profile) error
+	// Down returns when a profile's runtime that ended and is not replaced yet may be started again. ok is false when
+	// there is none.
+	Down(p runtime.Profile) (retry time.Time, ok bool)
+}
+
+// Releaser is a Supervisor that can release a runtime: the runtime keeps running, and the next Get starts another.
+// Without it, worn runtimes are not replaced.
+type Releaser interface {
+	// Release releases a runtime and reports whether the supervisor had it. The caller ends the runtime.
+	Release(rt *runtime.Runtime) bool
+}
+
+// Config configures a Fleet. All fields but Placement and Tuning are required.
+type Config struct {
+	// Supervise returns the supervisor, which starts each process by start.
+	Supervise func(start Start) Supervisor
+	// Tenants says which profiles are permitted. The first runtime of its host's profile is never ended.
+	Tenants *tenancy.Tenants
+	// Shutdown runs the background tasks.
+	Shutdown *shutdown.Coordinator
+	// Sessions returns the sessions that callers may use, of all tenants.
+	Sessions func() []*session.Session
+	// Changed reports a change of a session, such as the CLI's own.
+	Changed func(s *session.Session, change bridgev1.SessionChange)
+	// Bounds limits the runtimes of a tenant and of all tenants.
+	Bounds func(tenant string) (own, all placement.Bounds)
+	// MaxRSS returns the memory limit of a tenant's processes; configured is that of the process's configuration.
+	MaxRSS func(tenant string, configured int64) int64
+	// SweepInterval is the time between two sweeps.
+	SweepInterval time.Duration
+	Tuning        Tuning
+	Log           *slog.Logger
+}
+
+// Tuning is the part of the configuration that may change while a fleet runs.
+type Tuning struct {
+	// Placement says how sessions share runtimes.
+	Placement placement.Config
+	// IdleUnload is how long a session must be idle before it is unloaded.
+	IdleUnload time.Duration
+	// ConfinementGrace is how long a process may continue whose confinement a policy has changed.
+	ConfinementGrace time.Duration
+	// Wear says when runtimes are replaced.
+	Wear Wear
+}
+
+// Defaults of Tuning.
+const (
+	DefaultIdleUnload       = 30 * time.Minute
+	DefaultConfinementGrace = 10 * time.Second
+)
+
+// Fleet has the runtimes of a bridge. It is safe for concurrent use.
+type Fleet struct {
+	cfg        Config
+	log        *slog.Logger
+	table      *placement.Table
+	supervisor Supervisor
+	tuning     atomic.Pointer[Tuning]
+	runtimes   list[*Runtime]
+	unloader   unloader
+	telemetry  *broadcast.Hub[Notice]
+	hostEvents *broadcast.Hub[Notice]
+}
+
+// New returns a fleet without runtimes. Its Run must be run.
+func New(cfg Config) *Fleet {
+	f := &Fleet{
+		cfg: cfg, log: cfg.Log, table: placement.New(cfg.Tuning.Placement, cfg.Tenants.Host.Profile, time.Now),
+		unloader:  unloader{shutdown: cfg.Shutdown, changed: cfg.Changed, log: cfg.Log},
+		telemetry: newNotices(), hostEvents: newNotices(),
+	}
+	f.tuning.Store(&cfg.Tuning)
+	f.table.Bound(cfg.Bounds)
+	f.supervisor = cfg.Supervise(f.start)
+	return f
+}
+
+// Tune replaces the tuning. Existing runtimes and sessions above new limits stay.
+func (f *Fleet) Tune(t Tuning) {
+	f.tuning.Store(&t)
+	f.table.Reconfigure(t.Placement)
+}
+
+// Placement returns the configuration of the placement in force, with defaults filled in.
+func (f *Fleet) Placement() placement.Config { return f.table.Config() }
+
+// Telemetry broadcasts the copies of the CLI's telemetry.
+func (f *Fleet) Telemetry() *broadcast.Hub[Notice] { return f.telemetry }
+
+// HostEvents broadcasts what CLI processes report to their host.
+func (f *Fleet) HostEvents() *broadcast.Hub[Notice] { return f.hostEvents }
+
+// start starts a runtime and watches its end.
+func (f *Fleet) start(ctx context.Context, cfg runtime.Config) (*runtime.Runtime, error) {
+	rt := &Runtime{
+		fleet: f, id: "rt-" + rand.Text()[:8], profile: cfg.Profile, sessions: map[string]*session.Session{},
+		burst: burst{names: event.Names{}}, told: make(chan struct{}),
+	}
+	cfg.RPC.Event = rt.event
+	cfg.RPC.Pause = rt.burst.end
+	cfg.RPC.Throttle = rt.throttle
+	cfg.RPC.Notification = rt.notification
+	cfg.RPC.Request = rt.request
+	cfg.RPC.Arrive = lane
+	cfg.RPC.Logger = f.log
+	cfg.RPC.MaxDepth = rpcconn.CLIMaxDepth
+	cfg.Prepare = runtime.Provide
+	cfg.MaxRSS = f.cfg.MaxRSS(cfg.Profile.Tenant, cfg.MaxRSS)
+	process, err := runtime.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	rt.mu.Lock()
+	rt.process = process
+	rt.mu.Unlock()
+	f.runtimes.add(rt)
+	f.cfg.Shutdown.Go(func(ctx context.Context) {
+		select {
+		case <-process.Done():
+			rt.ended(process.Err())
+		case <-ctx.Done():
+		}
+	})
+	f.fenceStale(rt) // the policy may have changed while it started
+	return process, nil
+}
+
+// Visible returns the runtimes that a caller may know of: its tenant's, or all. Those that ended last are among them.
+func (f *Fleet) Visible(c caller.Caller) []*Runtime {
+	return slices.DeleteFunc(f.runtimes.all(), func(rt *Runtime) bool {
+		return rt.profile.Tenant != c.Tenant && !c.May(caller.Operate)
+	})
+}
+
+// Down returns when the runtime, which has ended, may be started again. ok is false if it was replaced.
+func (f *Fleet) Down(rt *Runtime) (retry time.Time, ok bool) { return f.supervisor.Down(rt.profile) }
+
+// running returns the runtimes of a tenant that have not ended.
+func (f *Fleet) running(tenant string) []*Runtime {
+	return slices.DeleteFunc(f.runtimes.all(), func(rt *Runtime) bool { return rt.profile.Tenant != tenant || rt.Err() != nil })
+}
+
+// Metrics reports the calls, requests, queues and memory of all runtimes together.
+func (f *Fleet) Metrics(put observe.Put) {
+	var calls, requests, queued, memory int64
+	for _, rt := range f.runtimes.all() {
+		if rt.Err() != nil {
+			continue
+		}
+		process := rt.Process()
+		stats := process.Conn().Stats()
+		calls, requests, queued = calls+int64(stats.InFlight), requests+int64(stats.Serving), queued+int64(stats.QueuedBytes)
+		memory += process.Health().RSS
+	}
+	put(observe.CLICalls, "", calls)
+	put(observe.CLIRequests, "", requests)
+	put(observe.CLIQueue, "", queued)
+	put(observe.RuntimeMemory, "", memory)
+}

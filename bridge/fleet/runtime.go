@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Runtime is a CLI process in use, with the sessions that it has loaded. It is safe for concurrent use.
+type Runtime struct {
+	fleet *Fleet
+	id    string
+	// profile is what the process was started with.
+	profile runtime.Profile
+	burst   burst
+
+	mu       sync.RWMutex
+	process  *runtime.Runtime
+	sessions map[string]*session.Session // by id
+	lost     error
+	leaving  bool // it is being replaced, because it is worn
+
+	// told is closed when the sessions know of the end.
+	told   chan struct{}
+	shells shell.Table
+	guests guestCalls
+	// fenced says that its confinement differs from the policy's.
+	fenced atomic.Bool
+	// retiring says that the process was asked to end. Only sweeps use it.
+	retiring bool
+}
+
+// ID returns the id by which the API names the runtime.
+func (rt *Runtime) ID() string { return rt.id }
+
+// Process returns the CLI process.
+func (rt *Runtime) Process() *runtime.Runtime {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	return rt.process
+}
+
+// Profile returns what the process was started with.
+func (rt *Runtime) Profile() runtime.Profile { return rt.profile }
+
+// Call makes a JSON-RPC call.
+func (rt *Runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+	if err := rt.checkFence(ctx, method); err != nil {
+		return nil, err
+	}
+	release, err := rt.guests.take(ctx, rt.profile.Tenant, method)
+	if err != nil {
+		return nil, err
+	}
+	if release != nil {
+		opts = append(slices.Clip(opts), rpcconn.OnFree(release))
+	}
+	result, err := rt.Process().Conn().Call(ctx, method, params, opts...)
+	if err != nil && errors.Is(err, rpcconn.ErrClosed) {
+		if cause := rt.Process().Err(); cause != nil {
+			err = errors.Join(err, cause)
+		}
+		return nil, fault.Wrap(err, fault.RuntimeLost, "the runtime ended during %s", method).With("method", method)
+	}
+	return result, err
+}
+
+// Satellite opens a second connection to the process, for a participant. Events that the CLI sends there are dropped
+// unparsed: the session has them from the first connection.
+func (rt *Runtime) Satellite(ctx context.Context, participant string, ask session.Asker) (session.Satellite, error) {
+	process := rt.Process()
+	if !process.Multi() {
+		return nil, fault.New(fault.FeatureDisabled,
+			"canvases and extension identity need a runtime that takes several connections; the session's does not: create it with runtime_profile.multi_connection").
+			WithField("canvases")
+	}
+	prefix := rt.id + "-" + participant + "-"
+	return process.Connect(ctx, rpcconn.Options{
+		MaxDepth: rpcconn.CLIMaxDepth,
+		Logger:   rt.fleet.log,
+		Request: func(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+			return ask(ctx, prefix+r.ID, r.Method, r.Params)
+		},
+	})
+}
+
+// Route sends a session's events to it. If the runtime has ended, it ends the session's assignment to it instead.
+func (rt *Runtime) Route(s *session.Session) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.lost != nil {
+		rt.fleet.table.Remove(s.Key(), rt.profile)
+		return
+	}
+	rt.sessions[s.ID()] = s
+}
+
+// Unroute reverts Route.
+func (rt *Runtime) Unroute(s *session.Session) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.sessions[s.ID()] == s {
+		delete(rt.sessions, s.ID())
+		rt.fleet.table.Remove(s.Key(), rt.profile)
+	}
+}
+
+// Version returns the CLI's version.
+func (rt *Runtime) Version() string { return rt.Process().Info().CLIVersion }
+
+// Shells implements shell.Host.
+func (rt *Runtime) Shells() *shell.Table { return &rt.shells }
+
+// Err returns why the runtime ended; nil while it runs.
+func (rt *Runtime) Err() error {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	return rt.lost
+}
+
+// Ended is closed when the runtime has ended and its sessions know it.
+func (rt *Runtime) Ended() <-chan struct{} { return rt.told }
+
+// Proto returns the runtime as the API describes it.
+func (rt *Runtime) Proto() *bridgev1.Runtime {
+	process := rt.Process()
+	info := process.Info()
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	out := &bridgev1.Runtime{
+		RuntimeId: rt.id, State: bridgev1.RuntimeState_RUNTIME_STATE_READY, CliVersion: info.CLIVersion,
+		Pid: int64(info.Peer.PID), StartTime: timestamppb.New(info.StartedAt), LoadedSessions: int32(len(rt.sessions)),
+		ProfileId: placement.Key(rt.profile), Shard: int32(rt.profile.Shard),
+	}
+	if rt.lost != nil {
+		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, rt.lost.Error()
+		return out
+	}
+	if rt.leaving || rt.fenced.Load() {
+		out.State = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
+	}
+	out.RssBytes = process.RSS()
+	return out
+}
+
+// session returns the session of an id, nil if the runtime has not loaded it.
+func (rt *Runtime) session(id []byte) *session.Session {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	return rt.sessions[string(id)]
+}
+
+// loaded returns the sessions that the runtime has loaded.
+func (rt *Runtime) loaded() []*session.Session {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	out := make([]*session.Session, 0, len(rt.sessions))
+	for _, s := range rt.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+// has reports whether the runtime has the session of the key loaded.
+func (rt *Runtime) has(key string) bool {
+	return slices.ContainsFunc(rt.loaded(), func(s *session.Session) bool { return s.Key() == key })
+}
+
+// ended tells the sessions that their runtime is gone.
+func (rt *Runtime) ended(cause error) {
+	if cause == nil {
+		cause = fault.New(fault.RuntimeLost, "the runtime was stopped")
+	}
+	f := rt.fleet
+	rt.mu.Lock()
+	sessions := rt.sessions
+	rt.sessions, rt.lost = map[string]*session.Session{}, cause
+	for id := range sessions {
+		f.table.Remove(session.Key(rt.profile.Tenant, id), rt.profile)
+	}
+	rt.mu.Unlock()
+	rt.shells.End(cause)
+	var wanted []*session.Session
+	for _, s := range sessions {
+		if s.RuntimeLost(rt, cause) {
+			wanted = append(wanted, s)
+		}
+	}
+	close(rt.told)
+	f.Revive(wanted)
+	f.runtimes.ended(rt, fault.ReasonOf(cause) == fault.RuntimeStopping) // then it was not needed any more
+}

@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Run sweeps until ctx ends. Nothing in it waits for the CLI.
+func (f *Fleet) Run(ctx context.Context) {
+	ticker := time.NewTicker(f.cfg.SweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f.Sweep()
+		}
+	}
+}
+
+// Sweep ends turns and waits that have made no progress within their time limits, begins to unload idle sessions, and
+// replaces or ends runtimes that are worn or unused. It returns the number of sessions that it found idle. It must not
+// be called concurrently.
+func (f *Fleet) Sweep() (idle int) {
+	var list []idleSession
+	for _, s := range f.cfg.Sessions() {
+		s.Watchdog().Check()
+		list = appendIdle(list, s, f.tuning.Load().IdleUnload)
+	}
+	list = append(list, f.recycle()...)
+	f.unloader.start(list)
+	f.retireIdle()
+	return len(list)
+}
+
+// idleSession is a session that is to be unloaded if it has been idle for a time.
+type idleSession struct {
+	s    *session.Session
+	idle time.Duration
+}
+
+// appendIdle adds a session to a list if it has been idle for a time.
+func appendIdle(list []idleSession, s *session.Session, idle time.Duration) []idleSession {
+	if !s.Rests(idle) {
+		return list
+	}
+	return append(list, idleSession{s, idle})
+}
+
+// unloadTimeout bounds unloading a session.
+const unloadTimeout = 30 * time.Second
+
+// unloader unloads idle sessions in the background: the sessions of a tenant one after the other, so that no CLI has to
+// unload many at once, and no tenant waits for another's CLI.
+type unloader struct {
+	shutdown *shutdown.Coordinator
+	changed  func(s *session.Session, change bridgev1.SessionChange)
+	log      *slog.Logger
+	busy     sync.Map // the tenants of which a session is being unloaded
+}
+
+// start begins to unload sessions. It ignores those of a tenant that is busy: the next sweep finds them again.
+func (u *unloader) start(list []idleSession) {
+	lanes := map[string][]idleSession{}
+	for _, i := range list {
+		lanes[i.s.Tenant()] = append(lanes[i.s.Tenant()], i)
+	}
+	for tenant, lane := range lanes {
+		if _, busy := u.busy.LoadOrStore(tenant, nil); busy {
+			continue
+		}
+		u.shutdown.Go(func(ctx context.Context) {
+			defer u.busy.Delete(tenant)
+			for _, i := range lane {
+				u.unload(ctx, i)
+			}
+		})
+	}
+}
+
+// unload unloads a session if it is still idle.
+func (u *unloader) unload(ctx context.Context, i idleSession) {
+	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
+	defer cancel()
+	done, err := i.s.Unload(ctx, i.idle)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		u.log.Warn("idle session not unloaded", "session_id", i.s.ID(), "error", err)
+	case done:
+		u.log.Debug("idle session unloaded", "session_id", i.s.ID())
+		u.changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)
+	}
+}

@@ -1,0 +1,55 @@
+package bridge
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// host is the bridge as one session uses it: its runtimes are those of the session's profile.
+type host struct {
+	b *Bridge
+	e *registry.Entry
+}
+
+// Runtime implements session.Host.
+func (h host) Runtime(ctx context.Context) (session.Runtime, error) {
+	rt, err := h.b.fleet.Place(ctx, h.e)
+	if err != nil {
+		return nil, err
+	}
+	return rt, nil
+}
+
+// Go implements session.Host.
+func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }
+
+// Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
+func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+		h.b.fleet.Forget(h.e.Key())
+	}
+	h.b.changed(h.e, what)
+}
+
+// Keep implements session.Host. It does not wait.
+func (h host) Keep(*session.Session) {
+	if h.b.cfg.Directory != nil {
+		h.b.saver.MarkDirty(h.e)
+	}
+}
+
+// Epoch implements session.Host.
+func (h host) Epoch() uint64 {
+	epoch, err := h.b.epochs.Next()
+	if err != nil {
+		h.b.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return epoch
+}
+
+// Logger implements session.Host.
+func (h host) Logger() *slog.Logger { return h.b.log }
