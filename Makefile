@@ -135,6 +135,7 @@ demo-smoke: build ## the demo, as a check
 bench: ## measure the bridge beside a CLI spoken to directly, into docs/performance.md (BENCHFLAGS)
 	@COPILOT_CLI_PATH=$${COPILOT_CLI_PATH:-$$(.ci/install-cli $(CLI_VERSION) || true)} \
 		go run ./internal/testing/bench/cmd/bench -write docs/performance.md $(BENCHFLAGS)
+	@COPILOT_GRPC_RATIOS=1 go test -count=1 -run '^(TestIngestAgainstTranslation|TestHistoryCostsNothing)$$' ./bridge
 
 schema-history: ## the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)

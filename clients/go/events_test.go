@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -89,8 +90,13 @@ func wantSeqs(t *testing.T, ch <-chan seen, want ...uint64) {
 // wantEnd checks that a sequence is over.
 func wantEnd(t *testing.T, ch <-chan seen) {
 	t.Helper()
-	if got, more := <-ch; more {
-		t.Errorf("got %d, %v; want the end", got.seq, got.err)
+	select {
+	case got, more := <-ch:
+		if more {
+			t.Errorf("got %d, %v; want the end", got.seq, got.err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the sequence does not end")
 	}
 }
 
