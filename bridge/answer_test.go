@@ -57,14 +57,14 @@ func TestAnswerOutlivesTheRuntime(t *testing.T) {
 				r.ask("s1", "hi")
 				watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1"), Callbacks: true})
 				r.begin("s1", "tool")
-				if _, err := r.Resolve(t.Context(), &bridgev1.ResolveRequest{SessionId: "s1", CallbackId: watching.asked(), Answer: answer}); err != nil {
+				if _, err := r.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{SessionId: "s1", CallbackId: watching.asked(), Answer: answer}); err != nil {
 					t.Fatalf("the answer: %v", err)
 				}
 				if n := r.count(); n != deaths+1 {
 					t.Errorf("there were %d lives, want %d", n, deaths+1)
 				}
 				if answer.GetApprove() != nil { // now the tool itself is called
-					if _, err := r.Resolve(t.Context(), &bridgev1.ResolveRequest{
+					if _, err := r.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{
 						SessionId: "s1", CallbackId: watching.asked(), Answer: answers["session.tools.handlePendingToolCall"],
 					}); err != nil {
 						t.Fatalf("the tool's answer: %v", err)

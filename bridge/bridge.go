@@ -1,44 +1,48 @@
-// Package bridge puts the Copilot CLI's sessions behind the calls of
-// copilot.bridge.v1. It knows nothing of gRPC: calls come as messages, errors go as
-// faults, streams go to a sink.
+// Package bridge puts the Copilot CLI's sessions behind the calls of copilot.bridge.v1. It knows
+// nothing of gRPC: requests are messages, errors are faults, streams write to a sink.
 //
-// One file per group of calls; what a single session is and does is in package session.
+// A Bridge composes the parts, which are packages of their own: Services has those that serve
+// calls. It owns the background goroutines through its shutdown.Coordinator; Close ends them.
 package bridge
 
 import (
 	"context"
 	"errors"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"log/slog"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
-	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/api"
 	"github.com/copilot-grpc/copilot-grpc/bridge/attach"
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
-	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
+	"github.com/copilot-grpc/copilot-grpc/bridge/inbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sharing"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/turns"
+	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Defaults of Config.
@@ -118,11 +122,11 @@ type Config struct {
 // Services are the parts of a bridge that serve calls. Their methods may be called from any
 // goroutine. Package server/rpc serves them over gRPC.
 type Services struct {
-	Sessions     *Bridge
-	Turns        *Bridge
-	Shares       *Bridge
-	Watch        *Bridge
-	Callbacks    *Bridge
+	Sessions     *api.Service
+	Turns        *turns.Service
+	Shares       *sharing.Service
+	Watch        *watch.Service
+	Callbacks    *inbox.Service
 	Runtimes     *Bridge
 	Events       *stream.Service
 	Participants *attach.Service
@@ -135,6 +139,10 @@ type (
 	Start = fleet.Start
 	// Runtimes starts and restarts CLI processes.
 	Runtimes = fleet.Supervisor
+	// Directory stores what outlives a bridge: its sessions, their state and their journals.
+	Directory = sessions.Directory
+	// Attachment is a participant's stream.
+	Attachment = attach.Attachment
 )
 
 // Bridge serves the calls. Its methods may be called from any goroutine.
@@ -145,23 +153,17 @@ type Bridge struct {
 	cfg        Config
 	log        *slog.Logger
 	codec      *wire.Codec
-	answers    *answer.Converter
-	defaults   jsonobj.Object
 	tenants    *tenancy.Tenants
 	tuned      atomic.Pointer[tuned]
 	operations *operation.Runner
-	watchers   *broadcast.Hub[change]
-	runs       runs
 
 	shutdown  *shutdown.Coordinator
 	shells    *shell.Runner
 	admission *admission.Controller
 
-	budget   *journal.Budget
-	sessions *registry.Registry[*registry.Entry]
-	epochs   registry.Epochs
-	saver    *registry.Saver[*registry.Entry]
-	fleet    *fleet.Fleet
+	budget *journal.Budget
+	store  *sessions.Store
+	fleet  *fleet.Fleet
 }
 
 // New returns a bridge. The caller must Close it.
@@ -203,10 +205,8 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	b := &Bridge{
-		cfg: cfg, log: cfg.Logger, codec: c, answers: answer.New(c), defaults: defaults,
-		watchers: broadcast.New[change](watchQueue, broadcast.Reset),
-		budget:   journal.NewBudget(cfg.MaxMemoryBytes),
-		shutdown: shutdown.New(), sessions: registry.New(inState(session.Deleted), inState(session.Disconnected)),
+		cfg: cfg, log: cfg.Logger, codec: c,
+		budget: journal.NewBudget(cfg.MaxMemoryBytes), shutdown: shutdown.New(),
 		tenants: &tenancy.Tenants{
 			Host: tenancy.Tenant{
 				Profile: cfg.Profile, ProfileFields: cfg.ProfileFields, Homes: cfg.Homes, Ambient: true, Confined: true,
@@ -214,52 +214,135 @@ func New(cfg Config) (*Bridge, error) {
 			Lookup: cfg.Tenant, Dialed: cfg.Dialed,
 		},
 	}
-	b.saver = registry.NewSaver(b.save)
-	b.admission = admission.New(admission.Config{
-		Sessions: func() []*session.Session { return sessionsOf(b.sessions.All()) },
-		Tenant:   b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
-		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
-	})
-	if cfg.Directory != nil {
-		b.epochs.Reserve = cfg.Directory.NextEpoch
-	}
-	b.Sessions, b.Turns, b.Shares, b.Watch, b.Callbacks, b.Runtimes = b, b, b, b, b, b
-	b.shells = shell.New(b.shutdown, b.log)
-	b.Events = stream.New(finder{b}, c, b.shutdown)
-	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
-	b.Participants = attach.New(attach.Config{
-		Host: attachHost{finder{b}}, Streams: b.Events, Operations: b.operations, Shutdown: b.shutdown, Codec: c,
-		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
-	})
-	b.CLI = passthrough.New(passthrough.Config{
-		Host: cliHost{finder{b}}, Codec: c, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells,
-		Raw: cfg.Raw, Sole: cfg.Sole,
-	})
-	b.fleet = fleet.New(fleet.Config{
-		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,
-		Sessions: func() []*session.Session { return sessionsOf(b.all()) },
-		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, SweepInterval: cfg.sweepInterval(),
-		Tuning: cfg.tuning().fleet(), Log: b.log,
-	})
+	b.compose(defaults)
 	if err := b.Tune(cfg.tuning()); err != nil {
 		b.shutdown.Close()
 		return nil, err
 	}
-	if err := errors.Join(b.restoreOperations(), b.restore()); err != nil {
+	if err := errors.Join(b.restoreOperations(), b.store.Restore()); err != nil {
 		b.shutdown.Close()
 		return nil, fault.Wrap(err, fault.Internal, "restoring the sessions")
 	}
 	b.Go(b.fleet.Run)
 	b.Go(b.budget.Run)
-	b.Go(b.saver.Run)
+	b.Go(b.store.Run)
 	b.Go(b.operations.Sweep)
-	b.awake()
+	b.loadAwaited()
 	return b, nil
 }
 
-// inState returns a function that reports whether a session is in a state.
-func inState(state session.State) func(*registry.Entry) bool {
-	return func(e *registry.Entry) bool { return e.Session.State() == state }
+// compose makes the parts.
+func (b *Bridge) compose(defaults jsonobj.Object) {
+	cfg := &b.cfg
+	b.store = sessions.New(sessions.Config{
+		Directory: cfg.Directory, Session: b.sessionConfig, Profile: b.tenants.ProfileOf, Defaults: defaults,
+		Providers: b.providersOf, Forget: b.forget, Go: b.Go, Log: cfg.Logger,
+		Host:       func(e *registry.Entry) session.Host { return host{b, e} },
+		SetProfile: func(e *registry.Entry, p runtime.Profile) (undo func()) { return b.fleet.SetProfile(e, p) },
+	})
+	b.admission = admission.New(admission.Config{
+		Sessions: b.store.Sessions, Tenant: b.tenants.Limits, Overall: cfg.Limits, Tenants: cfg.Tenant != nil,
+		MaxPromptBytes: func() int { return b.tuned.Load().MaxPromptBytes },
+	})
+	parser := request.New(request.Config{
+		Codec: b.codec, Defaults: defaults, Providers: b.providersOf, CheckPrompt: b.admission.CheckPrompt,
+		Ambient: func(tenant string) bool { t, ok := b.tenants.Get(tenant); return ok && t.Ambient },
+	})
+	b.fleet = fleet.New(fleet.Config{
+		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,
+		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
+		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, SweepInterval: cfg.sweepInterval(),
+		Tuning: cfg.tuning().fleet(), Log: b.log,
+	})
+	b.shells = shell.New(b.shutdown, b.log)
+	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
+	b.Watch = watch.New(b.store, b.shutdown)
+	b.Events = stream.New(b.store, b.codec, b.shutdown)
+	b.Shares = sharing.New(b.store, b.Watch, cfg.Audit)
+	b.Callbacks = inbox.New(b.store, b.codec, b.operations)
+	b.Runtimes = b
+	b.Sessions = api.New(api.Config{
+		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
+		Watchers: b.Watch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
+	})
+	b.Turns = turns.New(turns.Config{
+		Sessions: b.store, Create: b.Sessions.CreateAs, Delete: b.Sessions.Delete, Parser: parser, Streams: b.Events,
+		Operations: b.operations, Shutdown: b.shutdown, Admission: b.admission, Log: cfg.Logger,
+		MaxAttachmentBytes: func() int { return b.tuned.Load().MaxAttachmentBytes },
+	})
+	b.Participants = attach.New(attach.Config{
+		Sessions: b.store, Opener: b.Sessions, Parser: parser, Sender: b.Turns, Callbacks: b.Callbacks,
+		Admission: b.admission, Streams: b.Events, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec,
+		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
+	})
+	b.CLI = passthrough.New(passthrough.Config{
+		Sessions: b.store, Opener: b.Sessions, Sender: b.Turns, Admission: b.admission, Tenants: b.tenants,
+		Runtime: func(ctx context.Context, p runtime.Profile) (passthrough.Runtime, error) {
+			rt, err := b.fleet.First(ctx, p)
+			if err != nil {
+				return nil, err
+			}
+			return rt, nil
+		},
+		Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells, Raw: cfg.Raw, Sole: cfg.Sole,
+	})
+}
+
+// sessionConfig returns the configuration of a tenant's new sessions.
+func (b *Bridge) sessionConfig(tenant string) session.Config {
+	tuned := b.tuned.Load()
+	return session.Config{
+		Encode: b.codec.Event, MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout,
+		Bounds: tuned.Turns, Budget: b.budget, Room: b.admission.Room(tenant), Observer: b.cfg.Observer,
+		Audit: b.cfg.Audit, Shared: b.cfg.Sole,
+	}
+}
+
+// providersOf returns the server's model providers that a tenant's sessions may name now.
+func (b *Bridge) providersOf(tenant string) session.Providers {
+	out := session.Providers{}
+	for name, text := range b.tuned.Load().providers {
+		if b.tenants.MayName(tenant, name) {
+			out[name] = text
+		}
+	}
+	return out
+}
+
+// updated publishes a change to a session; it does nothing if the session was removed.
+func (b *Bridge) updated(s *session.Session, what bridgev1.SessionChange) {
+	if e := b.store.EntryOf(s); e != nil {
+		b.Watch.Changed(e, what)
+	}
+}
+
+// forget removes what other parts have of a session that leaves memory.
+func (b *Bridge) forget(key string) {
+	b.fleet.Forget(key)
+	b.shells.Forget(key)
+}
+
+// restoreOperations restores the operations of the bridge's previous run.
+func (b *Bridge) restoreOperations() error {
+	if b.cfg.Directory == nil {
+		return nil
+	}
+	log, requests, err := b.cfg.Directory.Requests()
+	if err == nil {
+		b.operations.Restore(log, requests)
+	}
+	return err
+}
+
+// loadAwaited loads the sessions whose callbacks waited when the bridge ended.
+func (b *Bridge) loadAwaited() {
+	var awaited []*session.Session
+	for _, s := range sessions.Of(b.store.Usable()) {
+		if s.Awaited() {
+			awaited = append(awaited, s)
+		}
+	}
+	b.fleet.Revive(awaited)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -274,7 +357,7 @@ func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.
 func (b *Bridge) AwaitTurns(ctx context.Context) {
-	for _, e := range b.all() {
+	for _, e := range b.store.Usable() {
 		if e.Session.Turns().AwaitRest(ctx) != nil {
 			return
 		}
@@ -285,7 +368,10 @@ func (b *Bridge) AwaitTurns(ctx context.Context) {
 // ended before.
 func (b *Bridge) Close() {
 	b.shutdown.Close()
-	b.closeStore()
+	b.store.Close()
+	if err := b.operations.Close(); err != nil {
+		b.log.Error("remembered requests not closed", "error", err)
+	}
 }
 
 // Fleet returns the CLI processes in use.
@@ -293,51 +379,3 @@ func (b *Bridge) Fleet() *fleet.Fleet { return b.fleet }
 
 // Go runs f in the background until the bridge closes.
 func (b *Bridge) Go(f func(ctx context.Context)) { b.shutdown.Go(f) }
-
-// open returns a session that the caller may use.
-func (b *Bridge) open(ctx context.Context, id string) (*session.Session, error) {
-	e, err := b.openEntry(ctx, id)
-	if e == nil {
-		return nil, err
-	}
-	return e.Session, err
-}
-
-// openEntry is open with the session's profile and shares.
-func (b *Bridge) openEntry(ctx context.Context, id string) (*registry.Entry, error) {
-	if err := tenancy.CheckName(id, "session_id"); err != nil {
-		return nil, err
-	}
-	e, err := b.find(ctx, id)
-	if err != nil {
-		return nil, b.explainDamage(ctx, id, err)
-	}
-	return e, e.Session.Usable()
-}
-
-// entryOf returns the entry of a session; nil if the session was removed.
-func (b *Bridge) entryOf(s *session.Session) *registry.Entry {
-	if e := b.sessions.Get(s.Key()); e != nil && e.Session == s {
-		return e
-	}
-	return nil
-}
-
-// all returns the sessions that their callers may use, of all tenants, in no order.
-func (b *Bridge) all() []*registry.Entry {
-	return slices.DeleteFunc(b.sessions.All(), func(e *registry.Entry) bool { return e.Session.Usable() != nil })
-}
-
-// sessionsOf returns the sessions of entries.
-func sessionsOf(entries []*registry.Entry) []*session.Session {
-	out := make([]*session.Session, len(entries))
-	for i, e := range entries {
-		out[i] = e.Session
-	}
-	return out
-}
-
-// record notes the position of the reply to the call that ctx belongs to.
-func record(ctx context.Context, p journal.Position) {
-	position.Record(ctx, position.Position{Epoch: p.Epoch, Seq: p.Seq})
-}

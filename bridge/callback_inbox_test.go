@@ -19,13 +19,13 @@ import (
 // asked puts callbacks in the registry of a session, one each second.
 func (r *rig) asked(ctx context.Context, id string, from int, names ...string) {
 	r.t.Helper()
-	if _, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: id}); err != nil && fault.ReasonOf(err) != fault.SessionExists {
+	if _, err := r.Sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: id}); err != nil && fault.ReasonOf(err) != fault.SessionExists {
 		r.t.Fatal(err)
 	}
 	kind := callback.ForEvent(callback.PermissionRequested)
 	for i, name := range names {
 		p := &callback.Pending{ID: name, Kind: kind, Params: []byte(`{"requestId":"` + name + `"}`), Created: time.Unix(int64(from+i), 0)}
-		if !r.known(ctx, id).Session.Callbacks().Registry().Add(p, func(string) {}) {
+		if !r.store.Own(ctx, id).Session.Callbacks().Registry().Add(p, func(string) {}) {
 			r.t.Fatalf("%s is not pending", name)
 		}
 	}
@@ -35,7 +35,7 @@ func (r *rig) asked(ctx context.Context, id string, from int, names ...string) {
 func (r *rig) inboxOf(ctx context.Context, q *bridgev1.ListPendingRequest, between func()) (all []string, pages int) {
 	r.t.Helper()
 	for {
-		out, err := r.ListPending(ctx, q)
+		out, err := r.Callbacks.ListPending(ctx, q)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -72,14 +72,14 @@ func TestInbox(t *testing.T) {
 	if got, _ := r.inboxOf(as("a"), &bridgev1.ListPendingRequest{SessionId: "s2", PageSize: 2}, func() {}); !slices.Equal(got, want[2:]) {
 		t.Errorf("of one session: %v", got)
 	}
-	_, err := r.ShareSession(as("b"), &bridgev1.ShareSessionRequest{SessionId: "given", Tenant: "a", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE})
+	_, err := r.Shares.ShareSession(as("b"), &bridgev1.ShareSessionRequest{SessionId: "given", Tenant: "a", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := r.inboxOf(as("a"), &bridgev1.ListPendingRequest{}, func() {}); !slices.Equal(got, want) {
 		t.Errorf("with a session that is offered: %v", got)
 	}
-	if _, err := r.AcceptShare(as("a"), &bridgev1.AcceptShareRequest{SessionId: "b/given"}); err != nil {
+	if _, err := r.Shares.AcceptShare(as("a"), &bridgev1.AcceptShareRequest{SessionId: "b/given"}); err != nil {
 		t.Fatal(err)
 	}
 	got, _ := r.inboxOf(as("a"), &bridgev1.ListPendingRequest{}, func() {})
@@ -87,14 +87,14 @@ func TestInbox(t *testing.T) {
 		t.Errorf("with a session that is shared: %v", got)
 	}
 	// What is answered between two pages moves nothing.
-	got, _ = r.inboxOf(as("b"), &bridgev1.ListPendingRequest{PageSize: 1}, func() { r.known(as("b"), "s1").Session.Callbacks().Registry().Done("secret") })
+	got, _ = r.inboxOf(as("b"), &bridgev1.ListPendingRequest{PageSize: 1}, func() { r.store.Own(as("b"), "s1").Session.Callbacks().Registry().Done("secret") })
 	if !slices.Equal(got, []string{"s1/secret", "given/shared"}) {
 		t.Errorf("with an answer in between: %v", got)
 	}
 	for field, q := range map[string]*bridgev1.ListPendingRequest{
 		"page_token": {PageToken: "?"}, "page_size": {PageSize: -1}, "session_id": {SessionId: "../x"},
 	} {
-		_, err := r.ListPending(as("a"), q)
+		_, err := r.Callbacks.ListPending(as("a"), q)
 		wantField(t, field, err, fault.InvalidField, field)
 	}
 }

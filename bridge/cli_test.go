@@ -62,7 +62,7 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.create("s1")
 	r.ask("s1", "before")
-	s, err := r.open(t.Context(), "s1")
+	s, err := r.store.Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,14 +76,14 @@ func (p *policed) last() (runtime.Profile, int) {
 // open makes a session of acme's.
 func (p *policed) open(id string) {
 	p.t.Helper()
-	if _, err := p.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
+	if _, err := p.Sessions.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
 // say sends a prompt and waits for the end of the turn.
 func (p *policed) say(id string) error {
-	_, err := p.SendAndWait(p.as(caller.Drive), &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "hello"}})
+	_, err := p.Turns.SendAndWait(p.as(caller.Drive), &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "hello"}})
 	return err
 }
 
@@ -214,7 +214,7 @@ func TestLostProviderIsNotLeft(t *testing.T) {
 	p := newPoliced(t, fakecli.Script{}, time.Minute, func(c *Config) {
 		c.Providers = map[string][]byte{"paid": []byte(`{"type":"openai","baseUrl":"http://127.0.0.1:1","apiKey":"k"}`)}
 	})
-	if _, err := p.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: "s", ProviderRef: "paid"}); err != nil {
+	if _, err := p.Sessions.CreateSession(p.as(caller.Own), &bridgev1.CreateSessionRequest{SessionId: "s", ProviderRef: "paid"}); err != nil {
 		t.Fatal(err)
 	}
 	next := baseTenant()
@@ -269,7 +269,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	p := newPoliced(t, endless, time.Minute)
 	p.open("busy")
 	send := func() error {
-		_, err := p.Send(p.as(caller.Drive), &bridgev1.SendRequest{SessionId: "busy", Prompt: &bridgev1.Prompt{Text: "hello"}})
+		_, err := p.Turns.Send(p.as(caller.Drive), &bridgev1.SendRequest{SessionId: "busy", Prompt: &bridgev1.Prompt{Text: "hello"}})
 		return err
 	}
 	if err := send(); err != nil {
@@ -292,7 +292,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 	if states := p.states(); states[bridgev1.RuntimeState_RUNTIME_STATE_STOPPING] != 1 || states[bridgev1.RuntimeState_RUNTIME_STATE_READY] != 1 {
 		t.Errorf("the processes are %v", states)
 	}
-	if _, err := p.Abort(p.as(caller.Drive), &bridgev1.AbortRequest{SessionId: "busy"}); err != nil {
+	if _, err := p.Sessions.Abort(p.as(caller.Drive), &bridgev1.AbortRequest{SessionId: "busy"}); err != nil {
 		t.Errorf("abort: %v", err)
 	}
 	eventually(t, "the old process's end", func() bool { return p.fleet.Confining("acme") == nil })
@@ -300,7 +300,7 @@ func TestNothingBeginsBehindTheFence(t *testing.T) {
 
 // harmless asks the session's process for something harmless.
 func (p *policed) harmless(ctx context.Context, id string) (string, error) {
-	s, err := p.Bridge.open(ctx, id)
+	s, err := p.store.Open(ctx, id)
 	if err != nil {
 		return "", err
 	}
@@ -315,13 +315,13 @@ func TestFenceHasADeadline(t *testing.T) {
 	p.open("busy")
 	ended := make(chan *bridgev1.TurnOutcome, 1)
 	go func() {
-		out, err := p.SendAndWait(p.as(caller.Drive), &bridgev1.SendAndWaitRequest{SessionId: "busy", Prompt: &bridgev1.Prompt{Text: "hello"}})
+		out, err := p.Turns.SendAndWait(p.as(caller.Drive), &bridgev1.SendAndWaitRequest{SessionId: "busy", Prompt: &bridgev1.Prompt{Text: "hello"}})
 		if err != nil {
 			t.Error(err)
 		}
 		ended <- out.GetOutcome()
 	}()
-	s, err := p.Bridge.open(p.as(caller.Read), "busy")
+	s, err := p.store.Open(p.as(caller.Read), "busy")
 	if err != nil {
 		t.Fatal(err)
 	}

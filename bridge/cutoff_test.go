@@ -37,10 +37,10 @@ func TestTurnThatABridgesEndCutOff(t *testing.T) {
 		// The prompt whose turn was cut off has the session loaded by itself. What that found is
 		// saved a moment later: it is here before the next life begins.
 		eventually(t, "the load after the restart", func() bool {
-			s, err := r.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "running"})
+			s, err := r.Sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "running"})
 			return err == nil && (life > 0 || s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_LOADED)
 		})
-		r.saver.SaveDirty()
+		r.store.SaveDirty()
 		ends, at := after(r, "running", seen)
 		if len(ends) != 1 || ends[0].GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 			t.Fatalf("in life %d who comes back is told %v", life, ends)
@@ -72,7 +72,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))
 	r.create("s1")
-	s, err := r.open(t.Context(), "s1")
+	s, err := r.store.Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 		t.Fatal("the message is not in the journal")
 	}
 	r = r.reborn()
-	if s, err = r.open(t.Context(), "s1"); err != nil {
+	if s, err = r.store.Open(t.Context(), "s1"); err != nil {
 		t.Fatal(err)
 	}
 	if out := s.Turns().OutcomeOf(t.Context(), at).Proto(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || out.GetText() == "" {
@@ -106,23 +106,23 @@ func TestResolveComesAgain(t *testing.T) {
 		SessionId: "s1", CallbackId: call.GetCallbackRequested().GetCallback().GetCallbackId(), RequestId: "once",
 		Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}}},
 	}
-	first, err := r.Resolve(t.Context(), q)
+	first, err := r.Callbacks.Resolve(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	watching.frame("the turn's end", func(f *bridgev1.SubscribeResponse) bool { return f.GetTurnEnded() != nil })
 	r = r.reborn()
-	if again, err := r.Resolve(t.Context(), q); err != nil || !proto.Equal(first, again) {
+	if again, err := r.Callbacks.Resolve(t.Context(), q); err != nil || !proto.Equal(first, again) {
 		t.Errorf("the next life answers %v, %v; it was %v", again, err, first)
 	}
 	// As if the bridge had ended before it was answered.
 	q.RequestId = "interrupted"
 	r.remembering(idempotency.Key{Operation: idempotency.Resolve, ID: q.GetRequestId()}, q, []byte{1})
-	if again, err := r.Resolve(t.Context(), q); err != nil || again.GetPosition().GetSeq() == 0 {
+	if again, err := r.Callbacks.Resolve(t.Context(), q); err != nil || again.GetPosition().GetSeq() == 0 {
 		t.Errorf("the interrupted one is answered %v, %v", again, err)
 	}
 	q.RequestId = "late"
-	if _, err := r.Resolve(t.Context(), q); err == nil {
+	if _, err := r.Callbacks.Resolve(t.Context(), q); err == nil {
 		t.Error("another answer is taken too")
 	}
 }

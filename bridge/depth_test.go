@@ -48,7 +48,7 @@ func TestDeepToolsAreRefused(t *testing.T) {
 	}
 	before := len(r.cli.Log())
 	wantField(t, "500 levels", call(500), fault.InvalidField, "tools[1].parameters_json")
-	_, err := r.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Tools: tools(500)}})
+	_, err := r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{Config: &cliv1.SessionConfig{Tools: tools(500)}})
 	wantField(t, "a session with them", err, fault.InvalidField, "config.tools[1].parameters_json")
 	if log := r.cli.Log(); len(log) != before {
 		t.Errorf("the CLI has heard %v", log[before:])

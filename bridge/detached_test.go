@@ -48,15 +48,15 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 		call   func(ctx context.Context, r *rig) (string, error)
 	}{
 		"create": {"session.create", func(ctx context.Context, r *rig) (string, error) {
-			out, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "q"})
+			out, err := r.Sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "q"})
 			return out.GetSession().GetSessionId(), err
 		}},
 		"send": {"session.send", func(ctx context.Context, r *rig) (string, error) {
-			out, err := r.Send(ctx, &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
+			out, err := r.Turns.Send(ctx, &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 			return out.GetMessageId(), err
 		}},
 		"send and wait": {"session.send", func(ctx context.Context, r *rig) (string, error) {
-			out, err := r.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
+			out, err := r.Turns.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 			if err == nil && out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 				r.t.Errorf("the outcome is %v", out.GetOutcome())
 			}
@@ -64,7 +64,7 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 		}},
 		"run": {"session.send", func(ctx context.Context, r *rig) (id string, err error) {
 			q := &bridgev1.RunRequest{RequestId: "q", Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}, Prompt: &bridgev1.Prompt{Text: "hi"}}
-			err = r.Run(ctx, q, func(f frame.Frame) error {
+			err = r.Turns.Run(ctx, q, func(f frame.Frame) error {
 				if m, ok := f.Message.(*bridgev1.RunResponse); ok && m.GetStarted() != nil {
 					id = m.GetStarted().GetMessageId()
 				}
@@ -115,7 +115,7 @@ func TestWaitingIsTakenUpAgain(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
-		_, err := r.SendAndWait(ctx, q)
+		_, err := r.Turns.SendAndWait(ctx, q)
 		left <- err
 	}()
 	watching.until("assistant.turn_start")
@@ -125,20 +125,20 @@ func TestWaitingIsTakenUpAgain(t *testing.T) {
 	}
 	back := make(chan *bridgev1.SendAndWaitResponse, 1)
 	go func() {
-		out, err := r.SendAndWait(t.Context(), q)
+		out, err := r.Turns.SendAndWait(t.Context(), q)
 		if err != nil {
 			t.Error(err)
 		}
 		back <- out
 	}()
-	if _, err := r.Abort(t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {
+	if _, err := r.Sessions.Abort(t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {
 		t.Fatal(err)
 	}
 	out := <-back
 	if out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 		t.Errorf("who came back was told %v", out)
 	}
-	if again, err := r.SendAndWait(t.Context(), q); err != nil || again.GetMessageId() != out.GetMessageId() || again.GetOutcome().GetStatus() != out.GetOutcome().GetStatus() {
+	if again, err := r.Turns.SendAndWait(t.Context(), q); err != nil || again.GetMessageId() != out.GetMessageId() || again.GetOutcome().GetStatus() != out.GetOutcome().GetStatus() {
 		t.Errorf("once more: %v, %v; it was %v", again, err, out)
 	}
 	if n := received(r.cli, "session.send"); n != 1 {
@@ -154,7 +154,7 @@ func TestRunOfAServerThatStops(t *testing.T) {
 	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
 	over := make(chan error, 1)
 	go func() {
-		over <- r.Run(t.Context(), &bridgev1.RunRequest{
+		over <- r.Turns.Run(t.Context(), &bridgev1.RunRequest{
 			Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}, Prompt: &bridgev1.Prompt{Text: "long"},
 		}, noFrames)
 	}()
@@ -183,22 +183,22 @@ func TestSendStaysInDoubt(t *testing.T) {
 	r.create("s1")
 	r.ask("s1", "hi")
 	q := &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "on"}}
-	if _, err := r.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt || !errors.Is(err, sending.ErrUnsettled) {
+	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt || !errors.Is(err, sending.ErrUnsettled) {
 		t.Fatalf("the history cannot be read, and the send fails with %v", err)
 	}
-	if _, err := r.Send(t.Context(), q); err == nil {
+	if _, err := r.Turns.Send(t.Context(), q); err == nil {
 		t.Fatal("it is said again while nobody knows whether it was said before")
 	}
 	readable.Store(true)
 	var err error
 	eventually(t, "the history", func() bool {
-		_, err = r.Send(t.Context(), q)
+		_, err = r.Turns.Send(t.Context(), q)
 		return err == nil || fault.ReasonOf(err) == fault.SendInDoubt && !errors.Is(err, sending.ErrUnsettled)
 	})
 	if fault.ReasonOf(err) != fault.SendInDoubt {
 		t.Errorf("the history does not have it, and the repeat ends with %v", err)
 	}
-	if _, err := r.Send(t.Context(), q); err != nil {
+	if _, err := r.Turns.Send(t.Context(), q); err != nil {
 		t.Errorf("now that it is known, it can be said: %v", err)
 	}
 	if n := received(r.life(), "session.send"); n != 1 {
@@ -220,7 +220,7 @@ func TestAnswerDoesNotHoldItsGiver(t *testing.T) {
 			r.begin("s1", "tool")
 			id, begin := watching.asked(), time.Now()
 			err := r.abandoned("session.tools.handlePendingToolCall", func(ctx context.Context) error {
-				_, err := r.Resolve(ctx, &bridgev1.ResolveRequest{
+				_, err := r.Callbacks.Resolve(ctx, &bridgev1.ResolveRequest{
 					SessionId: "s1", CallbackId: id, RequestId: request,
 					Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "x"}}}},
 				})

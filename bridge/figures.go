@@ -15,7 +15,7 @@ var stateNames = map[session.State]string{
 // Figures puts what the bridge counts. It asks each session, and is for those who look now
 // and then.
 func (b *Bridge) Figures(put observe.Put) {
-	b.sessionFigures(put, sessionsOf(b.sessions.All()))
+	b.sessionFigures(put, b.store.Sessions())
 	b.fleet.Metrics(put)
 	counts := b.budget.Counts()
 	put(observe.Events, "", counts.Events)

@@ -21,7 +21,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 	const method = "session.metadata.activity"
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{{Method: method, Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}})
 	r.create("s")
-	s, err := r.open(t.Context(), "s")
+	s, err := r.store.Open(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 		}
 	}
 	for range 100 {
-		if _, err := r.GetSession(as(caller.HostTenant, caller.Read), &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil {
+		if _, err := r.Sessions.GetSession(as(caller.HostTenant, caller.Read), &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil {
 			t.Fatalf("the owner's call: %v", err)
 		}
 	}

@@ -124,7 +124,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 				c.Directory, c.MaxEphemeralBytes, c.MaxMemoryBytes = kept, 16<<10, 64<<10
 			})
 			r.create("s1")
-			s, err := r.open(t.Context(), "s1")
+			s, err := r.store.Open(t.Context(), "s1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			}
 			workers.Wait()
 			lists.Wait()
-			if _, err := r.Log(t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "the end"}); err != nil {
+			if _, err := r.Sessions.Log(t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "the end"}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string

@@ -32,24 +32,17 @@ func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
 	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
 		h.b.fleet.Forget(h.e.Key())
 	}
-	h.b.changed(h.e, what)
+	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
+		h.b.store.TrackDisconnected(h.e)
+	}
+	h.b.Watch.Changed(h.e, what)
 }
 
 // Keep implements session.Host. It does not wait.
-func (h host) Keep(*session.Session) {
-	if h.b.cfg.Directory != nil {
-		h.b.saver.MarkDirty(h.e)
-	}
-}
+func (h host) Keep(*session.Session) { h.b.store.MarkDirty(h.e) }
 
 // Epoch implements session.Host.
-func (h host) Epoch() uint64 {
-	epoch, err := h.b.epochs.Next()
-	if err != nil {
-		h.b.log.Error("epoch not reserved on disk", "error", err)
-	}
-	return epoch
-}
+func (h host) Epoch() uint64 { return h.b.store.NextEpoch() }
 
 // Logger implements session.Host.
 func (h host) Logger() *slog.Logger { return h.b.log }

@@ -19,7 +19,7 @@ type onDisk struct {
 	*lives
 	home, data string
 	disk       *faultfs.FS
-	store      *store.Store
+	directory  *store.Store
 }
 
 func openOnDisk(t *testing.T, home, data string, disk *faultfs.FS) *onDisk {
@@ -91,10 +91,10 @@ func TestStartOnAFullDisk(t *testing.T) {
 			}
 			seen[fmt.Sprint(p)] = texts[i]
 		}
-		if len(o.store.Degraded()) == 0 {
+		if len(o.directory.Degraded()) == 0 {
 			t.Error("nobody is told that the disk is full")
 		}
 	}
 	o.disk.Room(-1)
-	eventually(t, "the journal to be on disk", func() bool { return len(o.store.Degraded()) == 0 })
+	eventually(t, "the journal to be on disk", func() bool { return len(o.directory.Degraded()) == 0 })
 }

@@ -103,7 +103,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	_, first, _ := attach(r)
 	r.begin("s1", "tool")
 	pending := func(r *keptLife) (all []*bridgev1.Callback) {
-		list, err := r.ListPending(t.Context(), &bridgev1.ListPendingRequest{SessionId: "s1"})
+		list, err := r.Callbacks.ListPending(t.Context(), &bridgev1.ListPendingRequest{SessionId: "s1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	}
 	eventually(t, "the tool's call", func() bool { return len(pending(r)) == 1 })
 	call := pending(r)[0]
-	r.saver.SaveDirty() // as it would a moment later
+	r.store.SaveDirty() // as it would a moment later
 	next := r.reborn()
 	start.Token = first.GetToken()
 	a, again, _ := attach(next)

@@ -18,10 +18,10 @@ import (
 // keptLife is a rig with a data directory.
 type keptLife struct {
 	*lives
-	data   string
-	store  *store.Store
-	script func(life int) fakecli.Script
-	change []func(*Config)
+	data      string
+	directory *store.Store
+	script    func(life int) fakecli.Script
+	change    []func(*Config)
 }
 
 // newKept makes a bridge with an empty data directory.
@@ -34,11 +34,11 @@ func openKept(t *testing.T, data, home string, script func(life int) fakecli.Scr
 	t.Helper()
 	k := &keptLife{data: data, script: script, change: change}
 	var err error
-	if k.store, err = store.Open(store.Config{Dir: data, Journals: journal.WriterConfig{}}); err != nil {
+	if k.directory, err = store.Open(store.Config{Dir: data, Journals: journal.WriterConfig{}}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = k.store.Close() }) // after the bridge
-	k.lives = newLivesAt(t, home, script, append([]func(*Config){func(c *Config) { c.Directory = k.store }}, change...)...)
+	t.Cleanup(func() { _ = k.directory.Close() }) // after the bridge
+	k.lives = newLivesAt(t, home, script, append([]func(*Config){func(c *Config) { c.Directory = k.directory }}, change...)...)
 	return k
 }
 
@@ -87,7 +87,7 @@ func (k *keptLife) copyTo(data string) {
 func (k *keptLife) promptsNoted(id string) {
 	k.t.Helper()
 	eventually(k.t, "the note that the prompts' turns have ended", func() bool {
-		names, err := k.store.Outbox(id).List()
+		names, err := k.directory.Outbox(id).List()
 		return err == nil && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".prompt") })
 	})
 }

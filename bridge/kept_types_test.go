@@ -78,11 +78,11 @@ func TestStreamsSayWhyTheyEnd(t *testing.T) {
 		want bridgev1.CloseReason
 	}{
 		"disconnected": {func(ctx context.Context, r *rig) error {
-			_, err := r.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: "s1"})
+			_, err := r.Sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: "s1"})
 			return err
 		}, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED},
 		"deleted": {func(ctx context.Context, r *rig) error {
-			_, err := r.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
+			_, err := r.Sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
 			return err
 		}, bridgev1.CloseReason_CLOSE_REASON_DELETED},
 	} {

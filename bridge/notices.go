@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 )
 
 // watchNotices sends the caller the notices of its tenant's runtimes about a session, or all,
@@ -37,7 +38,7 @@ func (b *Bridge) watchNotices(
 	if err := beat(); err != nil {
 		return err
 	}
-	return b.watch(ctx, every, w.Ready(), beat, func() error {
+	return watch.Loop(ctx, b.shutdown, every, w.Ready(), beat, func() error {
 		batch := w.Take()
 		for i := range batch.Values {
 			if err := send(&batch.Values[i], batch.Dropped); err != nil {

@@ -27,7 +27,7 @@ func prompted(id, text string, change ...func(*bridgev1.Prompt)) *bridgev1.SendR
 
 func (r *rig) sent(q *bridgev1.SendRequest) *bridgev1.SendResponse {
 	r.t.Helper()
-	out, err := r.Send(r.t.Context(), q)
+	out, err := r.Turns.Send(r.t.Context(), q)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -100,15 +100,15 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	r.ask("s1", "hi")
 	r.begin("s1", "long")
 	q := &bridgev1.SendAndWaitRequest{SessionId: "s1", RequestId: "q", Prompt: &bridgev1.Prompt{Text: "queued"}}
-	go func() { _, _ = r.SendAndWait(r.ctx, q) }()
+	go func() { _, _ = r.Turns.SendAndWait(r.ctx, q) }()
 	eventually(t, "the answer on disk", func() bool {
-		s, err := r.open(t.Context(), "s1")
+		s, err := r.store.Open(t.Context(), "s1")
 		id, _, ok := s.Prompts().Box().AnswerTo(settle.Key(t.Context(), idempotency.SendAndWait, "q"))
-		state, _ := r.store.Outbox("s1").Read("state")
+		state, _ := r.directory.Outbox("s1").Read("state")
 		return err == nil && ok && strings.Contains(string(state), id)
 	})
 	r = r.reborn()
-	out, err := r.SendAndWait(t.Context(), q)
+	out, err := r.Turns.SendAndWait(t.Context(), q)
 	if err != nil || out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the next life answers %v, %v", out, err)
 	}
@@ -132,7 +132,7 @@ func TestPromptsThatAreLost(t *testing.T) {
 	}{
 		"its own secrets are gone": {prompt: []func(*bridgev1.Prompt){headers}},
 		"the session's are":        {create: []func(*bridgev1.CreateSessionRequest){secret}},
-		"the queue was changed":    {before: func(r *keptLife) { _, _ = r.open(r.t.Context(), "s1"); r.changeQueue("s1") }},
+		"the queue was changed":    {before: func(r *keptLife) { _, _ = r.store.Open(r.t.Context(), "s1"); r.changeQueue("s1") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,7 +158,7 @@ func TestPromptsThatAreLost(t *testing.T) {
 						t.Errorf("life %d: readers after %v are told %v", life, after, end)
 					}
 				}
-				if _, err := r.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt {
+				if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt {
 					t.Errorf("life %d: the repeated request is answered %v", life, err)
 				}
 				if slices.Contains(r.conversation("s1"), "queued") {
@@ -171,7 +171,7 @@ func TestPromptsThatAreLost(t *testing.T) {
 
 // changeQueue has the CLI's queue changed, which the fake CLI does not know how to.
 func (r *rig) changeQueue(id string) {
-	s, err := r.open(r.t.Context(), id)
+	s, err := r.store.Open(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestPromptsThatWereEnded(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *keptLife){
 		"by an abort": func(r *keptLife) {
-			if _, err := r.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {
+			if _, err := r.Sessions.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s1"}); err != nil {
 				r.t.Fatal(err)
 			}
 		},
@@ -198,7 +198,7 @@ func TestPromptsThatWereEnded(t *testing.T) {
 			r.sent(prompted("s1", "queued"))
 			end(r)
 			r = r.reborn()
-			if _, err := r.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
+			if _, err := r.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
 				t.Fatal(err)
 			}
 			r.ask("s1", "later")
@@ -221,7 +221,7 @@ func TestPromptOnAFullDisk(t *testing.T) {
 	if out := o.sent(prompted("s1", "on")); !out.GetInMemoryOnly() || out.GetMessageId() == "" {
 		t.Errorf("on a full disk the answer is %v", out)
 	}
-	s, err := o.open(t.Context(), "s1")
+	s, err := o.store.Open(t.Context(), "s1")
 	if err != nil || s.Snapshot().GetJournalProblem() == "" {
 		t.Errorf("the session does not say what is wrong, %v", err)
 	}

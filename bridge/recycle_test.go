@@ -57,7 +57,7 @@ func TestRecycle(t *testing.T) {
 	if n := l.fleet.Sweep(); n > 0 {
 		t.Errorf("%d sessions are to move that have only just rested", n)
 	}
-	if _, err := l.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "old"}); err != nil {
+	if _, err := l.Sessions.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "old"}); err != nil {
 		t.Fatal(err)
 	}
 	l.fleet.Sweep()

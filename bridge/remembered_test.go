@@ -39,13 +39,13 @@ func TestRequestIDsAreATenantsOwn(t *testing.T) {
 	for _, tenant := range []string{caller.HostTenant, "a", "b"} {
 		ctx := caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner})
 		for range 2 {
-			made, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "1"})
+			made, err := r.Sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{RequestId: "1"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			sessions[made.GetSession().GetSessionId()] = true
 		}
-		if _, err := r.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "same-" + tenant}); err != nil {
+		if _, err := r.Sessions.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "same-" + tenant}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -86,14 +86,14 @@ func TestReadsAreNotRemembered(t *testing.T) {
 		}
 	}
 	own := caller.With(t.Context(), caller.Caller{Tenant: "a", Role: caller.Owner, Class: caller.Own})
-	if _, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "1", SessionId: "s1"}); err != nil {
+	if _, err := r.Sessions.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "1", SessionId: "s1"}); err != nil {
 		t.Errorf("reads have used the tenant's quota: %v", err)
 	}
-	_, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "2", SessionId: "s2"})
+	_, err := r.Sessions.CreateSession(own, &bridgev1.CreateSessionRequest{RequestId: "2", SessionId: "s2"})
 	if fault.ReasonOf(err) != fault.LimitExceeded {
 		t.Errorf("beyond half of the tenant's quota: %v", err)
 	}
-	if _, err := r.CreateSession(own, &bridgev1.CreateSessionRequest{SessionId: "s3"}); err != nil {
+	if _, err := r.Sessions.CreateSession(own, &bridgev1.CreateSessionRequest{SessionId: "s3"}); err != nil {
 		t.Errorf("without a request id: %v", err)
 	}
 }

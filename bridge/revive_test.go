@@ -34,14 +34,14 @@ func ownTool(q *bridgev1.CreateSessionRequest) {
 
 func (r *rig) begin(id, text string) {
 	r.t.Helper()
-	if _, err := r.Send(r.t.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
+	if _, err := r.Turns.Send(r.t.Context(), &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
 		r.t.Fatal(err)
 	}
 	eventually(r.t, "the prompt in the conversation", func() bool { return slices.Contains(r.conversation(id), text) })
 }
 
 func (r *rig) state(id string) bridgev1.SessionState {
-	s, err := r.open(r.t.Context(), id)
+	s, err := r.store.Open(r.t.Context(), id)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSessionsComeBackByThemselves(t *testing.T) {
 	if got := r.state("left"); got != bridgev1.SessionState_SESSION_STATE_UNLOADED {
 		t.Errorf("the session that nobody waits for is %v", got)
 	}
-	if _, err := r.Resolve(t.Context(), &bridgev1.ResolveRequest{SessionId: "asked", CallbackId: callback, Answer: &bridgev1.Answer{
+	if _, err := r.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{SessionId: "asked", CallbackId: callback, Answer: &bridgev1.Answer{
 		Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}},
 	}}); err != nil {
 		t.Errorf("the old call is not answerable: %v", err)
@@ -168,7 +168,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 	var err error
 	eventually(t, "the breaker", func() bool {
-		_, err = r.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
+		_, err = r.Turns.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return fault.ReasonOf(err) == fault.CLICrashLoop
 	})
 	if f, ok := fields.AsFault(err); !ok || f.RetryAfter <= 0 {
@@ -176,7 +176,7 @@ func TestCrashLoop(t *testing.T) {
 	}
 	close(mended)
 	eventually(t, "the recovery", func() bool {
-		_, err := r.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
+		_, err := r.Turns.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "hi"}})
 		return err == nil
 	})
 }
@@ -186,15 +186,15 @@ func TestCallsOfALostRuntime(t *testing.T) {
 	t.Parallel()
 	for method, call := range map[string]func(r *lives) error{
 		"session.create": func(r *lives) error {
-			_, err := r.CreateSession(r.t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s2"})
+			_, err := r.Sessions.CreateSession(r.t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s2"})
 			return err
 		},
 		"session.log": func(r *lives) error {
-			_, err := r.Log(r.t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "hi"})
+			_, err := r.Sessions.Log(r.t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "hi"})
 			return err
 		},
 		"session.abort": func(r *lives) error {
-			_, err := r.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s1"})
+			_, err := r.Sessions.Abort(r.t.Context(), &bridgev1.AbortRequest{SessionId: "s1"})
 			return err
 		},
 	} {

@@ -104,7 +104,7 @@ func (r *rig) create(id string, change ...func(*bridgev1.CreateSessionRequest)) 
 	for _, c := range change {
 		c(q)
 	}
-	if _, err := r.CreateSession(r.t.Context(), q); err != nil {
+	if _, err := r.Sessions.CreateSession(r.t.Context(), q); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -112,7 +112,7 @@ func (r *rig) create(id string, change ...func(*bridgev1.CreateSessionRequest)) 
 // ask says something and waits for the turn's end.
 func (r *rig) ask(id, text string) *bridgev1.TurnOutcome {
 	r.t.Helper()
-	out, err := r.SendAndWait(r.t.Context(), &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
+	out, err := r.Turns.SendAndWait(r.t.Context(), &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func (r *rig) runs(requestID string, create *bridgev1.CreateSessionRequest) (id 
 	q := &bridgev1.RunRequest{
 		RequestId: requestID, Session: &bridgev1.RunRequest_Create{Create: create}, Prompt: &bridgev1.Prompt{Text: "hi"},
 	}
-	err := r.Run(r.t.Context(), q, func(f frame.Frame) error {
+	err := r.Turns.Run(r.t.Context(), q, func(f frame.Frame) error {
 		if m, ok := f.Message.(*bridgev1.RunResponse); ok {
 			if m.GetStarted() != nil {
 				id = m.GetStarted().GetSessionId()
@@ -58,7 +58,7 @@ func TestRunDeletesItsSession(t *testing.T) {
 			if got := received(r.cli, "session.delete") > 0; got == tc.kept {
 				t.Errorf("session.delete was called: %v", got)
 			}
-			if there := r.sessions.Get(session.Key("", id)) != nil; there != tc.kept {
+			if there := r.store.Get(session.Key("", id)) != nil; there != tc.kept {
 				t.Errorf("the bridge knows the session: %v, want %v", there, tc.kept)
 			}
 		})
@@ -82,7 +82,7 @@ func TestRunThatComesAgainFindsItsSession(t *testing.T) {
 	if received(r.cli, "session.delete") != 1 {
 		t.Error("the session outlives the bridge")
 	}
-	_, err := r.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: id})
+	_, err := r.Sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: id})
 	if fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.Draining {
 		t.Errorf("afterwards: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestInterruptedRun(t *testing.T) {
 	k.create("s1")
 	k.ask("s1", "hi")
 	q := &bridgev1.RunRequest{RequestId: "q", Prompt: &bridgev1.Prompt{Text: "again"}, Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"}}
-	s, err := k.open(t.Context(), "s1")
+	s, err := k.store.Open(t.Context(), "s1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (r *rig) reruns(ctx context.Context, q *bridgev1.RunRequest, cut bool) (got
 	r.t.Helper()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	err := r.Run(ctx, q, func(f frame.Frame) error {
+	err := r.Turns.Run(ctx, q, func(f frame.Frame) error {
 		m, ok := f.Message.(*bridgev1.RunResponse)
 		switch {
 		case ok && m.GetStarted() != nil:

@@ -91,7 +91,7 @@ func (b *Bridge) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev1.P
 		Message         string
 		ProtocolVersion int32
 	}
-	if err := b.callRuntime(ctx, p, "ping", params, &out); err != nil {
+	if err := b.fleet.Call(ctx, p, "ping", params, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.PingResponse{
@@ -110,7 +110,7 @@ func (b *Bridge) GetAuthStatus(ctx context.Context, r *bridgev1.GetAuthStatusReq
 		IsAuthenticated                      bool
 		AuthType, Host, Login, StatusMessage string
 	}
-	if err := b.callRuntime(ctx, p, "auth.getStatus", nil, &out); err != nil {
+	if err := b.fleet.Call(ctx, p, "auth.getStatus", nil, &out); err != nil {
 		return nil, err
 	}
 	return &bridgev1.GetAuthStatusResponse{
@@ -129,7 +129,7 @@ func (b *Bridge) ListModels(ctx context.Context, r *bridgev1.ListModelsRequest) 
 		return nil, err
 	}
 	var list struct{ Models []json.RawMessage }
-	if err := b.callRuntime(ctx, p, "models.list", params, &list); err != nil {
+	if err := b.fleet.Call(ctx, p, "models.list", params, &list); err != nil {
 		return nil, err
 	}
 	out := &bridgev1.ListModelsResponse{}

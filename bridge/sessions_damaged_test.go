@@ -51,7 +51,7 @@ func (k *keptLife) texts(id string) map[string]string {
 // listed returns how ListSessions describes a session.
 func (k *keptLife) listed(id string) *bridgev1.Session {
 	k.t.Helper()
-	list, err := k.ListSessions(k.ctx, &bridgev1.ListSessionsRequest{})
+	list, err := k.Sessions.ListSessions(k.ctx, &bridgev1.ListSessionsRequest{})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func withoutState(t *testing.T) (k *keptLife, said map[string]string) {
 func TestSessionWithoutState(t *testing.T) {
 	t.Parallel()
 	k, said := withoutState(t)
-	got, err := k.GetSession(k.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
+	got, err := k.Sessions.GetSession(k.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,15 +97,15 @@ func TestSessionWithoutState(t *testing.T) {
 	if s := k.listed("s2"); s.GetState() == bridgev1.SessionState_SESSION_STATE_DAMAGED {
 		t.Errorf("the other session is %v", s)
 	}
-	_, err = k.Send(k.ctx, &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "three"}})
+	_, err = k.Turns.Send(k.ctx, &bridgev1.SendRequest{SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "three"}})
 	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound || !strings.Contains(f.Message, "damaged") {
 		t.Errorf("sending fails with %v", err)
 	}
-	_, err = k.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
+	_, err = k.Sessions.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
 	if fault.ReasonOf(err) != fault.SessionExists {
 		t.Errorf("making it again fails with %v", err)
 	}
-	if _, err := k.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := k.Sessions.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); err != nil {
 		t.Fatal(err)
 	}
 	if now := k.texts("s1"); !maps.Equal(now, said) {
@@ -138,20 +138,20 @@ func TestDamagedSessionStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := k.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); fault.ReasonOf(err) != fault.SessionNotFound {
+		if _, err := k.Sessions.ResumeSession(k.ctx, &bridgev1.ResumeSessionRequest{SessionId: "s1"}); fault.ReasonOf(err) != fault.SessionNotFound {
 			t.Errorf("resuming it fails with %v", err)
 		}
 		if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || len(segments()) != 1 {
 			t.Fatalf("after a resume in vain it is %v, with %v", s, segments())
 		}
 	}
-	if _, err := k.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := k.Sessions.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
 		t.Errorf("deleting it: %v", err)
 	}
 	if s := k.listed("s1"); s != nil || len(segments()) > 0 {
 		t.Errorf("deleted, it is %v, with %v", s, segments())
 	}
-	_, err := k.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
+	_, err := k.Sessions.DeleteSession(k.ctx, &bridgev1.DeleteSessionRequest{SessionId: "s1"})
 	if f, _ := fields.AsFault(err); f == nil || f.Reason != fault.SessionNotFound {
 		t.Errorf("deleting it twice: %v", err)
 	}
@@ -181,7 +181,7 @@ func TestStateGoesWhileRunning(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(k.home, "session-state", "s1")); err != nil { // or the CLI has it
 		t.Fatal(err)
 	}
-	_, err := k.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
+	_, err := k.Sessions.CreateSession(k.ctx, &bridgev1.CreateSessionRequest{SessionId: "s1"})
 	if fault.ReasonOf(err) != fault.SessionExists {
 		t.Errorf("making it fails with %v", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 func (r *rig) disconnect(id string) {
 	r.t.Helper()
-	if _, err := r.DisconnectSession(r.t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: id}); err != nil {
+	if _, err := r.Sessions.DisconnectSession(r.t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: id}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -25,7 +25,7 @@ func TestDisconnectedLongAgo(t *testing.T) {
 	r := newKept(t, always(fakecli.Script{}))
 	r.create("old")
 	r.ask("old", "hi")
-	s, err := r.open(t.Context(), "old")
+	s, err := r.store.Open(t.Context(), "old")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,9 +37,9 @@ func TestDisconnectedLongAgo(t *testing.T) {
 		r.disconnect(id)
 	}
 	eventually(t, "the old session to be out of memory", func() bool {
-		return r.sessions.Get("old") == nil
+		return r.store.Get("old") == nil
 	})
-	if _, err := r.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "old"}); err != nil {
+	if _, err := r.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "old"}); err != nil {
 		t.Fatal(err)
 	}
 	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
@@ -51,7 +51,7 @@ func TestDisconnectedLongAgo(t *testing.T) {
 		}
 		return f.GetCaughtUp() != nil
 	})
-	if s, err = r.open(t.Context(), "old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
+	if s, err = r.store.Open(t.Context(), "old"); err != nil || s.Journal().Last().Epoch != last.Epoch || s.Journal().Last().Seq <= last.Seq {
 		t.Errorf("the journal was at %v, is at %v, %v", last, s.Journal().Last(), err)
 	}
 	if out := r.ask("old", "hi"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
@@ -69,12 +69,12 @@ func TestCreateWhileDeleting(t *testing.T) {
 		r.ask(id, "hi")
 		var both sync.WaitGroup
 		both.Go(func() {
-			if _, err := r.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: id}); err != nil {
+			if _, err := r.Sessions.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: id}); err != nil {
 				t.Errorf("delete: %v", err)
 			}
 		})
 		for {
-			_, err := r.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: id})
+			_, err := r.Sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: id})
 			if err == nil {
 				break
 			}
@@ -83,14 +83,14 @@ func TestCreateWhileDeleting(t *testing.T) {
 			}
 		}
 		both.Wait()
-		s, err := r.open(t.Context(), id)
+		s, err := r.store.Open(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Journal().Settle(t.Context()); err != nil || s.Journal().Degraded() != nil {
 			t.Fatalf("the journal: %v, %v", err, s.Journal().Degraded())
 		}
-		if state, err := r.store.Session(id); err != nil || state == nil {
+		if state, err := r.directory.Session(id); err != nil || state == nil {
 			t.Fatalf("the directory has %s of it, %v", state, err)
 		}
 	}

@@ -195,7 +195,7 @@ func (f *flooded) holds(what string, is func() bool) {
 // problem is what the session says of its journal.
 func (f *flooded) problem() string {
 	f.t.Helper()
-	got, err := f.GetSession(f.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
+	got, err := f.Sessions.GetSession(f.ctx, &bridgev1.GetSessionRequest{SessionId: "s1"})
 	if err != nil {
 		f.t.Fatal(err)
 	}

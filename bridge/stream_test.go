@@ -45,7 +45,7 @@ func TestStreamFrames(t *testing.T) {
 			t.Errorf("got %d events, want the same %d", len(got), len(want))
 		}
 	}
-	if _, err := r.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := r.Sessions.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range []*reading{tail, after, s} {
@@ -81,7 +81,7 @@ func TestSeveralSessionsOnAStream(t *testing.T) {
 		t.Errorf("seen: %q", seen)
 	}
 	// One that ends does not end the other.
-	if _, err := r.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
+	if _, err := r.Sessions.DeleteSession(t.Context(), &bridgev1.DeleteSessionRequest{SessionId: "s1"}); err != nil {
 		t.Fatal(err)
 	}
 	s.until("<closed>")
@@ -156,7 +156,7 @@ func TestHeartbeats(t *testing.T) {
 		if got := words(s.next()); len(s.frames) > 0 || got[0] != "<heartbeat>" {
 			t.Errorf("when idle: %q and %d more", got, len(s.frames))
 		}
-		if _, err := r.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
+		if _, err := r.Sessions.DisconnectSession(t.Context(), &bridgev1.DisconnectSessionRequest{SessionId: "s1"}); err != nil {
 			t.Fatal(err)
 		}
 		s.until("<closed>")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
@@ -42,7 +43,7 @@ func (c *Config) tuning() Tuning {
 // Tune puts other values into force. All of them are to be given. Where one is bad, those
 // before stay.
 func (b *Bridge) Tune(t Tuning) error {
-	providers, err := parseProviders(t.Providers)
+	providers, err := request.ParseProviders(t.Providers)
 	if err != nil {
 		return err
 	}

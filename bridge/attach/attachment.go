@@ -53,8 +53,8 @@ type Attachment struct {
 	options stream.Options
 	begin   stream.Start
 	stream  *stream.Stream
-	// unvisit takes back that the participant is a guest of the session, if it is one.
-	unvisit func()
+	// releaseShared releases what AcquireShared returned.
+	releaseShared func()
 
 	// life ends when the participation does, with the cause.
 	life     context.Context
@@ -89,7 +89,7 @@ func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*A
 	if err != nil {
 		return nil, err
 	}
-	release, err := svc.host.AdmitParticipant(caller.From(ctx).Tenant)
+	release, err := svc.admission.Participant(caller.From(ctx).Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*A
 // follow makes the stream of the participant's frames.
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
 	a.s, a.p, a.name = s, joined.Participant, tenancy.NameOf(ctx, s)
-	a.unvisit = a.svc.host.Visit(ctx, s, func() {
+	a.releaseShared = a.svc.sessions.AcquireShared(ctx, s, func() {
 		a.s.Leave(a.p)
 		a.end(session.NotFound(a.name))
 	})
@@ -129,7 +129,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 
 func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
 	started := &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.svc.host.Snapshot(a.s, caller.From(ctx).Tenant), Returned: joined.Returned,
+		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.svc.sessions.Snapshot(a.s, caller.From(ctx).Tenant), Returned: joined.Returned,
 	}
 	a.answered(started)
 	return started
@@ -138,7 +138,7 @@ func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *brid
 // Stream sends the participant's frames until the participation ends.
 func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 	defer a.stream.Close()
-	defer a.unvisit()
+	defer a.releaseShared()
 	a.stream.To(sink)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

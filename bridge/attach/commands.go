@@ -8,6 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -39,7 +40,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 	}
 	switch do := c.GetCommand().(type) {
 	case *bridgev1.AttachCommand_Send:
-		sent, err := a.svc.host.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
+		sent, err := a.svc.sender.Send(ctx, &bridgev1.SendRequest{SessionId: a.name, RequestId: c.GetRequestId(), Prompt: do.Send})
 		if err != nil {
 			return nil, err
 		}
@@ -48,13 +49,13 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		_, at, err := a.s.Sender().Abort(ctx)
 		return done(at, err)
 	case *bridgev1.AttachCommand_SetTools:
-		tools, err := a.svc.host.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
+		tools, err := a.svc.parser.Tools(do.SetTools.GetTools(), "command.set_tools.tools", a.start.GetExact())
 		if err != nil {
 			return nil, err
 		}
 		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
 	case *bridgev1.AttachCommand_SetHandlers:
-		h, err := a.svc.host.Handling(do.SetHandlers, "command.set_handlers")
+		h, err := request.Handling(do.SetHandlers, "command.set_handlers")
 		if err == nil && h != nil {
 			err = tenancy.CheckHandlers(ctx, a.s, h.Methods, "command.set_handlers")
 		}
@@ -69,7 +70,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 
 // answer carries out an answer.
 func (a *Attachment) answer(ctx context.Context, c *bridgev1.CallbackAnswer) {
-	at, err := a.svc.host.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact())
+	at, err := a.svc.callbacks.Answer(ctx, a.s, c, a.p.ID, a.start.GetExact())
 	if err != nil {
 		a.reply(ctx, a.failed(ctx, &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CallbackId{CallbackId: c.GetCallbackId()}}, err))
 		return

@@ -14,15 +14,15 @@ import (
 // create is Host.Create for a participant. Whoever wants the CLI's own behaviour resumes
 // a session that exists.
 func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
-	s, joined, err := a.svc.host.Create(ctx, r, "create.", j)
+	s, joined, err := a.svc.opener.Create(ctx, r, "create.", j)
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {
 		return s, joined, err
 	}
 	a.begin.Tail = true
-	if s, err := a.svc.host.Open(ctx, r.GetSessionId()); err == nil {
+	if s, err := a.svc.sessions.Open(ctx, r.GetSessionId()); err == nil {
 		a.begin.After = session.Proto(s.Journal().Last())
 	}
-	return a.svc.host.Resume(ctx, &bridgev1.ResumeSessionRequest{
+	return a.svc.opener.Resume(ctx, &bridgev1.ResumeSessionRequest{
 		SessionId: r.GetSessionId(), Config: r.GetConfig(), Lifetime: r.GetLifetime(),
 		Handlers: r.GetHandlers(), CallbackTimeout: r.GetCallbackTimeout(), RuntimeProfile: r.GetRuntimeProfile(),
 	}, "create.", j)

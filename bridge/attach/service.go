@@ -13,45 +13,56 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
-	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// Host finds and opens sessions, and makes the calls of participants.
-type Host interface {
+// Sessions finds sessions for callers.
+type Sessions interface {
 	stream.Sessions
-	// Find returns a session that the caller may know of, whatever its state.
+	// Find returns a session that the caller may know of, in any state.
 	Find(ctx context.Context, id string) (*session.Session, error)
-	// Create and Resume open a session with a participant. at is the path of the request, with
-	// its dot.
+}
+
+// Opener opens sessions with a participant. at is the path of the request, with its dot.
+type Opener interface {
 	Create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error)
 	Resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error)
-	// AdmitParticipant reserves room for one more participant of a tenant until release is called.
-	AdmitParticipant(tenant string) (release func(), err error)
-	// Tools, Declared and Handling convert what a participant brings: its tools, its commands and
-	// what is bound to its connection, and its handlers. at is their path in the request.
-	Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]config.Tool, error)
-	Declared(start *bridgev1.AttachStart, at string) ([]config.Command, jsonobj.Object, error)
-	Handling(h *bridgev1.Handlers, at string) (*config.Handling, error)
-	// Send sends a prompt.
+}
+
+// Sender sends prompts.
+type Sender interface {
 	Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
+}
+
+// Callbacks gives the CLI what participants answer.
+type Callbacks interface {
 	// Answer gives the CLI a participant's answer to a callback.
 	Answer(ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool) (journal.Position, error)
 	// Respond gives the CLI a part of a participant's response to a model request.
 	Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error
 }
 
+// Admission limits the participants of a tenant.
+type Admission interface {
+	// Participant reserves room for one more participant until release is called.
+	Participant(tenant string) (release func(), err error)
+}
+
 // Service makes callers participants. It is safe for concurrent use.
 type Service struct {
-	host       Host
+	sessions   Sessions
+	opener     Opener
+	parser     *request.Parser
+	sender     Sender
+	callbacks  Callbacks
+	admission  Admission
 	streams    *stream.Service
 	operations *operation.Runner
 	shutdown   *shutdown.Coordinator
@@ -63,7 +74,12 @@ type Service struct {
 
 // Config has the parts that a service uses.
 type Config struct {
-	Host       Host
+	Sessions   Sessions
+	Opener     Opener
+	Parser     *request.Parser
+	Sender     Sender
+	Callbacks  Callbacks
+	Admission  Admission
 	Streams    *stream.Service
 	Operations *operation.Runner
 	Shutdown   *shutdown.Coordinator
@@ -76,7 +92,8 @@ type Config struct {
 // New returns a service.
 func New(c Config) *Service {
 	return &Service{
-		host: c.Host, streams: c.Streams, operations: c.Operations, shutdown: c.Shutdown, codec: c.Codec,
+		sessions: c.Sessions, opener: c.Opener, parser: c.Parser, sender: c.Sender, callbacks: c.Callbacks,
+		admission: c.Admission, streams: c.Streams, operations: c.Operations, shutdown: c.Shutdown, codec: c.Codec,
 		observer: c.Observer, audit: c.Audit, log: c.Log,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -36,15 +37,15 @@ func (a *Attachment) parseStart() (session.Joining, error) {
 	if start.GetGrace() == nil {
 		grace = defaultGrace
 	}
-	tools, err := a.svc.host.Tools(start.GetTools(), "start.tools", start.GetExact())
+	tools, err := a.svc.parser.Tools(start.GetTools(), "start.tools", start.GetExact())
 	if err != nil {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
-	if j.Commands, j.Own, err = a.svc.host.Declared(start, "start."); err != nil {
+	if j.Commands, j.Own, err = a.svc.parser.Declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
-	if h, err := a.svc.host.Handling(start.GetHandlers(), "start.handlers"); err != nil {
+	if h, err := request.Handling(start.GetHandlers(), "start.handlers"); err != nil {
 		return session.Joining{}, err
 	} else if h != nil {
 		j.Handling = *h
@@ -64,15 +65,15 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.After == nil && a.begin.Tail {
 			// What happens in the course of the resume is new to the participant.
-			if s, err := a.svc.host.Open(ctx, how.Resume.GetSessionId()); err == nil {
+			if s, err := a.svc.sessions.Open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.After = session.Proto(s.Journal().Last())
 			}
 		}
 		return a.once(ctx, how.Resume.GetRequestId(), j, func() (*session.Session, session.Joined, error) {
-			return a.svc.host.Resume(ctx, how.Resume, "resume.", &j)
+			return a.svc.opener.Resume(ctx, how.Resume, "resume.", &j)
 		})
 	case *bridgev1.AttachStart_JoinSessionId:
-		s, err := a.svc.host.Open(ctx, how.JoinSessionId)
+		s, err := a.svc.sessions.Open(ctx, how.JoinSessionId)
 		if err != nil {
 			return nil, joined, fields.Rename(err, "session_id", "join_session_id")
 		}
@@ -103,7 +104,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 	if err != nil || first {
 		return s, joined, err
 	}
-	if s, err = a.svc.host.Open(ctx, started.GetSession().GetSessionId()); err != nil {
+	if s, err = a.svc.sessions.Open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
 	j.Token, j.Reclaim = started.GetToken(), true

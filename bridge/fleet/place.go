@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
@@ -170,4 +172,20 @@ func (f *Fleet) placedAmong(key string, profile runtime.Profile) (*Runtime, erro
 func errNotRunning() error {
 	return fault.New(fault.RuntimeNotRunning, "no CLI process of this profile is running, and starting one takes the role %q: "+
 		"a caller with that role starts one by any call about the profile", caller.Participant)
+}
+
+// Call calls a method that is about no loaded session in the first runtime of a profile. It reads the result into into.
+func (f *Fleet) Call(ctx context.Context, p runtime.Profile, method string, params jsonobj.Object, into any) error {
+	rt, err := f.First(ctx, p)
+	if err != nil {
+		return err
+	}
+	result, err := rt.Call(ctx, method, params.JSON())
+	if err != nil {
+		return session.Classify(err, method)
+	}
+	if err := json.Unmarshal(result, into); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the result of %s", method)
+	}
+	return nil
 }

@@ -28,7 +28,7 @@ func (svc *Service) refuse(ctx context.Context, c *call, row *methodRule) (json.
 
 // shutDown is session.shutdown.
 func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return svc.passOn(ctx, c) // the CLI says what is wrong
 	}
@@ -38,12 +38,12 @@ func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, err
 
 // closeSession is sessions.close: of a session that is open here, its use ends for everybody.
 func (svc *Service) closeSession(ctx context.Context, c *call) (json.RawMessage, error) {
-	if s, err := svc.host.Open(ctx, c.id); err == nil {
+	if s, err := svc.sessions.Open(ctx, c.id); err == nil {
 		if _, err := s.Disconnect(ctx, true); err != nil {
 			return nil, err
 		}
 		if c.method == "sessions.delete" {
-			defer svc.host.Forget(s)
+			defer svc.forget(s)
 		}
 	}
 	return svc.forwardServer(ctx, c)

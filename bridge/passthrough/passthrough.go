@@ -60,7 +60,7 @@ func (svc *Service) CallCLI(
 	rules, _ := proto.GetExtension(method.Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
 	c := &call{method: rules.GetMethod(), exact: exact, typed: true}
 	if profile != nil {
-		p, err := svc.host.Profile(ctx, profile)
+		p, err := svc.profile(ctx, profile)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func refusal(method string, row *methodRule) error {
 
 // forward makes the call in the runtime that has the session, loading it if need be.
 func (svc *Service) forward(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if c.passErrors(svc) && (c.id == "" || fault.ReasonOf(err) == fault.SessionNotFound) {
 		return svc.forwardServer(ctx, c) // the CLI has its own words for that, method by method
 	}
@@ -197,7 +197,7 @@ func (svc *Service) forwardServer(ctx context.Context, c *call) (json.RawMessage
 				return nil, err
 			}
 		}
-		s, err := svc.host.Open(ctx, c.id)
+		s, err := svc.sessions.Open(ctx, c.id)
 		if err == nil {
 			result, at, err := s.Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
@@ -208,7 +208,7 @@ func (svc *Service) forwardServer(ctx context.Context, c *call) (json.RawMessage
 		params = params.Clone()
 		params.SetString("sessionId", c.id)
 	}
-	rt, err := svc.host.Runtime(ctx, c.id, c.profile)
+	rt, err := svc.runtime(ctx, c)
 	if err != nil {
 		return nil, err
 	}

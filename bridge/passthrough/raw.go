@@ -32,7 +32,7 @@ func (svc *Service) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bri
 	if params.Get("sessionId") != nil {
 		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
 	}
-	profile, err := svc.host.Profile(ctx, r.GetRuntimeProfile())
+	profile, err := svc.profile(ctx, r.GetRuntimeProfile())
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,6 @@ func (svc *Service) RunShell(
 	if !svc.raw {
 		return rawOff()
 	}
-	find := func(ctx context.Context) (*session.Session, error) { return svc.host.Open(ctx, r.GetSessionId()) }
+	find := func(ctx context.Context) (*session.Session, error) { return svc.sessions.Open(ctx, r.GetSessionId()) }
 	return svc.shells.Run(ctx, r, find, emit)
 }

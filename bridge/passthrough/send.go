@@ -34,7 +34,7 @@ func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (
 		return nil, err
 	}
 	var said struct{ MessageID string }
-	if s, err := svc.host.Open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
+	if s, err := svc.sessions.Open(ctx, c.id); err == nil && json.Unmarshal(reply.GetValue(), &said) == nil {
 		if _, err := s.Sender().Repeat(ctx, said.MessageID); err != nil {
 			return nil, err
 		}
@@ -49,7 +49,7 @@ func (svc *Service) settlePrompt(c *call) *operation.Settlement[*wrapperspb.Byte
 		texts = append(texts, display)
 	}
 	p := settle.Prompt{SessionID: c.id, Key: c.request, Texts: texts}
-	settlement := settle.Sent(svc.host.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
+	settlement := settle.Sent(svc.sessions.Open, p, func(messageID string, _ journal.Position) *wrapperspb.BytesValue {
 		var result jsonobj.Object
 		result.SetString("messageId", messageID)
 		return wrapperspb.Bytes(result.JSON())

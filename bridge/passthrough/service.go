@@ -8,15 +8,17 @@ package passthrough
 import (
 	"context"
 	"encoding/json"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -26,38 +28,56 @@ type Runtime interface {
 	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
 }
 
-// Host finds and opens sessions and runtimes for callers.
-type Host interface {
+// Sessions finds sessions for callers.
+type Sessions interface {
 	// Open returns a session that the caller may use.
 	Open(ctx context.Context, id string) (*session.Session, error)
 	// Visible returns the sessions that the caller may use, in no order.
-	Visible(ctx context.Context) []*session.Session
-	// CheckNew refuses the id of a session that exists. CheckOwn refuses names of sessions of
-	// another tenant and ids of a bad form.
-	CheckNew(ctx context.Context, id string) error
-	CheckOwn(ctx context.Context, id string) error
-	// Create and Resume open a session in a runtime of the caller's tenant.
-	Create(ctx context.Context, id string, o session.Opening) (*session.Session, error)
-	Resume(ctx context.Context, id string, o session.Opening) (*session.Session, error)
-	// Disconnect ends the use of a session unless other participants use it. Delete deletes it.
-	Disconnect(ctx context.Context, id string) error
-	Delete(ctx context.Context, id string) error
-	// Forget removes a session that the CLI has deleted.
-	Forget(s *session.Session)
-	// CheckPrompt checks the size of a prompt. field is its path in the request.
-	CheckPrompt(tenant string, size int, field string) error
+	Visible(ctx context.Context) []*registry.Entry
+	// CheckOwn refuses names of sessions of another tenant and ids of a bad form.
+	CheckOwn(ctx context.Context, id, field string) error
+	// EntryOf returns the entry of a session; nil if the session was removed.
+	EntryOf(*session.Session) *registry.Entry
+	// Remove removes a session that the CLI has deleted.
+	Remove(*registry.Entry)
+}
+
+// Opener opens and ends sessions.
+type Opener interface {
+	// CheckNew refuses the id of a session that exists in the bridge or in the history of a profile.
+	CheckNew(ctx context.Context, p runtime.Profile, id string) error
+	// Insert and Reopen open a session in a runtime of the caller's tenant.
+	Insert(ctx context.Context, id string, o session.Opening) (*session.Session, error)
+	Reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error)
+	// DisconnectSession ends the use of a session unless other participants use it.
+	DisconnectSession(context.Context, *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error)
+	// DeleteSession deletes a session.
+	DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*bridgev1.DeleteSessionResponse, error)
+	// Home returns the profile in whose home the session of an id is; nil for m is the session's own.
+	Home(ctx context.Context, id string, m *bridgev1.RuntimeProfile) (runtime.Profile, error)
+}
+
+// Sender sends prompts.
+type Sender interface {
 	// Submit sends a prompt, if there is room for its turn.
 	Submit(ctx context.Context, s *session.Session, m sending.Message) (sending.Sent, error)
-	// Profile checks what a caller asks of a runtime.
-	Profile(ctx context.Context, p *bridgev1.RuntimeProfile) (runtime.Profile, error)
-	// Runtime returns the runtime in whose home the session of an id is; with an empty id the one of
-	// a profile, nil for the tenant's default.
-	Runtime(ctx context.Context, id string, p *runtime.Profile) (Runtime, error)
+}
+
+// Admission limits prompts.
+type Admission interface {
+	// CheckPrompt checks the size of a prompt. field is its path in the request.
+	CheckPrompt(tenant string, size int, field string) error
 }
 
 // Config has the parts that a service uses.
 type Config struct {
-	Host       Host
+	Sessions  Sessions
+	Opener    Opener
+	Sender    Sender
+	Admission Admission
+	Tenants   *tenancy.Tenants
+	// Runtime returns a runtime of a profile.
+	Runtime    func(ctx context.Context, p runtime.Profile) (Runtime, error)
 	Codec      *wire.Codec
 	Operations *operation.Runner
 	Shutdown   *shutdown.Coordinator
@@ -68,7 +88,12 @@ type Config struct {
 
 // Service serves the CLI's methods. It is safe for concurrent use.
 type Service struct {
-	host       Host
+	sessions   Sessions
+	opener     Opener
+	sender     Sender
+	admission  Admission
+	tenants    *tenancy.Tenants
+	runtimeOf  func(ctx context.Context, p runtime.Profile) (Runtime, error)
 	codec      *wire.Codec
 	operations *operation.Runner
 	shutdown   *shutdown.Coordinator
@@ -81,7 +106,36 @@ type Service struct {
 // New returns a service.
 func New(c Config) *Service {
 	return &Service{
-		host: c.Host, codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
+		sessions: c.Sessions, opener: c.Opener, sender: c.Sender, admission: c.Admission, tenants: c.Tenants, runtimeOf: c.Runtime,
+		codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
 		raw: c.Raw, sole: c.Sole,
+	}
+}
+
+// profile reads the profile that the caller of a method asks for.
+func (svc *Service) profile(ctx context.Context, m *bridgev1.RuntimeProfile) (runtime.Profile, error) {
+	return svc.tenants.ReadProfile(ctx, m, "runtime_profile", "")
+}
+
+// runtime returns the runtime in whose home the session of a call is; without a session the one of
+// the call's profile, or of the tenant's default.
+func (svc *Service) runtime(ctx context.Context, c *call) (Runtime, error) {
+	p := svc.tenants.CallerProfile(ctx)
+	switch {
+	case c.id != "":
+		var err error
+		if p, err = svc.opener.Home(ctx, c.id, nil); err != nil {
+			return nil, err
+		}
+	case c.profile != nil:
+		p = *c.profile
+	}
+	return svc.runtimeOf(ctx, p)
+}
+
+// forget removes a session that the CLI has deleted.
+func (svc *Service) forget(s *session.Session) {
+	if e := svc.sessions.EntryOf(s); e != nil {
+		svc.sessions.Remove(e)
 	}
 }

@@ -88,13 +88,13 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 		id = registry.NewID()
 	} else if err := tenancy.CheckID(id, "session_id"); err != nil {
 		return nil, err
-	} else if err := svc.host.CheckNew(ctx, id); err != nil {
+	} else if err := svc.opener.CheckNew(ctx, svc.tenants.CallerProfile(ctx), id); err != nil {
 		if c.exact && fault.ReasonOf(err) == fault.SessionExists {
 			return svc.resume(ctx, c) // the CLI joins the caller to the session there is
 		}
 		return nil, err
 	}
-	s, err := svc.host.Create(ctx, id, o)
+	s, err := svc.opener.Insert(ctx, id, o)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +106,14 @@ func (svc *Service) resume(ctx context.Context, c *call) (json.RawMessage, error
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	if err := svc.host.CheckOwn(ctx, c.id); err != nil {
+	if err := svc.sessions.CheckOwn(ctx, c.id, "session_id"); err != nil {
 		return nil, err
 	}
 	o, err := opening(c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := svc.host.Resume(ctx, c.id, o)
+	s, err := svc.opener.Reopen(ctx, c.id, o)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func absent(c *call, err error) (json.RawMessage, error) {
 // disconnect is session.destroy: whoever calls it is done with the session, and the last to
 // be is whoever has it open.
 func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, error) {
-	if err := svc.host.Disconnect(ctx, c.id); err != nil {
+	if _, err := svc.opener.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: c.id}); err != nil {
 		return absent(c, err)
 	}
 	return done, nil
@@ -139,7 +139,7 @@ func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, e
 
 // deleteSession is session.delete.
 func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage, error) {
-	err := svc.host.Delete(ctx, c.id)
+	_, err := svc.opener.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: c.id})
 	switch {
 	case err == nil:
 		return done, nil
@@ -153,14 +153,14 @@ func (svc *Service) deleteSession(ctx context.Context, c *call) (json.RawMessage
 // deletes what is left.
 func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, error) {
 	for _, id := range textList(c.params.Get("sessionIds")) {
-		s, err := svc.host.Open(ctx, id)
+		s, err := svc.sessions.Open(ctx, id)
 		if err != nil {
 			continue // of the history only
 		}
 		if _, err := s.Disconnect(ctx, true); err != nil {
 			return nil, err
 		}
-		svc.host.Forget(s)
+		svc.forget(s)
 	}
 	return svc.forwardServer(ctx, c)
 }
@@ -168,7 +168,8 @@ func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, e
 // prune is sessions.pruneOld.
 func (svc *Service) prune(ctx context.Context, c *call) (json.RawMessage, error) {
 	spared := textList(c.params.Get("excludeSessionIds"))
-	for _, s := range svc.host.Visible(ctx) {
+	for _, e := range svc.sessions.Visible(ctx) {
+		s := e.Session
 		if !tenancy.Foreign(ctx, s) { // others are not in the tenant's home
 			spared = append(spared, s.ID())
 		}
@@ -193,7 +194,7 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	if err := svc.shutdown.Accepting(); err != nil {
 		return nil, err
 	}
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 		return nil, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField("prompt")
 	}
 	size := max(len(prompt), len(c.params.Get("messages")))
-	if err := svc.host.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
+	if err := svc.admission.CheckPrompt(caller.From(ctx).Tenant, size, "prompt"); err != nil {
 		return nil, err
 	}
 	m := sending.Message{
@@ -212,7 +213,7 @@ func (svc *Service) send(ctx context.Context, c *call) (json.RawMessage, error) 
 	}
 	wait := m.Params.Bool("wait")
 	m.Params.Set("wait", nil) // it would park the call in the CLI for the whole turn
-	sent, err := svc.host.Submit(ctx, s, m)
+	sent, err := svc.sender.Submit(ctx, s, m)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +237,7 @@ func rawList(text json.RawMessage) (list []json.RawMessage) {
 
 // abort is session.abort.
 func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +250,7 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 
 // setTools is session.tools.set.
 func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 
 // switchModel is session.model.switchTo.
 func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +275,7 @@ func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, 
 // apply makes a call that sets something which is to outlive the session's being
 // unloaded.
 func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +290,7 @@ func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error)
 
 // registerInterest is session.eventLog.registerInterest.
 func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +309,7 @@ func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMess
 
 // releaseInterest is session.eventLog.releaseInterest.
 func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

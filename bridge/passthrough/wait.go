@@ -23,7 +23,7 @@ const (
 // readLog is session.eventLog.read. Where it is to wait, it waits for the journal, which
 // has each event at the latest when the log has it, and asks the CLI only then.
 func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, error) {
-	s, err := svc.host.Open(ctx, c.id)
+	s, err := svc.sessions.Open(ctx, c.id)
 	if err != nil {
 		return nil, err
 	}

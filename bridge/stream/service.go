@@ -30,9 +30,9 @@ type Sessions interface {
 	Following(ctx context.Context, id string) (*session.Session, error)
 	// Snapshot describes a session to callers of a tenant.
 	Snapshot(s *session.Session, tenant string) *bridgev1.Session
-	// Visit calls end when the caller loses the right to the session. The caller calls leave
-	// when it is done.
-	Visit(ctx context.Context, s *session.Session, end func()) (leave func())
+	// AcquireShared calls end when the caller, a guest, loses the right to the session. The caller
+	// calls release when it is done.
+	AcquireShared(ctx context.Context, s *session.Session, end func()) (release func())
 }
 
 // Service streams and lists events. It is safe for concurrent use.
@@ -102,7 +102,7 @@ func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 	if err != nil {
 		return err
 	}
-	f.leave = st.service.sessions.Visit(ctx, s, func() {
+	f.release = st.service.sessions.AcquireShared(ctx, s, func() {
 		f.unshared.Store(true)
 		st.ready.add(f)
 	})

@@ -48,7 +48,7 @@ type sessionStream struct {
 	// unshared is set when the caller loses the right to the session; leave, which may be nil,
 	// ends the caller's visit.
 	unshared atomic.Bool
-	leave    func()
+	release  func()
 	records  []*journal.Record
 	passed   []*journal.Record
 	wires    [][]byte

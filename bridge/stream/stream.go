@@ -87,8 +87,8 @@ func (st *Stream) follow(s *session.Session, f Following) (*sessionStream, error
 // Close releases the sessions.
 func (st *Stream) Close() {
 	for _, f := range st.sessions {
-		if f.leave != nil {
-			f.leave()
+		if f.release != nil {
+			f.release()
 		}
 		f.r.Close()
 	}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// ResumeSession opens a session of the history, or one that is open.
+func (svc *Service) ResumeSession(
+	ctx context.Context, r *bridgev1.ResumeSessionRequest,
+) (*bridgev1.ResumeSessionResponse, error) {
+	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResumeSessionResponse]{
+		Scope: idempotency.Resume, ID: r.GetRequestId(), Request: r,
+		Do: func(ctx context.Context) (*bridgev1.ResumeSessionResponse, error) {
+			s, _, err := svc.Resume(ctx, r, "", nil)
+			if err != nil {
+				return nil, err
+			}
+			record(ctx, s.Journal().Last())
+			return &bridgev1.ResumeSessionResponse{Session: s.Snapshot()}, nil
+		},
+	})
+}
+
+// Resume resumes a session, with a participant if one joins. at is the path of the request in the
+// caller's, with its dot, or empty.
+func (svc *Service) Resume(
+	ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining,
+) (*session.Session, session.Joined, error) {
+	if err := svc.shutdown.Accepting(); err != nil {
+		return nil, session.Joined{}, err
+	}
+	c, id := caller.From(ctx), r.GetSessionId()
+	if err := c.Require(caller.Own, "resuming a session"); err != nil {
+		return nil, session.Joined{}, err
+	}
+	if err := svc.store.CheckOwn(ctx, id, at+"session_id"); err != nil {
+		return nil, session.Joined{}, err
+	}
+	o, err := svc.parser.Resumption(c, r, at, join.Exactly())
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	o.Join, o.Anew = join, join.Exactly()
+	release, err := svc.admitResumed(ctx, id)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
+	defer release()
+	e, fresh := svc.store.GetOrCreate(c.Tenant, id)
+	s := e.Session
+	if fresh || o.Anew && s.State() == session.Disconnected {
+		if o.Config, err = svc.parser.Underlying(c, o.Config); err != nil {
+			svc.abandon(e, fresh)
+			return nil, session.Joined{}, inRequest(err, at)
+		}
+		request.WithTokens(&o, r.GetConfig())
+	}
+	if r.GetRuntimeProfile() != nil {
+		s.Regained(sessions.ProfileMember)
+	}
+	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
+	if err != nil {
+		svc.abandon(e, fresh)
+		return nil, session.Joined{}, err
+	}
+	joined, err := s.Resume(ctx, o)
+	if err != nil {
+		undo()
+		svc.abandon(e, fresh)
+		return nil, session.Joined{}, inRequest(err, at)
+	}
+	svc.store.Save(e)
+	return s, joined, nil
+}
+
+// admitResumed reserves room for a session that is resumed, unless its callers use it already.
+func (svc *Service) admitResumed(ctx context.Context, id string) (release func(), err error) {
+	if e := svc.store.Own(ctx, id); e != nil && e.Session.Usable() == nil {
+		return func() {}, nil
+	}
+	return svc.admission.Session(caller.From(ctx).Tenant)
+}
+
+// Reopen resumes a session; a new one is in a runtime of the caller's tenant.
+func (svc *Service) Reopen(ctx context.Context, id string, o session.Opening) (*session.Session, error) {
+	c := caller.From(ctx)
+	release, err := svc.admitResumed(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	e, fresh := svc.store.GetOrCreate(c.Tenant, id)
+	if o.Config, err = request.Restrained(c, o.Config); err == nil && fresh {
+		o.Config, err = svc.parser.Underlying(c, o.Config)
+	}
+	if err != nil {
+		svc.abandon(e, fresh)
+		return nil, fields.Rename(err, "config.", "")
+	}
+	if fresh {
+		svc.runtimes.SetProfile(e, svc.tenants.CallerProfile(ctx))
+	}
+	if _, err := e.Session.Resume(ctx, o); err != nil {
+		svc.abandon(e, fresh)
+		return nil, err
+	}
+	svc.store.Save(e)
+	return e.Session, nil
+}

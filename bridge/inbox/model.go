@@ -1,0 +1,98 @@
+package inbox
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// RespondToModelRequest gives a part of the answer to a request to a model.
+func (svc *Service) RespondToModelRequest(
+	ctx context.Context, r *bridgev1.RespondToModelRequestRequest,
+) (*bridgev1.RespondToModelRequestResponse, error) {
+	s, err := svc.sessions.Following(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	part, err := modelPart(r.GetResponse())
+	if err != nil {
+		return nil, fields.Within(err, "response.")
+	}
+	at, err := s.Models().Respond(ctx, "", part)
+	if err != nil {
+		return nil, fields.Within(err, "response.")
+	}
+	position.Record(ctx, position.Position(at))
+	return &bridgev1.RespondToModelRequestResponse{Position: session.Proto(at)}, nil
+}
+
+// Respond gives the CLI a part of a participant's response to a model request.
+func (*Service) Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error {
+	part, err := modelPart(r)
+	if err == nil {
+		_, err = s.Models().Respond(ctx, participant, part)
+	}
+	return err
+}
+
+// modelPart gives a part of a model's response the CLI's form.
+func modelPart(r *bridgev1.ModelResponse) (modelproxy.Part, error) {
+	part := modelproxy.Part{RequestID: r.GetRequestId()}
+	wrong := func(field, format string, args ...any) (modelproxy.Part, error) {
+		return part, fault.New(fault.AnswerInvalid, format, args...).WithField(field)
+	}
+	if part.RequestID == "" {
+		return wrong("request_id", "request_id is required")
+	}
+	switch p := r.GetPart().(type) {
+	case *bridgev1.ModelResponse_Head:
+		part.Head = true
+		status := p.Head.GetStatus()
+		if status < 100 || status > 599 {
+			return wrong("head.status", "%d is no HTTP status", status)
+		}
+		headers := map[string][]string{}
+		for name, values := range p.Head.GetHeaders() {
+			headers[name] = append([]string{}, values.GetItems()...)
+		}
+		part.Params.Set("status", text(status))
+		part.Params.Set("headers", text(headers))
+		if p.Head.GetStatusText() != "" {
+			part.Params.SetString("statusText", p.Head.GetStatusText())
+		}
+	case *bridgev1.ModelResponse_Chunk:
+		part.Failure = p.Chunk.GetError() != nil
+		part.End = p.Chunk.GetEnd() || part.Failure
+		part.Params.SetString("data", p.Chunk.GetText())
+		if data, binary := p.Chunk.GetData().(*bridgev1.ModelResponseChunk_Binary); binary {
+			part.Params.SetString("data", base64.StdEncoding.EncodeToString(data.Binary))
+			part.Params.SetBool("binary", true)
+		}
+		if p.Chunk.GetEnd() {
+			part.Params.SetBool("end", true)
+		}
+		if e := p.Chunk.GetError(); e != nil {
+			failure := map[string]string{"message": e.GetMessage()}
+			if e.GetCode() != "" {
+				failure["code"] = e.GetCode()
+			}
+			part.Params.Set("error", text(failure))
+		}
+	default:
+		return wrong("part", "one of head, chunk is required")
+	}
+	return part, nil
+}
+
+// text is the JSON of what always encodes.
+func text(v any) json.RawMessage {
+	b, _ := json.Marshal(v)
+	return b
+}

@@ -1,0 +1,115 @@
+package inbox
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Resolve answers a callback.
+func (svc *Service) Resolve(ctx context.Context, r *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
+	resolve := func(ctx context.Context) (*bridgev1.ResolveResponse, error) {
+		s, err := svc.sessions.Following(ctx, r.GetSessionId())
+		if err != nil {
+			return nil, err
+		}
+		form := answerAt{field: "answer", detached: r.GetRequestId() != ""}
+		at, err := svc.resolve(ctx, s, r.GetCallbackId(), "", r.GetAnswer(), form)
+		if err != nil {
+			return nil, err
+		}
+		position.Record(ctx, position.Position(at))
+		return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+	}
+	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.ResolveResponse]{
+		Scope: idempotency.Resolve, ID: r.GetRequestId(), Request: r, Detach: true, Do: resolve,
+		Settle: svc.settle(r, resolve),
+	})
+}
+
+// answerAt describes how an answer arrives.
+type answerAt struct {
+	// field is its path in the request.
+	field string
+	// exact answers reach the CLI unchanged.
+	exact bool
+	// detached reports that the operation of the answer continues without its caller.
+	detached bool
+}
+
+// resolve checks an answer and gives it to the CLI.
+func (svc *Service) resolve(
+	ctx context.Context, s *session.Session, id, participant string, a *bridgev1.Answer, at answerAt,
+) (journal.Position, error) {
+	by, err := answer.GiverOf(participant, a)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if at, repeated := s.Callbacks().Registry().Repeated(ctx, id, by); repeated {
+		return at, nil
+	}
+	p, err := tenancy.Pending(ctx, s, id)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if a.GetAbstain() != nil {
+		return s.Callbacks().Abstain(ctx, id, participant)
+	}
+	form := svc.answers.Reply
+	if at.exact {
+		form = svc.answers.ExactReply
+	}
+	reply, err := form(p, a, at.field)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if err := tenancy.CheckAnswer(ctx, s, p, reply, at.field); err != nil {
+		return journal.Position{}, err
+	}
+	// The answer continues without its caller, who does not wait for a CLI that does not take it.
+	give := func(ctx context.Context) (journal.Position, error) { return s.Callbacks().Resolve(ctx, id, by, reply) }
+	if at.detached {
+		return give(ctx)
+	}
+	return operation.Detach(ctx, svc.operations, give)
+}
+
+// Answer gives the CLI a participant's answer to a callback.
+func (svc *Service) Answer(
+	ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
+) (journal.Position, error) {
+	return svc.resolve(ctx, s, a.GetCallbackId(), participant, a.GetAnswer(), answerAt{field: "answer", exact: exact})
+}
+
+// settle settles an answer that was interrupted. The answer reached the CLI if the callback is no
+// longer pending and the history has its end; else it is given again.
+func (svc *Service) settle(
+	r *bridgev1.ResolveRequest, resolve func(context.Context) (*bridgev1.ResolveResponse, error),
+) *operation.Settlement[*bridgev1.ResolveResponse] {
+	return &operation.Settlement[*bridgev1.ResolveResponse]{
+		Before: func(context.Context) []byte { return []byte{1} }, // that it was begun is all
+		Find: func(ctx context.Context, _ []byte) (*bridgev1.ResolveResponse, error) {
+			s, err := svc.sessions.Following(ctx, r.GetSessionId())
+			if err != nil {
+				return nil, err
+			}
+			if _, err := s.Loaded(ctx); err != nil {
+				return nil, err
+			}
+			if _, err := s.Callbacks().Registry().Get(r.GetCallbackId()); err != nil {
+				if at, ok := s.Callbacks().AnswerOf(ctx, r.GetCallbackId()); ok {
+					position.Record(ctx, position.Position(at))
+					return &bridgev1.ResolveResponse{Position: session.Proto(at)}, nil
+				}
+			}
+			return resolve(ctx)
+		},
+	}
+}

@@ -1,0 +1,37 @@
+// Package inbox serves the calls about pending callbacks: it lists and reads them, and gives the
+// CLI the answers of callers and participants.
+//
+// A Service has no lock. The answer of a caller continues on a goroutine of its operation.Runner
+// when the caller leaves.
+package inbox
+
+import (
+	"context"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/answer"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+)
+
+// Sessions finds sessions for callers.
+type Sessions interface {
+	// Following returns a session whose callbacks the caller may answer.
+	Following(ctx context.Context, id string) (*session.Session, error)
+	// Visible returns the sessions that the caller may use, in no order.
+	Visible(ctx context.Context) []*registry.Entry
+}
+
+// Service lists callbacks and answers them. It is safe for concurrent use.
+type Service struct {
+	sessions   Sessions
+	codec      *wire.Codec
+	answers    *answer.Converter
+	operations *operation.Runner
+}
+
+// New returns a service.
+func New(s Sessions, c *wire.Codec, operations *operation.Runner) *Service {
+	return &Service{sessions: s, codec: c, answers: answer.New(c), operations: operations}
+}

@@ -1,0 +1,139 @@
+package request
+
+import (
+	"encoding/json"
+	"fmt"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"slices"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// A session of a tenant that is not the host's owner begins empty: with the tools that stay
+// within a session and those that its callers bring, and with no instructions, discovery,
+// memory or anything else that the CLI finds around it. The official SDKs call this the empty
+// mode.
+
+// isolatedTools are the CLI's own tools that use no files, no network and no other sessions.
+var isolatedTools = []string{
+	"ask_user", "task_complete", "exit_plan_mode", "task", "read_agent", "write_agent", "list_agents", "send_inbox",
+	"context_board", "skill",
+}
+
+// What the entries of availableTools begin with.
+const (
+	builtinTool = "builtin:"
+	customTool  = "custom:"
+	mcpTool     = "mcp:"
+)
+
+const (
+	availableTools = "availableTools"
+	systemMessage  = "systemMessage"
+	environment    = "environment_context"
+)
+
+// emptyConfig is the configuration of an empty session.
+var emptyConfig = mustEmpty()
+
+func mustEmpty() jsonobj.Object {
+	tools := []string{customTool + "*", mcpTool + "*"}
+	for _, name := range isolatedTools {
+		tools = append(tools, builtinTool+name)
+	}
+	o, err := jsonobj.Parse([]byte(`{
+		"enableSessionTelemetry": false, "mcpOAuthTokenStorage": "in-memory", "skipEmbeddingRetrieval": true,
+		"embeddingCacheStorage": "in-memory", "enableOnDemandInstructionDiscovery": false, "enableFileHooks": false,
+		"enableHostGitOperations": false, "enableSessionStore": false, "enableSkills": false, "memory": {"enabled": false},
+		"customAgentsLocalOnly": true, "skipCustomInstructions": true, "coauthorEnabled": false,
+		"manageScheduleEnabled": false, "enableConfigDiscovery": false, "isExperimentalMode": false, "toolFilterPrecedence": "excluded"}`))
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	list, _ := json.Marshal(tools) // strings always encode
+	o.Set(availableTools, list)
+	return o
+}
+
+// Underlying merges a configuration into the one with which sessions of the caller's tenant begin.
+func (p *Parser) Underlying(c caller.Caller, config jsonobj.Object) (jsonobj.Object, error) {
+	if p.ambient(c.Tenant) {
+		return p.defaults.Merge(config), nil
+	}
+	config = emptyConfig.Merge(p.defaults).Merge(config)
+	config.Set(systemMessage, withoutEnvironment(config.Get(systemMessage)))
+	return Restrained(c, config)
+}
+
+// Restrained restricts the configuration of a caller that may not use the host: it checks the tools,
+// and restores members of the empty session that the configuration unsets. The server rejects
+// fields that name the host.
+func Restrained(c caller.Caller, config jsonobj.Object) (jsonobj.Object, error) {
+	if c.May(caller.Host) {
+		return config, nil
+	}
+	config = config.Clone()
+	for _, m := range emptyConfig {
+		if value := config.Get(m.Key); value != nil && string(value) == "null" {
+			config.Set(m.Key, m.Value)
+		}
+	}
+	if list := config.Get(availableTools); list != nil {
+		if err := checkTools(list); err != nil {
+			return nil, err
+		}
+	}
+	return config, nil
+}
+
+// checkTools refuses a list of tools with one that could reach the host.
+func checkTools(list json.RawMessage) error {
+	var names []string
+	if err := json.Unmarshal(list, &names); err != nil {
+		return fault.New(fault.InvalidField, "available_tools is no list of names").WithField("config.available_tools")
+	}
+	for i, name := range names {
+		builtin, isBuiltin := strings.CutPrefix(name, builtinTool)
+		switch {
+		case isBuiltin && slices.Contains(isolatedTools, builtin),
+			strings.HasPrefix(name, customTool), strings.HasPrefix(name, mcpTool):
+		default:
+			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner or a "+
+				"tenant with a sandbox; others are named custom:NAME, mcp:NAME, or builtin:NAME of %s", name, strings.Join(isolatedTools, ", ")).
+				WithField(fmt.Sprintf("config.available_tools.items[%d]", i))
+		}
+	}
+	return nil
+}
+
+// withoutEnvironment removes the description of the host from a system message, unless the message
+// says what becomes of it.
+func withoutEnvironment(message json.RawMessage) json.RawMessage {
+	var o jsonobj.Object
+	if message != nil {
+		var err error
+		if o, err = jsonobj.Parse(message); err != nil {
+			return message // the CLI says what is wrong with it
+		}
+	}
+	switch o.String("mode") {
+	case "replace":
+		return message
+	case "customize", "append", "":
+	default:
+		return message
+	}
+	sections, err := jsonobj.Parse(o.Get("sections"))
+	if err != nil {
+		sections = nil
+	}
+	if sections.Get(environment) == nil {
+		sections.Set(environment, json.RawMessage(`{"action":"remove"}`))
+	}
+	o = o.Clone()
+	o.SetString("mode", "customize")
+	o.Set("sections", sections.JSON())
+	return o.JSON()
+}

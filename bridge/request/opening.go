@@ -1,0 +1,215 @@
+package request
+
+import (
+	"fmt"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
+	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// MaxTimeout bounds the durations that callers give.
+const MaxTimeout = 30 * 24 * time.Hour
+
+// config gives a configuration the CLI's form, with the tools apart. An exact one may have any
+// member except those that the bridge sets.
+func (p *Parser) config(c *cliv1.SessionConfig, at string, exact bool) (jsonobj.Object, *[]config.Tool, error) {
+	if c == nil {
+		return nil, nil, nil
+	}
+	o, _, err := p.object(c, at, exact)
+	if err != nil {
+		return nil, nil, err
+	}
+	var tools *[]config.Tool
+	if array := o.Get("tools"); array != nil {
+		list, err := config.ParseTools(array, at+".tools")
+		if err != nil {
+			return nil, nil, err
+		}
+		tools = &list
+		o.Set("tools", nil)
+	}
+	return o, tools, nil
+}
+
+// disableResume is the one reserved member that an exact request may set.
+const disableResume = "disableResume"
+
+// object gives a message the CLI's form without the members that the bridge sets. resumeDisabled
+// reports whether disableResume was set.
+func (p *Parser) object(m proto.Message, at string, exact bool) (o jsonobj.Object, resumeDisabled bool, err error) {
+	limits := translate.JSONOptions{RejectDeclaredExtra: true, ForbidExtra: wire.ReservedMembers}
+	if exact {
+		limits = translate.JSONOptions{}
+	}
+	text, err := p.codec.ToJSONAs(m, at, limits)
+	if err != nil {
+		return nil, false, err
+	}
+	if o, err = jsonobj.Parse(text); err != nil {
+		return nil, false, fault.Wrap(err, fault.Internal, "%s", at)
+	}
+	resumeDisabled = o.Bool(disableResume)
+	for _, reserved := range wire.ReservedMembers {
+		o.Set(reserved, nil)
+	}
+	return o, resumeDisabled, nil
+}
+
+// WithTokens leaves the default provider out where the caller gives GitHub tokens: the CLI
+// refuses both, and a token means that no such provider is wanted.
+func WithTokens(o *session.Opening, given *cliv1.SessionConfig) {
+	if given.GetProvider() == nil && (o.AnswersGitHubToken() ||
+		o.Config.Get("gitHubToken") != nil || o.Config.Get("gitHubTokenProviderRegistrationId") != nil) {
+		o.Config.Set("provider", nil)
+	}
+}
+
+// Handling reads which callbacks a caller answers.
+func Handling(h *bridgev1.Handlers, at string) (*config.Handling, error) {
+	if h == nil {
+		return nil, nil
+	}
+	out := &config.Handling{Methods: slices.Clone(h.GetMethods()), HookTypes: h.GetHookTypes()}
+	if h.GetPermission() {
+		out.Methods = append(out.Methods, callback.PermissionRequested)
+	}
+	for i, kind := range h.GetKinds() {
+		method, ok := callback.MethodOf(kind)
+		if !ok {
+			return nil, fault.New(fault.InvalidField, "%v is no kind that can be handled", kind).
+				WithField(fmt.Sprintf("%s.kinds[%d]", at, i))
+		}
+		out.Methods = append(out.Methods, method)
+	}
+	return out, nil
+}
+
+// Creation reads a CreateSessionRequest. at is its path in the caller's request, with its dot, or
+// empty.
+func (p *Parser) Creation(
+	c caller.Caller, r *bridgev1.CreateSessionRequest, at string, exact bool,
+) (o session.Opening, err error) {
+	if id := r.GetSessionId(); id != "" {
+		if err := tenancy.CheckID(id, at+"session_id"); err != nil {
+			return o, err
+		}
+	}
+	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
+		return o, err
+	}
+	if o.Config, err = p.Underlying(c, o.Config); err != nil {
+		return o, fields.Within(err, at)
+	}
+	if err := p.settings(c, &o, r, at); err != nil {
+		return o, err
+	}
+	if cloud := r.GetCloud(); cloud != nil {
+		text, err := p.codec.ToJSON(cloud, at+"cloud")
+		if err != nil {
+			return o, err
+		}
+		o.Params.Set("cloud", text)
+	}
+	WithTokens(&o, r.GetConfig())
+	return o, nil
+}
+
+// Resumption reads a ResumeSessionRequest, except its session id.
+func (p *Parser) Resumption(
+	c caller.Caller, r *bridgev1.ResumeSessionRequest, at string, exact bool,
+) (o session.Opening, err error) {
+	if o.Config, o.Tools, err = p.config(r.GetConfig(), at+"config", exact); err != nil {
+		return o, err
+	}
+	if o.Config, err = Restrained(c, o.Config); err != nil {
+		return o, fields.Within(err, at)
+	}
+	if err := p.settings(c, &o, r, at); err != nil {
+		return o, err
+	}
+	o.ContinuePending = r.GetContinuePendingWork()
+	if r.GetOptions() != nil {
+		var silent bool
+		if o.Params, silent, err = p.object(r.GetOptions(), at+"options", exact); err != nil {
+			return o, err
+		}
+		if exact && silent { // the CLI's own way of joining
+			o.Params.SetBool(disableResume, true)
+		}
+	}
+	return o, nil
+}
+
+// openRequest is what requests that open a session have in common.
+type openRequest interface {
+	GetConfig() *cliv1.SessionConfig
+	GetProviderRef() string
+	GetCallbackTimeout() *durationpb.Duration
+	GetLifetime() bridgev1.Lifetime
+	GetHandlers() *bridgev1.Handlers
+}
+
+// settings reads the settings of a request that opens a session.
+func (p *Parser) settings(c caller.Caller, o *session.Opening, r openRequest, at string) (err error) {
+	if err := p.named(c, o, r.GetProviderRef(), r.GetConfig().GetProvider() != nil, at); err != nil {
+		return err
+	}
+	timeout := at + "callback_timeout"
+	if o.Timeout, err = fields.Duration(r.GetCallbackTimeout(), timeout, time.Millisecond, MaxTimeout); err != nil {
+		return err
+	}
+	if err := fields.Known(r.GetLifetime(), at+"lifetime"); err != nil {
+		return err
+	}
+	o.Lifetime = r.GetLifetime()
+	o.Handling, err = Handling(r.GetHandlers(), at+"handlers")
+	return err
+}
+
+// Tools gives tools the CLI's form.
+func (p *Parser) Tools(list []*cliv1.ToolDefinition, at string, exact bool) ([]config.Tool, error) {
+	_, tools, err := p.config(&cliv1.SessionConfig{Tools: list}, at, exact)
+	if err != nil {
+		return nil, fields.Rename(err, at+".tools", at)
+	}
+	if tools == nil {
+		return nil, nil
+	}
+	return *tools, nil
+}
+
+// Declared gives the CLI's form to what a participant declares beside its tools: its commands, and
+// what is bound to its connection. at is the path of the start, with its dot.
+func (p *Parser) Declared(start *bridgev1.AttachStart, at string) ([]config.Command, jsonobj.Object, error) {
+	own, _, err := p.config(&cliv1.SessionConfig{
+		Commands: start.GetCommands(), Canvases: start.GetCanvases(),
+		ExtensionInfo: start.GetExtensionInfo(), CanvasProvider: start.GetCanvasProvider(),
+	}, "config", start.GetExact())
+	if err != nil {
+		return nil, nil, fields.Rename(err, "config.", at)
+	}
+	commands, err := config.ParseCommands(own.Get("commands"), at+"commands")
+	own.Set("commands", nil)
+	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
+		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).
+			WithField(at + "canvas_provider.id")
+	}
+	return commands, own, err
+}

@@ -1,0 +1,55 @@
+package request
+
+import (
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// Prompt reads a prompt. at is its path in the request.
+func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m sending.Message, err error) {
+	if strings.TrimSpace(in.GetText()) == "" && len(in.GetAttachments()) == 0 {
+		return m, fault.New(fault.PromptEmpty, "the prompt has neither text nor attachments").WithField(at + ".text")
+	}
+	if err := p.checkPrompt(c.Tenant, len(in.GetText()), at+".text"); err != nil {
+		return m, err
+	}
+	if err := fields.Known(in.GetHeaderStrategy(), at+".header_strategy"); err != nil {
+		return m, err
+	}
+	// The CLI's own request has the same members; it is translated as one.
+	send := &cliv1.SessionServiceSendRequest{
+		Prompt: in.GetText(), Attachments: in.GetAttachments(), Mode: in.GetMode(), AgentMode: in.GetAgentMode(),
+		RequestHeaders: in.GetRequestHeaders(), ResponseFormat: in.GetResponseFormat(), Billable: in.Billable,
+		DisplayPrompt: Optional(in.GetDisplayText()), RequiredTool: Optional(in.GetRequiredTool()),
+		Source:      Optional(in.GetSource()),
+		Traceparent: Optional(in.GetTraceparent()), Tracestate: Optional(in.GetTracestate()), JsonExtra: in.GetJsonExtra(),
+	}
+	if in.GetPrepend() {
+		send.Prepend = &in.Prepend
+	}
+	text, err := p.codec.ToJSON(send, at, "sessionId", "wait")
+	if err != nil {
+		return m, err
+	}
+	if m.Params, err = jsonobj.Parse(text); err != nil {
+		return m, fault.Wrap(err, fault.Internal, "prompt")
+	}
+	m.Immediate = in.GetMode() == cliv1.SendMode_SEND_MODE_IMMEDIATE
+	m.Override = len(in.GetRequestHeaders()) > 0 && in.GetHeaderStrategy() != bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
+	return m, nil
+}
+
+// Optional returns a pointer to s, nil for the empty string.
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

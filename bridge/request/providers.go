@@ -1,0 +1,117 @@
+package request
+
+import (
+	"bytes"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"slices"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+)
+
+// provider is the member of a session's configuration that names its model provider.
+const provider = "provider"
+
+// ParseProviders reads the model providers of the server's configuration.
+func ParseProviders(texts map[string][]byte) (session.Providers, error) {
+	out := session.Providers{}
+	for name, text := range texts {
+		o, err := jsonobj.Parse(bytes.TrimSpace(text))
+		if err != nil {
+			// Not the parser's error: it may quote secrets.
+			return nil, fault.New(fault.InvalidField, "provider %q is no JSON object", name)
+		}
+		if o.String("baseUrl") == "" {
+			return nil, fault.New(fault.InvalidField, "provider %q has no baseUrl", name)
+		}
+		out[name] = o.JSON()
+	}
+	return out, nil
+}
+
+// named gives an opening the provider that the request names. own reports whether the request has
+// a provider too; at is the path of the request.
+func (p *Parser) named(c caller.Caller, o *session.Opening, ref string, own bool, at string) error {
+	if ref == "" {
+		return nil
+	}
+	at += "provider_ref"
+	text, ok := p.providers(c.Tenant)[ref]
+	switch {
+	case !ok: // or not for the tenant: its keys are the host's, and so is the bill
+		return fault.New(fault.InvalidField, "the server has no provider %q", ref).WithField(at)
+	case own:
+		return fault.New(fault.InvalidField, "provider %q, and config.provider too", ref).WithField(at)
+	}
+	o.Config = o.Config.Clone()
+	o.Config.Set(provider, text)
+	o.ProviderRef = ref
+	return nil
+}
+
+// ProviderChange returns the change that a request makes to a provider.
+func (p *Parser) ProviderChange(r *bridgev1.UpdateProviderRequest) (func(jsonobj.Object) jsonobj.Object, error) {
+	given := r.GetProvider()
+	if given == nil {
+		given = &cliv1.ProviderConfig{}
+	}
+	members := given.ProtoReflect().Descriptor().Fields()
+	var names []string // the CLI's members that change
+	paths := r.GetUpdateMask().GetPaths()
+	all := slices.Equal(paths, []string{"*"})
+	if all {
+		paths = nil
+	}
+	for _, path := range paths {
+		fd := members.ByName(protoreflect.Name(path))
+		// json_extra is no member but some: they change without being named, or with all.
+		if fd == nil || path == "json_extra" {
+			return nil, fault.New(fault.InvalidField, "the provider has no field %q", path).WithField("update_mask")
+		}
+		names = append(names, fd.JSONName())
+	}
+	text, err := p.codec.ToJSON(given, "provider")
+	if err != nil {
+		return nil, err
+	}
+	values, err := jsonobj.Parse(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "provider")
+	}
+	if all {
+		return func(jsonobj.Object) jsonobj.Object { return values }, nil
+	}
+	if len(names) == 0 {
+		if given.GetBaseUrl() == "" {
+			values.Set("baseUrl", nil) // required, so always written; unset means unchanged
+		}
+		return func(provider jsonobj.Object) jsonobj.Object { return provider.Merge(values) }, nil
+	}
+	return func(provider jsonobj.Object) jsonobj.Object {
+		for _, name := range names {
+			provider.Set(name, values.Get(name))
+		}
+		return provider
+	}, nil
+}
+
+// Credentials returns the members of a provider that are secret.
+func (p *Parser) Credentials(provider *cliv1.ProviderConfig) (secrets jsonobj.Object, err error) {
+	text, err := p.codec.ToJSON(provider, "provider")
+	if err != nil {
+		return nil, err
+	}
+	values, err := jsonobj.Parse(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "provider")
+	}
+	for _, name := range []string{"apiKey", "bearerToken", "headers"} {
+		secrets.Set(name, values.Get(name))
+	}
+	return secrets, nil
+}

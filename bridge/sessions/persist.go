@@ -1,0 +1,166 @@
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Save saves a session now.
+func (st *Store) Save(e *registry.Entry) { st.saver.Save(e) }
+
+// SaveDirty saves the changed sessions now.
+func (st *Store) SaveDirty() { st.saver.SaveDirty() }
+
+// MarkDirty has Run save a session. It does not wait.
+func (st *Store) MarkDirty(e *registry.Entry) {
+	if st.cfg.Directory != nil {
+		st.saver.MarkDirty(e)
+	}
+}
+
+// save writes the state of a session. Only the saver calls it.
+func (st *Store) save(e *registry.Entry) {
+	d := st.cfg.Directory
+	if d == nil {
+		return
+	}
+	s := e.Session
+	current := st.table.Holds(e)
+	state := s.Save(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
+	if !current || state == nil {
+		return
+	}
+	r := record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Keep(), Boxed: e.Sandboxed()}
+	profile, _ := e.Profile()
+	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = d.Save(s.Key(), text)
+	}
+	if err != nil {
+		st.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
+	}
+}
+
+// removeState removes the journal of a session and its saved state. It sets aside the data of a
+// session that could not be opened.
+func (st *Store) removeState(s *session.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if s.State() == session.Creating && s.Journal().Inherited() {
+		st.setAside(ctx, s)
+		return
+	}
+	err := s.Journal().Remove(ctx)
+	if err == nil {
+		err = st.RemoveSaved(s.Key())
+	}
+	if err != nil {
+		st.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)
+	}
+}
+
+// RemoveSaved removes what the directory has of a session.
+func (st *Store) RemoveSaved(key string) error {
+	if st.cfg.Directory == nil {
+		return nil
+	}
+	return st.cfg.Directory.Remove(key)
+}
+
+// setAside sets aside the data of a session that could not be opened.
+func (st *Store) setAside(ctx context.Context, s *session.Session) {
+	err := s.Journal().Close(ctx)
+	if d := st.cfg.Directory; d != nil {
+		const why = "the file with its state is missing, and opening the session without it failed"
+		err = errors.Join(err, d.SetAside(s.Key(), why))
+	}
+	if err != nil {
+		st.log.Error("damaged session left where it is", "session_id", s.ID(), "error", err)
+	}
+}
+
+// Close saves all sessions and closes their journals.
+func (st *Store) Close() {
+	if st.cfg.Directory == nil {
+		return
+	}
+	st.saver.SaveDirty()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, s := range st.Sessions() {
+		if err := s.Journal().Close(ctx); err != nil {
+			st.log.Error("journal not closed", "session_id", s.Key(), "error", err)
+		}
+		s.Prompts().Close()
+	}
+}
+
+// A session whose state on disk cannot be read is not restored, and its data are set aside: it is
+// listed as damaged. ResumeSession opens it with its journal, and with the configuration of the
+// request; DeleteSession deletes it; any other call finds no such session.
+
+// Damage returns why a tenant's session was set aside.
+func (st *Store) Damage(tenant, id string) (backend.Damage, bool) {
+	if st.cfg.Directory == nil {
+		return backend.Damage{}, false
+	}
+	return st.cfg.Directory.DamageOf(session.Key(tenant, id))
+}
+
+// Damaged describes a damaged session; nil if the session is not damaged.
+func (st *Store) Damaged(tenant, id string) *bridgev1.Session {
+	d, ok := st.Damage(tenant, id)
+	if !ok {
+		return nil
+	}
+	return describeDamaged(id, d)
+}
+
+// AllDamaged describes the damaged sessions of a tenant.
+func (st *Store) AllDamaged(tenant string) (out []*bridgev1.Session) {
+	if st.cfg.Directory == nil {
+		return nil
+	}
+	for _, d := range st.cfg.Directory.Damaged() {
+		id, own := strings.CutPrefix(d.Key, session.Key(tenant, ""))
+		if own && tenancy.CheckID(id, "session_id") == nil {
+			out = append(out, describeDamaged(id, d))
+		}
+	}
+	return out
+}
+
+func describeDamaged(id string, d backend.Damage) *bridgev1.Session {
+	return &bridgev1.Session{
+		SessionId: id, State: bridgev1.SessionState_SESSION_STATE_DAMAGED, Context: &bridgev1.SessionContext{},
+		UpdateTime: timestamppb.New(d.FoundAt),
+		Damage:     &bridgev1.SessionDamage{Reason: d.Reason, Place: d.Place, FoundTime: timestamppb.New(d.FoundAt)},
+	}
+}
+
+// explainDamage says of a session that was not found that it is damaged, if it is.
+func (st *Store) explainDamage(ctx context.Context, id string, err error) error {
+	if fault.ReasonOf(err) != fault.SessionNotFound {
+		return err
+	}
+	d, ok := st.Damage(caller.From(ctx).Tenant, id)
+	if !ok {
+		return err
+	}
+	return fault.New(fault.SessionNotFound,
+		"session %q is damaged: %s; ResumeSession opens what is left of it, DeleteSession deletes it", id, d.Reason).
+		WithField("session_id").With("session_id", id)
+}

@@ -1,0 +1,142 @@
+package sessions
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+)
+
+// record is the saved form of a session.
+type record struct {
+	// Tenant owns the session; empty for the host's own tenant.
+	Tenant string `json:"tenant,omitempty"`
+	// SharedWith are the tenants that it is shared with or offered to.
+	SharedWith map[string]share.Kept `json:"shared_with,omitempty"`
+	// Shares is how versions before the consent of the other tenant saved that: the class of calls
+	// by tenant. It is read, never written, so that such a version shares nothing with a tenant
+	// that has not accepted.
+	Shares  map[string]string `json:"shares,omitempty"`
+	Session json.RawMessage   `json:"session"`
+	// Profile is its runtime's, if that is not the tenant's default. Its secrets are left out.
+	Profile *runtime.Profile `json:"profile,omitempty"`
+	Lacks   []string         `json:"lacks,omitempty"`
+	// Boxed reports that it has been loaded in a sandbox.
+	Boxed bool `json:"boxed,omitempty"`
+}
+
+// The paths of a profile's secrets in errors.
+const (
+	ProfileMember = "runtime_profile"
+	profileToken  = ProfileMember + ".github_token"
+	profileEnv    = ProfileMember + ".env"
+)
+
+// Restore restores the sessions of the directory. Damaged ones are set aside.
+func (st *Store) Restore() error {
+	if st.cfg.Directory == nil {
+		return nil
+	}
+	states, err := st.cfg.Directory.Sessions()
+	if err != nil {
+		return err
+	}
+	for key, text := range states {
+		e, err := st.restore(key, text)
+		if err != nil {
+			if err := st.cfg.Directory.SetAside(key, err.Error()); err != nil {
+				st.log.Error("damaged session left where it is", "session_id", key, "error", err)
+			}
+			continue
+		}
+		st.table.Put(e)
+		if e.Session.State() == session.Disconnected {
+			st.TrackDisconnected(e)
+		}
+	}
+	st.saver.SaveDirty() // so that the end of a turn has the same place after each restart
+	return nil
+}
+
+// restore makes a session of its saved form.
+func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, error) {
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	id := strings.TrimPrefix(key, session.Key(r.Tenant, ""))
+	if key != session.Key(r.Tenant, id) || tenancy.CheckID(id, "id") != nil {
+		return nil, fmt.Errorf("it says that its tenant is %q", r.Tenant)
+	}
+	if err := session.CheckSaved(r.Session); err != nil {
+		return nil, err
+	}
+	e := st.create(r.Tenant, id)
+	s := e.Session
+	if err := s.Restore(r.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant)); err != nil {
+		return nil, err
+	}
+	for _, path := range r.Lacks {
+		s.Lack(path)
+	}
+	if r.Boxed {
+		e.SetSandboxed()
+	}
+	if r.Profile != nil {
+		st.cfg.SetProfile(e, withSecrets(*r.Profile, st.cfg.Profile(r.Profile.Tenant)))
+	}
+	if offers := e.Shares.Restore(r.SharedWith, r.Shares); offers > 0 {
+		st.log.Warn("shares of an older version are offers until the other tenants accept them",
+			"session_id", id, "tenant", share.PublicTenant(r.Tenant), "offers", offers)
+	}
+	return e, nil
+}
+
+// reopen returns the session that the directory has of an id, else a new one.
+func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool) {
+	if d := st.cfg.Directory; d != nil {
+		key := session.Key(tenant, id)
+		if err := d.TakeUp(key); err != nil {
+			st.log.Error("damaged session not taken up", "session_id", key, "error", err)
+		}
+		state, err := d.Session(key)
+		if err == nil && state != nil {
+			if e, err = st.restore(key, state); err == nil {
+				return e, false
+			}
+		}
+		if err != nil {
+			st.log.Error("session not restored", "session_id", key, "error", err)
+		}
+	}
+	return st.create(tenant, id), true
+}
+
+// withSecrets returns a saved profile with the secrets of the tenant's own.
+func withSecrets(p, own runtime.Profile) runtime.Profile {
+	p.Token = own.Token
+	p.Env = maps.Clone(own.Env)
+	return p
+}
+
+// withoutSecrets returns what is saved of a profile: nothing of the tenant's own. lacks are the
+// paths of the secrets that are left out.
+func withoutSecrets(p, own runtime.Profile) (out *runtime.Profile, lacks []string) {
+	if p.Hash() == own.Hash() {
+		return nil, nil
+	}
+	if p.Token != own.Token {
+		lacks = append(lacks, profileToken)
+	}
+	if !maps.Equal(p.Env, own.Env) {
+		lacks = append(lacks, profileEnv)
+	}
+	p.Token, p.Env, p.Shard = "", nil, 0
+	return &p, lacks
+}

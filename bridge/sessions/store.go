@@ -1,0 +1,246 @@
+// Package sessions has the sessions of a bridge. A Store finds them for callers, creates and
+// restores them, saves their state, evicts and removes them.
+//
+// A Store has no lock of its own: it owns a registry.Registry, a registry.Saver and
+// registry.Epochs, which have theirs. Sessions are created while the registry's lock is held. Run
+// saves changed sessions on the goroutine that calls it; evictions run on goroutines of
+// Config.Go. Close comes after both have ended.
+package sessions
+
+import (
+	"context"
+	"encoding/json"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+)
+
+// Directory stores what outlives the bridge: its sessions, their state and their journals. Package
+// store implements it with a data directory of this machine. Package backend has the interfaces of
+// its parts.
+type Directory interface {
+	// NextEpoch returns an epoch later than all before.
+	NextEpoch() (uint64, error)
+	// Journal opens a session's journal, or begins one with the epoch. journal.OpenLog makes one of
+	// any backend.Logs.
+	Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error)
+	// Sessions returns what was saved of each session, by id.
+	Sessions() (map[string]json.RawMessage, error)
+	// Session returns what was saved of one session, nil if nothing was.
+	Session(id string) (json.RawMessage, error)
+	// Save saves the state of a session. Remove removes it, and what was set aside of the session.
+	Save(id string, state []byte) error
+	Remove(id string) error
+	// SetAside moves the data of a session that cannot be restored to where Damaged lists it.
+	// TakeUp moves what is left of them back for a session that is resumed.
+	SetAside(id, reason string) error
+	TakeUp(id string) error
+	Damaged() []backend.Damage
+	DamageOf(id string) (backend.Damage, bool)
+	// Outbox is where a session's prompts are until their turns have ended.
+	Outbox(id string) backend.Files
+	// Requests returns the log of requests that may come again, and what it holds.
+	Requests() (backend.Requests, []backend.Request, error)
+}
+
+// closeTimeout bounds writing the rest of journals.
+const closeTimeout = 10 * time.Second
+
+// Config has what a store uses of the bridge.
+type Config struct {
+	// Directory stores the sessions; nil leaves them in memory.
+	Directory Directory
+	// Session returns the configuration of a tenant's new sessions. The store adds their
+	// identity, host, journal and outbox.
+	Session func(tenant string) session.Config
+	// Host returns what the session of an entry uses of the bridge.
+	Host func(*registry.Entry) session.Host
+	// Profile returns the default profile of a tenant's runtimes.
+	Profile func(tenant string) runtime.Profile
+	// SetProfile gives a restored session its profile.
+	SetProfile func(*registry.Entry, runtime.Profile) (undo func())
+	// Defaults are members of the configuration of sessions that do not set them.
+	Defaults jsonobj.Object
+	// Providers returns the server's model providers that a tenant's sessions may name; those of
+	// caller.HostTenant are all.
+	Providers func(tenant string) session.Providers
+	// Forget is called when a session leaves memory.
+	Forget func(key string)
+	// Go runs f in the background until the bridge closes.
+	Go  func(f func(context.Context))
+	Log *slog.Logger
+}
+
+// Store has the sessions. Call New to make one. It is safe for concurrent use.
+type Store struct {
+	cfg    Config
+	log    *slog.Logger
+	table  *registry.Registry[*registry.Entry]
+	saver  *registry.Saver[*registry.Entry]
+	epochs registry.Epochs
+}
+
+// New returns an empty store.
+func New(cfg Config) *Store {
+	st := &Store{
+		cfg: cfg, log: cfg.Log,
+		table: registry.New(inState(session.Deleted), inState(session.Disconnected)),
+	}
+	st.saver = registry.NewSaver(st.save)
+	if cfg.Directory != nil {
+		st.epochs.Reserve = cfg.Directory.NextEpoch
+	}
+	return st
+}
+
+// inState returns a function that reports whether a session is in a state.
+func inState(state session.State) func(*registry.Entry) bool {
+	return func(e *registry.Entry) bool { return e.Session.State() == state }
+}
+
+// Run saves changed sessions until ctx ends.
+func (st *Store) Run(ctx context.Context) { st.saver.Run(ctx) }
+
+// Get returns the session of a key, nil if there is none.
+func (st *Store) Get(key string) *registry.Entry { return st.table.Get(key) }
+
+// All returns the sessions of all tenants, in no order.
+func (st *Store) All() []*registry.Entry { return st.table.All() }
+
+// Usable returns the sessions that their callers may use, of all tenants, in no order.
+func (st *Store) Usable() []*registry.Entry {
+	return slices.DeleteFunc(st.All(), func(e *registry.Entry) bool { return e.Session.Usable() != nil })
+}
+
+// Sessions returns the sessions of all tenants, in no order.
+func (st *Store) Sessions() []*session.Session { return Of(st.All()) }
+
+// Of returns the sessions of entries.
+func Of(entries []*registry.Entry) []*session.Session {
+	out := make([]*session.Session, len(entries))
+	for i, e := range entries {
+		out[i] = e.Session
+	}
+	return out
+}
+
+// EntryOf returns the entry of a session; nil if the session was removed.
+func (st *Store) EntryOf(s *session.Session) *registry.Entry {
+	if e := st.Get(s.Key()); e != nil && e.Session == s {
+		return e
+	}
+	return nil
+}
+
+// GetOrCreate returns the session of an id: the one in memory, else the one that the directory has,
+// else a new one. fresh reports whether it is new.
+func (st *Store) GetOrCreate(tenant, id string) (e *registry.Entry, fresh bool) {
+	return st.table.GetOrCreate(session.Key(tenant, id), st.Remove, func() (*registry.Entry, bool) {
+		return st.reopen(tenant, id)
+	})
+}
+
+// Remove removes a session that could not be opened, or was deleted, with its state.
+func (st *Store) Remove(e *registry.Entry) {
+	finish, ok := st.table.BeginRemove(e)
+	if !ok {
+		return
+	}
+	defer st.finishRemove(e, finish)
+	e.Session.Prompts().Box().Close()
+	st.saver.Exclusively(func() { st.removeState(e.Session) })
+}
+
+// finishRemove ends the removal of a session.
+func (st *Store) finishRemove(e *registry.Entry, finish func(remove bool)) {
+	st.cfg.Forget(e.Key())
+	finish(true)
+}
+
+// TrackDisconnected notes that a session was disconnected, and evicts older ones.
+func (st *Store) TrackDisconnected(e *registry.Entry) {
+	for _, oldest := range st.table.TrackDisconnected(e) {
+		st.cfg.Go(func(context.Context) { st.evict(oldest) })
+	}
+}
+
+// evict removes a disconnected session from memory. The directory still has it.
+func (st *Store) evict(e *registry.Entry) {
+	if st.cfg.Directory == nil {
+		st.Remove(e)
+		return
+	}
+	st.saver.Save(e)
+	finish, ok := st.table.BeginRemove(e)
+	if !ok {
+		return
+	}
+	s := e.Session
+	if !s.Park() {
+		finish(false) // it has just been resumed
+		return
+	}
+	defer st.finishRemove(e, finish)
+	s.Prompts().Box().Close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.Journal().Close(ctx); err != nil {
+		st.log.Error("journal not closed", "session_id", s.ID(), "error", err)
+	}
+}
+
+// create returns a new session with its journal.
+func (st *Store) create(tenant, id string) *registry.Entry {
+	key := session.Key(tenant, id)
+	var disk *journal.Disk
+	epoch, err := st.epochs.Next()
+	if d := st.cfg.Directory; d != nil {
+		var found journal.Recovery
+		if err == nil {
+			disk, found, err = d.Journal(key, epoch)
+		}
+		switch {
+		case err != nil:
+			st.log.Error("the session's journal is in memory only", "session_id", id, "error", err)
+		case found.Lost:
+			st.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events,
+				"bytes_damaged", found.Skipped, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+		}
+	}
+	e := registry.NewEntry(st.cfg.Profile(tenant))
+	cfg := st.cfg.Session(tenant)
+	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
+	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, st.openOutbox(key)
+	e.Session = session.New(cfg)
+	return e
+}
+
+// openOutbox opens a session's outbox.
+func (st *Store) openOutbox(key string) *outbox.Box {
+	var disk outbox.Disk
+	if d := st.cfg.Directory; d != nil {
+		disk = d.Outbox(key)
+	}
+	box, err := outbox.Open(disk)
+	if err != nil {
+		st.log.Error("prompts of the session may be lost, whose turns had not ended", "session_id", key, "error", err)
+	}
+	return box
+}
+
+// NextEpoch returns an epoch later than all before.
+func (st *Store) NextEpoch() uint64 {
+	epoch, err := st.epochs.Next()
+	if err != nil {
+		st.log.Error("epoch not reserved on disk", "error", err)
+	}
+	return epoch
+}

@@ -1,0 +1,195 @@
+// Package sharing serves the calls that share a session with another tenant: offers, their
+// acceptance and their end.
+//
+// A Service has no lock and no goroutine: the shares of a session are in its registry.Entry.
+package sharing
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Sessions has the sessions.
+type Sessions interface {
+	// OpenEntry returns a session that the caller may use.
+	OpenEntry(ctx context.Context, id string) (*registry.Entry, error)
+	// Get returns the session of a key, nil if there is none.
+	Get(key string) *registry.Entry
+	// Usable returns the sessions that their callers may use, of all tenants, in no order.
+	Usable() []*registry.Entry
+	// Save saves a session now.
+	Save(*registry.Entry)
+}
+
+// Watchers are those of WatchSessions.
+type Watchers interface {
+	// ChangedFor publishes a change to the watchers of one tenant.
+	ChangedFor(e *registry.Entry, tenant string, what bridgev1.SessionChange)
+}
+
+// Service shares sessions. It is safe for concurrent use.
+type Service struct {
+	sessions Sessions
+	watchers Watchers
+	audit    audit.Sink
+}
+
+// New returns a service.
+func New(s Sessions, w Watchers, a audit.Sink) *Service {
+	return &Service{sessions: s, watchers: w, audit: a}
+}
+
+// ShareSession offers a session to another tenant.
+func (svc *Service) ShareSession(
+	ctx context.Context, r *bridgev1.ShareSessionRequest,
+) (*bridgev1.ShareSessionResponse, error) {
+	class, ok := share.ClassOf(r.GetAccess())
+	if !ok {
+		return nil, fault.New(fault.InvalidField, "access is %v", r.GetAccess()).WithField("access")
+	}
+	e, with, err := svc.shared(ctx, r.GetSessionId(), r.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if !e.Shares.Offer(with, class) {
+		return nil, fault.New(fault.LimitExceeded,
+			"the session is shared with %d tenants, and no more are allowed: unshare it with one", share.Max).
+			With("limit", "shares")
+	}
+	svc.changed(ctx, e, "session.share", with, class)
+	return &bridgev1.ShareSessionResponse{Shares: e.Shares.List(e.Session.Tenant(), e.Session.ID())}, nil
+}
+
+// UnshareSession withdraws a share. It ends the other tenant's calls in progress.
+func (svc *Service) UnshareSession(
+	ctx context.Context, r *bridgev1.UnshareSessionRequest,
+) (*bridgev1.UnshareSessionResponse, error) {
+	e, with, err := svc.shared(ctx, r.GetSessionId(), r.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	if e.Shares.Withdraw(with) {
+		svc.watchers.ChangedFor(e, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	}
+	svc.changed(ctx, e, "session.unshare", with, caller.Unclassed)
+	return &bridgev1.UnshareSessionResponse{Shares: e.Shares.List(e.Session.Tenant(), e.Session.ID())}, nil
+}
+
+// AcceptShare accepts an offer for the caller's tenant.
+func (svc *Service) AcceptShare(
+	ctx context.Context, r *bridgev1.AcceptShareRequest,
+) (*bridgev1.AcceptShareResponse, error) {
+	e, err := svc.offered(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	known, changed := e.Shares.Accept(tenant)
+	if !known {
+		return nil, session.NotFound(r.GetSessionId())
+	}
+	if changed {
+		svc.changed(ctx, e, "session.share_accept", tenant, e.Shares.Class(tenant))
+		svc.watchers.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
+	}
+	return &bridgev1.AcceptShareResponse{Session: e.Snapshot(tenant)}, nil
+}
+
+// DeclineShare declines an offer, or gives up what was accepted.
+func (svc *Service) DeclineShare(
+	ctx context.Context, r *bridgev1.DeclineShareRequest,
+) (*bridgev1.DeclineShareResponse, error) {
+	e, err := svc.offered(ctx, r.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	switch e.Shares.Decline(tenant) {
+	case share.Accepted:
+		svc.watchers.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+	case share.Offered:
+	case share.Declined:
+		return &bridgev1.DeclineShareResponse{}, nil
+	default:
+		return nil, session.NotFound(r.GetSessionId())
+	}
+	svc.changed(ctx, e, "session.share_decline", tenant, caller.Unclassed)
+	return &bridgev1.DeclineShareResponse{}, nil
+}
+
+// ListShareOffers lists the sessions that are offered to the caller's tenant.
+func (svc *Service) ListShareOffers(
+	ctx context.Context, r *bridgev1.ListShareOffersRequest,
+) (*bridgev1.ListShareOffersResponse, error) {
+	size, begin, err := fields.Page(r)
+	if err != nil {
+		return nil, err
+	}
+	tenant := caller.From(ctx).Tenant
+	var offers []*bridgev1.ShareOffer
+	for _, e := range svc.sessions.Usable() {
+		if g, ok := e.Shares.Grant(tenant); ok && g.State == share.Offered {
+			offers = append(offers, &bridgev1.ShareOffer{
+				SessionId: tenancy.NameFor(e.Session, tenant), Owner: share.PublicTenant(e.Session.Tenant()),
+				Access: share.AccessOf(g.Class),
+			})
+		}
+	}
+	slices.SortFunc(offers, func(a, b *bridgev1.ShareOffer) int { return cmp.Compare(a.GetSessionId(), b.GetSessionId()) })
+	out := &bridgev1.ListShareOffersResponse{}
+	out.Offers, out.NextPageToken = fields.Cut(offers, begin, size)
+	return out, nil
+}
+
+// offered returns the session of a name, for the answer to an offer. The caller checks that the
+// session was offered.
+func (svc *Service) offered(ctx context.Context, name string) (*registry.Entry, error) {
+	if err := tenancy.CheckName(name, "session_id"); err != nil {
+		return nil, err
+	}
+	c := caller.From(ctx)
+	e := svc.sessions.Get(tenancy.KeyOf(c.Tenant, name))
+	if e == nil || e.Session.Tenant() == c.Tenant || e.Session.Usable() != nil {
+		return nil, session.NotFound(name)
+	}
+	return e, nil
+}
+
+// changed saves and records a change of a session's shares.
+func (svc *Service) changed(ctx context.Context, e *registry.Entry, action, with string, class caller.Class) {
+	svc.sessions.Save(e)
+	s := e.Session
+	entry := audit.Entry{
+		Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with),
+	}
+	if class != caller.Unclassed {
+		entry.Access = class.String()
+	}
+	svc.audit.Record(ctx, entry)
+}
+
+// shared returns the session of a request and the tenant that it is shared with.
+func (svc *Service) shared(ctx context.Context, id, tenant string) (e *registry.Entry, with string, err error) {
+	if e, err = svc.sessions.OpenEntry(ctx, id); err != nil {
+		return nil, "", err
+	}
+	if tenancy.Foreign(ctx, e.Session) {
+		return nil, "", fault.New(fault.Forbidden, "session %q is another tenant's", id).WithField("session_id")
+	}
+	with = share.InternalTenant(tenant)
+	if !caller.ValidTenant(tenant) || with == e.Session.Tenant() {
+		return nil, "", fault.New(fault.InvalidField, "%q is no other tenant", tenant).WithField("tenant")
+	}
+	return e, with, nil
+}

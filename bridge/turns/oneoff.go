@@ -1,0 +1,114 @@
+package turns
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// oneOffGrace is how long the session of a Run with a request id outlives the turn. During this time
+// a repeated Run finds its outcome.
+const oneOffGrace = time.Minute
+
+// oneOff deletes a session that Run made for one turn. It does so when the turn has ended, the
+// session was disconnected and no Run streams it any more; after the grace, if there is one.
+// A server that is killed before leaves the session behind. A nil oneOff deletes nothing.
+type oneOff struct {
+	svc *Service
+	s   *session.Session
+	// as carries the caller of the Run, who deletes the session. It does not end.
+	as    context.Context //nolint:containedctx // it outlives the call, and only names the caller
+	grace time.Duration
+
+	mu      sync.Mutex
+	readers int
+	ended   bool // the turn is over and the session disconnected
+	waiting bool // a goroutine waits for the grace to pass
+	gone    bool // it is being deleted
+}
+
+// enter keeps the session while a Run streams it. It returns false when it is too late.
+func (o *oneOff) enter() bool {
+	if o == nil {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return false
+	}
+	o.readers++
+	return true
+}
+
+// leave ends what enter began. Without a grace the session is deleted when leave returns.
+func (o *oneOff) leave() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	o.readers--
+	o.mu.Unlock()
+	o.settle()
+}
+
+// end notes that the turn is over and the session disconnected.
+func (o *oneOff) end() {
+	o.mu.Lock()
+	o.ended = true
+	o.mu.Unlock()
+	o.settle()
+}
+
+// settle deletes the session if its time has come, or has it deleted after the grace.
+func (o *oneOff) settle() {
+	o.mu.Lock()
+	due := o.ended && o.readers == 0 && !o.gone && !o.waiting
+	switch {
+	case !due:
+	case o.grace == 0:
+		o.gone = true
+	default:
+		due, o.waiting = false, true
+		o.svc.shutdown.Go(o.wait)
+	}
+	o.mu.Unlock()
+	if due {
+		o.remove()
+	}
+}
+
+// wait deletes the session after the grace, or when the bridge ends. A Run that came back in
+// the meantime begins the grace anew when it leaves.
+func (o *oneOff) wait(ctx context.Context) {
+	timer := time.NewTimer(o.grace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	o.mu.Lock()
+	o.waiting = false
+	due := o.readers == 0
+	o.gone = due
+	o.mu.Unlock()
+	if due {
+		o.remove()
+	}
+}
+
+// remove deletes the session, unless a caller has resumed or deleted it meanwhile.
+func (o *oneOff) remove() {
+	if o.s.State() != session.Disconnected {
+		return
+	}
+	ctx, cancel := context.WithTimeout(o.as, closeTimeout)
+	defer cancel()
+	if err := o.svc.remove(ctx, o.s.ID()); err != nil {
+		o.svc.log.Warn("session of a run not deleted", "session_id", o.s.ID(), "error", err)
+		return
+	}
+	o.svc.runs.forget(o.s)
+}

@@ -1,0 +1,214 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Run sends a prompt and streams until its turn has ended.
+func (svc *Service) Run(ctx context.Context, r *bridgev1.RunRequest, sink frame.Sink) error {
+	if err := svc.shutdown.Accepting(); err != nil {
+		return err
+	}
+	o, err := stream.ParseOptions(r.GetOptions())
+	if err != nil {
+		return err
+	}
+	// The prompt is checked before a session is created for it.
+	m, err := svc.parser.Prompt(caller.From(ctx), r.GetPrompt(), "prompt")
+	if err != nil {
+		return err
+	}
+	if _, err := stream.NewFilter(r.GetFilter(), "filter"); err != nil {
+		return err
+	}
+	turn, err := svc.runTurn(ctx, r, m)
+	if err != nil {
+		return err
+	}
+	// A Run with a request id may be one of several for the turn; one without is the only one,
+	// and has entered already.
+	if r.GetRequestId() != "" && !turn.oneOff.enter() {
+		return session.NotFound(turn.s.ID())
+	}
+	defer turn.oneOff.leave()
+	ctx, done := svc.sessions.During(ctx, turn.s)
+	return done(svc.streamTurn(ctx, turn, r, o, sink))
+}
+
+// streamTurn streams a turn until it has ended.
+func (svc *Service) streamTurn(
+	ctx context.Context, turn *startedTurn, r *bridgev1.RunRequest, o stream.Options, sink frame.Sink,
+) error {
+	st := svc.streams.Open(ctx, o)
+	defer st.Close()
+	st.To(sink)
+	following := stream.Following{Start: stream.Start{After: turn.begin}, Filter: r.GetFilter(), Callbacks: true}
+	if err := st.Follow(turn.s, following); err != nil {
+		return err
+	}
+	started := &bridgev1.RunResponse_Started{Started: &bridgev1.RunStarted{
+		SessionId: tenancy.NameOf(ctx, turn.s), MessageId: turn.sent.MessageID, Position: session.Proto(turn.sent.At),
+	}}
+	if err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: started}}); err != nil {
+		return err
+	}
+	over, outcome := turn.sent.Waiter.Done()
+	st.Done, st.End = over, func() journal.Position { return outcome().End }
+	if err := st.Run(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-over:
+		if err := outcome().Err; err != nil {
+			return err
+		}
+		end := &bridgev1.RunResponse_Outcome{Outcome: outcome().Proto()}
+		err := sink(frame.Frame{Message: &bridgev1.RunResponse{Frame: end}})
+		if err == nil && turn.ended != nil {
+			select { // so that the caller's next call finds the session disconnected
+			case <-turn.ended:
+			case <-ctx.Done():
+			}
+		}
+		return err
+	default:
+		return fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", turn.sent.MessageID)
+	}
+}
+
+// startedTurn is the turn of a Run.
+type startedTurn struct {
+	s     *session.Session
+	sent  sending.Sent
+	begin *bridgev1.Position // its events come after; nil for all
+	ended <-chan struct{}    // closes when the session is disconnected too; nil if it stays
+	// oneOff deletes the session after the turn; nil if it stays.
+	oneOff *oneOff
+}
+
+// runTurn begins the turn, or returns the turn of an earlier Run with the same request id.
+func (svc *Service) runTurn(ctx context.Context, r *bridgev1.RunRequest, m sending.Message) (*startedTurn, error) {
+	id := cmp.Or(r.GetSessionId(), r.GetCreate().GetSessionId(), registry.NewID())
+	m.Request = settle.Key(ctx, idempotency.Run, r.GetRequestId())
+	var begun *startedTurn
+	run := func(ctx context.Context) (*bridgev1.RunStarted, error) {
+		s, end, err := svc.runSession(ctx, r, id)
+		if err != nil {
+			return nil, err
+		}
+		t := &startedTurn{s: s, oneOff: svc.oneOffOf(ctx, s, r)}
+		if r.GetCreate() == nil {
+			t.begin = session.Proto(s.Journal().Last())
+		}
+		if t.sent, err = svc.Submit(ctx, s, m); err != nil {
+			end(nil, t.oneOff)
+			if r.GetRequestId() == "" {
+				t.oneOff.leave()
+			}
+			return nil, err
+		}
+		over, _ := t.sent.Waiter.Done()
+		t.ended = end(over, t.oneOff)
+		svc.runs.put(t)
+		begun = t
+		return &bridgev1.RunStarted{SessionId: tenancy.NameOf(ctx, s), MessageId: begun.sent.MessageID}, nil
+	}
+	started, err := operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.RunStarted]{
+		Scope: idempotency.Run, ID: r.GetRequestId(), Request: r, Detach: true, Do: run,
+		Settle: svc.settleRun(r, settle.Prompt{SessionID: id, Key: m.Request, Texts: textsOf(r.GetPrompt())}, run),
+	})
+	if err != nil {
+		return nil, err // a detached run may still be setting begun
+	}
+	if begun != nil {
+		return begun, nil
+	}
+	if again := svc.runs.get(ctx, started.GetSessionId(), started.GetMessageId()); again != nil {
+		return again, nil
+	}
+	return svc.runAgain(ctx, r, started)
+}
+
+// runEnd disconnects a Run's session when over closes, at once if over is nil. The channel that it
+// returns closes after that; it is nil if the session stays.
+type runEnd func(over <-chan struct{}, once *oneOff) <-chan struct{}
+
+// oneOffOf returns what deletes the session of a Run: nil if the caller chose its id or its lifetime
+// is KEEP.
+func (svc *Service) oneOffOf(ctx context.Context, s *session.Session, r *bridgev1.RunRequest) *oneOff {
+	create := r.GetCreate()
+	if create == nil || create.GetSessionId() != "" || create.GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+		return nil
+	}
+	if r.GetRequestId() == "" {
+		return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), readers: 1}
+	}
+	return &oneOff{svc: svc, s: s, as: context.WithoutCancel(ctx), grace: oneOffGrace}
+}
+
+// runSession returns the session of a Run, and what disconnects it after the turn. A caller whose
+// connection broke finds it until then.
+func (svc *Service) runSession(
+	ctx context.Context, r *bridgev1.RunRequest, id string,
+) (s *session.Session, end runEnd, err error) {
+	keep := func(<-chan struct{}, *oneOff) <-chan struct{} { return nil }
+	if r.GetCreate() == nil {
+		s, err := svc.sessions.Open(ctx, r.GetSessionId())
+		return s, keep, err
+	}
+	s, err = svc.create(ctx, r.GetCreate(), id, "create.")
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.GetCreate().GetLifetime() == bridgev1.Lifetime_LIFETIME_KEEP {
+		return s, keep, nil
+	}
+	return s, svc.disconnectAfter(s), nil
+}
+
+// disconnectAfter returns what disconnects the session of a Run, and deletes one that was created for
+// a single turn.
+func (svc *Service) disconnectAfter(s *session.Session) runEnd {
+	return func(over <-chan struct{}, once *oneOff) <-chan struct{} {
+		ended := make(chan struct{})
+		svc.shutdown.Go(func(ctx context.Context) {
+			defer close(ended)
+			if over != nil {
+				select {
+				case <-over:
+				case <-ctx.Done():
+					return
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+			defer cancel()
+			if _, err := s.Disconnect(ctx, false); err != nil {
+				svc.log.Warn("session of a run not disconnected", "session_id", s.ID(), "error", err)
+				return
+			}
+			if once != nil {
+				once.end()
+			}
+		})
+		return ended
+	}
+}
+
+// closeTimeout bounds ending a session that was created for one turn.
+const closeTimeout = 30 * time.Second

@@ -1,0 +1,78 @@
+package turns
+
+import (
+	"context"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// settleRun settles a Run that a crash interrupted before its start was recorded. If the session
+// exists, its outbox and its history decide whether the prompt was sent; if a session that the Run
+// was to create does not exist, run starts it again.
+func (svc *Service) settleRun(
+	r *bridgev1.RunRequest, p settle.Prompt, run func(context.Context) (*bridgev1.RunStarted, error),
+) *operation.Settlement[*bridgev1.RunStarted] {
+	of := func(id string) *operation.Settlement[*bridgev1.RunStarted] {
+		p.SessionID = id
+		return settle.Sent(svc.sessions.Open, p, func(messageID string, _ journal.Position) *bridgev1.RunStarted {
+			return &bridgev1.RunStarted{SessionId: id, MessageId: messageID}
+		})
+	}
+	settlement := of(p.SessionID)
+	if r.GetCreate() == nil {
+		return settlement
+	}
+	id := p.SessionID
+	settlement.Before = func(context.Context) []byte { return []byte(id) }
+	settlement.Find = func(ctx context.Context, chosen []byte) (*bridgev1.RunStarted, error) {
+		if _, err := svc.sessions.Find(ctx, string(chosen)); fault.ReasonOf(err) == fault.SessionNotFound {
+			return run(ctx)
+		}
+		return of(string(chosen)).Find(ctx, nil)
+	}
+	return settlement
+}
+
+// runAgain returns the turn of a Run that an earlier process of the bridge began. The session's
+// journal has its events. The turn goes on, or has ended: then the journal has its outcome too.
+func (svc *Service) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*startedTurn, error) {
+	// Not open: a Run's session is disconnected after the turn.
+	s, err := svc.sessions.Find(ctx, started.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	id := started.GetMessageId()
+	again, err := s.Sender().Repeat(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	at, found := s.Prompts().Locate(ctx, id)
+	t := &startedTurn{s: s, sent: sending.Sent{MessageID: id, At: at, Waiter: again.Waiter}}
+	if r.GetCreate() == nil && found {
+		t.begin = session.Proto(journal.Position{Epoch: at.Epoch, Seq: at.Seq - 1})
+	}
+	if t.sent.Waiter == nil {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		if found {
+			out = s.Turns().OutcomeOf(ctx, at)
+		}
+		t.sent.Waiter = turns.Ended(out)
+	}
+	t.oneOff = svc.oneOffOf(ctx, s, r)
+	if earlier := svc.runs.put(t); earlier != t {
+		return earlier, nil
+	}
+	if create := r.GetCreate(); create != nil && create.GetLifetime() != bridgev1.Lifetime_LIFETIME_KEEP {
+		over, _ := t.sent.Waiter.Done()
+		t.ended = svc.disconnectAfter(s)(over, t.oneOff)
+	}
+	return t, nil
+}

@@ -1,0 +1,76 @@
+// Package turns serves the calls that send a prompt: Send, SendStream, SendAndWait and Run.
+//
+// A Service remembers the turns of Run and SendAndWait; the mutex of runs guards them. The mutex of
+// a oneOff guards the state of a session that Run made for one turn. The goroutines that end such a
+// session run in the background of the shutdown.Coordinator.
+package turns
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Sessions finds sessions for callers.
+type Sessions interface {
+	// Open returns a session that the caller may use.
+	Open(ctx context.Context, id string) (*session.Session, error)
+	// Find returns a session that the caller may know of, in any state.
+	Find(ctx context.Context, id string) (*session.Session, error)
+	// During returns a context that ends when the caller loses the right to the session. done returns
+	// the error with which the call ends.
+	During(ctx context.Context, s *session.Session) (_ context.Context, done func(error) error)
+}
+
+// Admission limits the turns that run at once.
+type Admission interface {
+	// Turn reserves room for a turn of a session until release is called.
+	Turn(s *session.Session) (release func(), err error)
+}
+
+// Config has the parts that a service uses.
+type Config struct {
+	Sessions Sessions
+	// Create creates a session with an id. at is the path of the request, with its dot.
+	Create func(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string) (*session.Session, error)
+	// Delete deletes a session of the caller's tenant that is disconnected.
+	Delete     func(ctx context.Context, id string) error
+	Parser     *request.Parser
+	Streams    *stream.Service
+	Operations *operation.Runner
+	Shutdown   *shutdown.Coordinator
+	Admission  Admission
+	// MaxAttachmentBytes returns the bound of an attachment that arrives in pieces.
+	MaxAttachmentBytes func() int
+	Log                *slog.Logger
+}
+
+// Service sends prompts and follows their turns. It is safe for concurrent use.
+type Service struct {
+	sessions      Sessions
+	create        func(ctx context.Context, r *bridgev1.CreateSessionRequest, id, at string) (*session.Session, error)
+	remove        func(ctx context.Context, id string) error
+	parser        *request.Parser
+	streams       *stream.Service
+	operations    *operation.Runner
+	shutdown      *shutdown.Coordinator
+	admission     Admission
+	maxAttachment func() int
+	log           *slog.Logger
+	runs          runs
+}
+
+// New returns a service.
+func New(c Config) *Service {
+	return &Service{
+		sessions: c.Sessions, create: c.Create, remove: c.Delete, parser: c.Parser, streams: c.Streams,
+		operations: c.Operations, shutdown: c.Shutdown, admission: c.Admission, maxAttachment: c.MaxAttachmentBytes,
+		log: c.Log,
+	}
+}

@@ -1,0 +1,132 @@
+package turns
+
+import (
+	"cmp"
+	"context"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
+	"github.com/copilot-grpc/copilot-grpc/bridge/request"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// SendAndWait sends a prompt and waits for the end of its turn.
+func (svc *Service) SendAndWait(
+	ctx context.Context, r *bridgev1.SendAndWaitRequest,
+) (*bridgev1.SendAndWaitResponse, error) {
+	idle, err := fields.Duration(r.GetIdleTimeout(), "idle_timeout", 0, request.MaxTimeout)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := fields.Duration(r.GetTimeout(), "timeout", 0, request.MaxTimeout)
+	if err != nil {
+		return nil, err
+	}
+	found := func(id string, at journal.Position) *bridgev1.SendAndWaitResponse {
+		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: at}
+		if s, err := svc.sessions.Open(ctx, r.GetSessionId()); err == nil {
+			if again, err := s.Sender().Repeat(ctx, id); err == nil && again.Waiter != nil {
+				return &bridgev1.SendAndWaitResponse{MessageId: id} // its turn has not ended
+			}
+			out = s.Turns().OutcomeOf(ctx, at)
+		}
+		return &bridgev1.SendAndWaitResponse{MessageId: id, Outcome: out.Proto()}
+	}
+	// The prompt is sent once, however often the wait is interrupted.
+	var begun *startedTurn
+	send := func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
+		s, sent, err := svc.send(ctx, idempotency.SendAndWait, r)
+		if err != nil {
+			return nil, err
+		}
+		begun = &startedTurn{s: s, sent: sent}
+		if r.GetRequestId() != "" {
+			svc.runs.put(begun)
+		}
+		position.Record(ctx, position.Position(sent.At))
+		return &bridgev1.SendAndWaitResponse{MessageId: sent.MessageID}, nil
+	}
+	reply, err := sendOnce(ctx, svc, idempotency.SendAndWait, r, found, send)
+	if err != nil || reply.GetOutcome() != nil {
+		return reply, err
+	}
+	wait := func(ctx context.Context) (*bridgev1.SendAndWaitResponse, error) {
+		if begun == nil {
+			begun = svc.runs.get(ctx, r.GetSessionId(), reply.GetMessageId())
+		}
+		if begun == nil {
+			var err error
+			if begun, err = svc.turnOf(ctx, r.GetSessionId(), reply.GetMessageId()); err != nil {
+				return nil, err
+			}
+		}
+		if begun == nil {
+			return svc.awaitTurn(ctx, nil, r.GetSessionId(), reply.GetMessageId(), idle, timeout)
+		}
+		ctx, done := svc.sessions.During(ctx, begun.s)
+		out, err := svc.awaitTurn(ctx, begun, r.GetSessionId(), reply.GetMessageId(), idle, timeout)
+		return out, done(err)
+	}
+	return operation.Run(ctx, svc.operations, operation.Operation[*bridgev1.SendAndWaitResponse]{
+		Scope: operation.On(idempotency.TurnEnd, r.GetSessionId()), ID: r.GetRequestId(), Request: r, Do: wait,
+	})
+}
+
+// awaitTurn waits for the end of the turn of a message that SendAndWait has sent. A nil turn ended
+// with the runtimes of an earlier process of the bridge.
+func (svc *Service) awaitTurn(
+	ctx context.Context, begun *startedTurn, id, message string, idle, timeout time.Duration,
+) (*bridgev1.SendAndWaitResponse, error) {
+	if begun == nil {
+		s, err := svc.sessions.Open(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		lost := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.Journal().Last()}
+		if at, ok := s.Prompts().Locate(ctx, message); ok {
+			lost = s.Turns().OutcomeOf(ctx, at)
+		}
+		return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: lost.Proto()}, nil
+	}
+	wait, cancel := context.WithTimeout(ctx, cmp.Or(timeout, request.MaxTimeout))
+	defer cancel()
+	defer context.AfterFunc(svc.shutdown.Stopped(), cancel)()
+	out := begun.sent.Waiter.Wait(wait, idle)
+	if err := ctx.Err(); err != nil {
+		return nil, session.Classify(err, "")
+	}
+	if out.Status == bridgev1.TurnStatus_TURN_STATUS_TIMED_OUT && svc.shutdown.Stopped().Err() != nil {
+		return nil, fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", message)
+	}
+	if out.Err != nil {
+		return nil, out.Err
+	}
+	// A reported outcome survives a restart.
+	if err := begun.s.Journal().Await(ctx, out.End); err != nil {
+		return nil, session.Classify(err, "")
+	}
+	position.Record(ctx, position.Position(out.End))
+	return &bridgev1.SendAndWaitResponse{MessageId: message, Outcome: out.Proto()}, nil
+}
+
+// turnOf returns the turn of a message that an earlier process of the bridge accepted; nil if there
+// is nothing to wait for.
+func (svc *Service) turnOf(ctx context.Context, id, message string) (*startedTurn, error) {
+	s, err := svc.sessions.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	again, err := s.Sender().Repeat(ctx, message)
+	if err != nil || again.Waiter == nil {
+		return nil, err
+	}
+	return &startedTurn{s: s, sent: sending.Sent{MessageID: message, Waiter: again.Waiter}}, nil
+}

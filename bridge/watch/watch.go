@@ -1,0 +1,181 @@
+// Package watch serves EventService.WatchSessions: it reports which sessions are created, change
+// and end.
+//
+// A Service owns a broadcast.Hub, which has the only lock; the lock of an entry's shares is taken
+// while it is held. A watch runs on its caller's goroutine; the package starts none.
+package watch
+
+import (
+	"context"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
+	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/leaving"
+)
+
+// queueSize bounds the changes that wait for one watcher. A slower watcher gets RESET and then
+// the current state.
+const queueSize = 256
+
+// Sessions finds sessions for callers.
+type Sessions interface {
+	// Visible returns the sessions that the caller may use, in no order.
+	Visible(ctx context.Context) []*registry.Entry
+}
+
+// Service reports changes of sessions to watchers. It is safe for concurrent use.
+type Service struct {
+	sessions Sessions
+	shutdown *shutdown.Coordinator
+	hub      *broadcast.Hub[change]
+}
+
+// New returns a service. Its streams end when s drains.
+func New(sessions Sessions, s *shutdown.Coordinator) *Service {
+	return &Service{sessions: sessions, shutdown: s, hub: broadcast.New[change](queueSize, broadcast.Reset)}
+}
+
+// change is a change to a session of the bridge or, if e is nil, of the history.
+type change struct {
+	e    *registry.Entry
+	what bridgev1.SessionChange
+	id   string
+	// shown reports whether the watchers of a tenant may know of the change.
+	shown func(tenant string) bool
+}
+
+// Changed publishes a change to the watchers of all tenants that may know of the session. It never
+// blocks.
+func (svc *Service) Changed(e *registry.Entry, what bridgev1.SessionChange) {
+	svc.hub.Publish(change{e, what, e.Session.ID(), e.VisibleTo})
+}
+
+// ChangedFor publishes a change to the watchers of one tenant: the session was shared with it, or
+// no longer is.
+func (svc *Service) ChangedFor(e *registry.Entry, with string, what bridgev1.SessionChange) {
+	svc.hub.Publish(change{e, what, e.Session.ID(), func(tenant string) bool { return tenant == with }})
+}
+
+// Deleted publishes that a session of the history was deleted; e is nil unless the bridge has the
+// session.
+func (svc *Service) Deleted(e *registry.Entry, tenant, id string) {
+	svc.hub.Publish(change{e, bridgev1.SessionChange_SESSION_CHANGE_DELETED, id, func(to string) bool {
+		return to == tenant || e != nil && e.VisibleTo(to)
+	}})
+}
+
+// subscribe subscribes to the changes that a tenant may know of.
+func (svc *Service) subscribe(tenant string) *broadcast.Subscription[change] {
+	return svc.hub.Subscribe(func(c change) bool { return c.shown(tenant) })
+}
+
+// WatchSessions streams the current sessions and then their changes.
+func (svc *Service) WatchSessions(
+	ctx context.Context, r *bridgev1.WatchSessionsRequest, send func(*bridgev1.WatchSessionsResponse) error,
+) error {
+	every, err := stream.Heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
+	if err != nil {
+		return err
+	}
+	tenant := caller.From(ctx).Tenant
+	w := svc.subscribe(tenant)
+	defer w.Close()
+	if r.GetNotifications() {
+		send = notifying(send)
+	}
+	if err := svc.sendCurrent(ctx, send); err != nil {
+		return err
+	}
+	beat := func() error {
+		return send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT})
+	}
+	return Loop(ctx, svc.shutdown, every, w.Ready(), beat, func() error {
+		batch := w.Take()
+		if batch.Reset {
+			if err := send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err != nil {
+				return err
+			}
+			return svc.sendCurrent(ctx, send)
+		}
+		for _, c := range batch.Values {
+			if !c.visibleTo(tenant) {
+				continue
+			}
+			if err := send(c.response(tenant)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Loop runs a stream of a subscription: it calls take when ready receives and beat in intervals.
+// It returns nil when the server drains or the caller's connection is to close: the caller then
+// watches again elsewhere.
+func Loop(
+	ctx context.Context, s *shutdown.Coordinator, interval time.Duration, ready <-chan struct{}, beat, take func() error,
+) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	away := leaving.From(ctx).Away
+	for {
+		var err error
+		select {
+		case <-ready:
+			err = take()
+		case <-ticker.C:
+			err = beat()
+		case <-s.Draining():
+			return nil
+		case <-away:
+			return nil
+		case <-ctx.Done():
+			return session.Classify(ctx.Err(), "")
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (svc *Service) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
+	for _, e := range svc.sessions.Visible(ctx) {
+		c := change{e: e, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
+		if err := send(c.response(caller.From(ctx).Tenant)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visibleTo reports whether watchers of a tenant may know of a queued change: the session may
+// have been unshared since.
+func (c change) visibleTo(tenant string) bool {
+	return nameOnly(c.what) || c.e.VisibleTo(tenant)
+}
+
+// nameOnly reports whether a change describes only the session's name.
+func nameOnly(what bridgev1.SessionChange) bool {
+	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED || what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
+}
+
+// response describes a change to callers of a tenant.
+func (c change) response(tenant string) *bridgev1.WatchSessionsResponse {
+	out := &bridgev1.WatchSessionsResponse{Change: c.what}
+	switch {
+	case !nameOnly(c.what):
+		out.Session = c.e.Snapshot(tenant)
+	case c.e != nil:
+		out.Session = &bridgev1.Session{SessionId: tenancy.NameFor(c.e.Session, tenant)}
+	default:
+		out.Session = &bridgev1.Session{SessionId: c.id}
+	}
+	return out
+}
