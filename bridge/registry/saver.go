@@ -13,8 +13,9 @@ const saveInterval = 20 * time.Millisecond
 // Saver saves sessions that have changed. Call NewSaver to make one. It is safe for concurrent
 // use.
 //
-// One mutex guards the set of changed sessions and is held briefly; the other one is held while a
-// session is saved, so that a newer state is never overwritten by an older one.
+// The mutex mu guards the set of changed sessions and is held briefly. The mutex saving is held while
+// a session is saved, so that a newer state is never overwritten by an older one. The mutex rounds is
+// held during SaveDirty and locked before the other two.
 type Saver[S Session] struct {
 	save    func(S)
 	changed chan struct{} // capacity 1
@@ -23,6 +24,7 @@ type Saver[S Session] struct {
 	dirty map[S]struct{}
 
 	saving sync.Mutex
+	rounds sync.Mutex
 }
 
 // NewSaver returns a saver that saves a session's current state by save, one session at a time.
@@ -53,8 +55,10 @@ func (v *Saver[S]) Exclusively(f func()) {
 	f()
 }
 
-// SaveDirty saves the sessions that were marked since the last time.
+// SaveDirty saves the sessions that were marked before the call. It waits for a round of Run.
 func (v *Saver[S]) SaveDirty() {
+	v.rounds.Lock()
+	defer v.rounds.Unlock()
 	v.mu.Lock()
 	dirty := v.dirty
 	v.dirty = map[S]struct{}{}

@@ -101,3 +101,31 @@ func TestSaver(t *testing.T) {
 		}
 	})
 }
+
+// SaveDirty returns after a round that Run has begun: what was marked before is saved.
+func TestSaveDirtyWaitsForARound(t *testing.T) {
+	t.Parallel()
+	started, proceed := make(chan struct{}), make(chan struct{})
+	saved := make(chan *entry, 1)
+	v := NewSaver(func(e *entry) {
+		close(started)
+		<-proceed
+		saved <- e
+	})
+	e := &entry{key: "a"}
+	v.MarkDirty(e)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		v.Run(ctx)
+	}()
+	<-started
+	go close(proceed)
+	v.SaveDirty()
+	if len(saved) != 1 {
+		t.Error("SaveDirty returns while the session is being saved")
+	}
+	cancel()
+	<-over
+}
