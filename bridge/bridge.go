@@ -168,28 +168,7 @@ type Bridge struct {
 
 // New returns a bridge. The caller must Close it.
 func New(cfg Config) (*Bridge, error) {
-	setDefault(&cfg.MaxPromptBytes, DefaultMaxPromptBytes)
-	setDefault(&cfg.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
-	setDefault(&cfg.CallbackTimeout, callback.DefaultTimeout)
-	setDefault(&cfg.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
-	setDefault(&cfg.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
-	setDefault(&cfg.IdleUnload, fleet.DefaultIdleUnload)
-	setDefault(&cfg.ConfinementGrace, fleet.DefaultConfinementGrace)
-	setDefault(&cfg.Turns.Stall, turn.DefaultStall)
-	setDefault(&cfg.Turns.ModelCall, turn.DefaultModelCall)
-	setDefault(&cfg.Turns.Rest, turn.DefaultRest)
-	if cfg.Limits == nil {
-		cfg.Limits = func() quota.Limits { return quota.Limits{} }
-	}
-	if cfg.Observer == nil {
-		cfg.Observer = observe.Silent()
-	}
-	if cfg.Audit == nil {
-		cfg.Audit = audit.Discard
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.setDefaults()
 	c, err := wire.New(cfg.Logger)
 	if err != nil {
 		return nil, err
@@ -200,10 +179,6 @@ func New(cfg Config) (*Bridge, error) {
 			return nil, fault.Wrap(err, fault.InvalidField, "session defaults")
 		}
 	}
-	if cfg.Dialed {
-		cfg.Placement.MaxSessions = math.MaxInt
-	}
-	setDefault(&cfg.Placement.Idle, placement.DefaultIdle)
 	b := &Bridge{
 		cfg: cfg, log: cfg.Logger, codec: c,
 		budget: journal.NewBudget(cfg.MaxMemoryBytes), shutdown: shutdown.New(),
@@ -343,6 +318,36 @@ func (b *Bridge) loadAwaited() {
 		}
 	}
 	b.fleet.Revive(awaited)
+}
+
+// setDefaults sets the defaults of members that are not set.
+func (c *Config) setDefaults() {
+	setDefault(&c.MaxPromptBytes, DefaultMaxPromptBytes)
+	setDefault(&c.MaxAttachmentBytes, DefaultMaxAttachmentBytes)
+	setDefault(&c.CallbackTimeout, callback.DefaultTimeout)
+	setDefault(&c.MaxEphemeralBytes, journal.DefaultMaxEphemeralBytes)
+	setDefault(&c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
+	setDefault(&c.IdleUnload, fleet.DefaultIdleUnload)
+	setDefault(&c.ConfinementGrace, fleet.DefaultConfinementGrace)
+	setDefault(&c.Turns.Stall, turn.DefaultStall)
+	setDefault(&c.Turns.ModelCall, turn.DefaultModelCall)
+	setDefault(&c.Turns.Rest, turn.DefaultRest)
+	if c.Limits == nil {
+		c.Limits = func() quota.Limits { return quota.Limits{} }
+	}
+	if c.Observer == nil {
+		c.Observer = observe.Silent()
+	}
+	if c.Audit == nil {
+		c.Audit = audit.Discard
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Dialed {
+		c.Placement.MaxSessions = math.MaxInt
+	}
+	setDefault(&c.Placement.Idle, placement.DefaultIdle)
 }
 
 func setDefault[T comparable](field *T, value T) {
