@@ -19,7 +19,7 @@ type attachStream = grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.At
 
 // participant takes part in a session, with tools and handlers of its own.
 type participant struct {
-	*track
+	track *track
 	to    *conversation
 	by    *caller
 	tools []*cliv1.ToolDefinition
@@ -50,7 +50,7 @@ func (w *world) attach(s step) {
 	}
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(w.ctx)
-	w.rec.logf("%s attaches to session %d, tools %d, grace %v", p.name, to.n, len(p.tools), p.grace)
+	w.rec.logf("%s attaches to session %d, tools %d, grace %v", p.track.name, to.n, len(p.tools), p.grace)
 	w.audience.participants = append(w.audience.participants, p)
 	go func() {
 		defer close(p.over)
@@ -72,7 +72,7 @@ func (p *participant) leave(how int) {
 	stream, gone := p.stream, p.going
 	p.going = true
 	p.mu.Unlock()
-	p.w.rec.logf("%s leaves (%d)", p.name, how)
+	p.track.w.rec.logf("%s leaves (%d)", p.track.name, how)
 	if stream == nil || gone {
 		p.end()
 		return
@@ -107,7 +107,7 @@ func (p *participant) stay(ctx context.Context) {
 		err := p.take(ctx)
 		switch reason := reasonOf(err); reason {
 		case "INTERNAL", "INVALID_FIELD":
-			p.w.rec.violated("%s: %v", p.name, err)
+			p.track.w.rec.violated("%s: %v", p.track.name, err)
 			return
 		case "PARTICIPANT_NOT_FOUND": // its grace time is over
 			p.mu.Lock()
@@ -116,7 +116,7 @@ func (p *participant) stay(ctx context.Context) {
 		case "TOOL_NAME_CLASH":
 			p.tools = nil
 		}
-		p.w.rec.logf("%s: its stream ended: %v", p.name, errOrOK(err))
+		p.track.w.rec.logf("%s: its stream ended: %v", p.track.name, errOrOK(err))
 		select {
 		case <-ctx.Done():
 		case <-time.After(15 * time.Millisecond):
@@ -131,11 +131,11 @@ func (p *participant) take(ctx context.Context) error {
 	p.track.closed = false
 	p.track.mu.Unlock()
 	start := &bridgev1.AttachStart{
-		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.session}, Name: p.name, Token: p.token, Tools: p.tools,
+		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.track.session}, Name: p.track.name, Token: p.token, Tools: p.tools,
 		Handlers: &bridgev1.Handlers{Permission: true, Kinds: []bridgev1.CallbackKind{
 			bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT, bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
 		}},
-		Grace: durationpb.New(p.grace), After: p.resume(), Filter: p.taste.filter(),
+		Grace: durationpb.New(p.grace), After: p.track.resume(), Filter: p.track.taste.filter(),
 		Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
 	}
 	p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *participant) take(ctx context.Context) error {
 			return err
 		}
 		if sr := f.GetStream(); sr != nil {
-			p.frame(sr)
+			p.track.frame(sr)
 			for _, c := range sr.GetAttached().GetPendingCallbacks() {
 				p.asked(ctx, stream, c)
 			}

@@ -36,19 +36,19 @@ func askedWith(method string) string {
 // ask emits an event that asks for something and waits for the answer, which
 // changes nothing but that the turn goes on.
 func (a *answering) ask(e *Event) error {
-	a.cli.mu.Lock()
-	id := a.cli.newID()
+	a.session.cli.mu.Lock()
+	id := a.session.cli.newID()
 	data := `{"requestId":"` + id + `"`
 	if members := strings.TrimPrefix(string(orEmpty(e.Data)), "{"); members != "}" {
 		data += "," + members
 	} else {
 		data += "}"
 	}
-	w := a.wait(id, e.Type, json.RawMessage(data))
-	a.emit(e.Type, []byte(data), true)
-	a.cli.mu.Unlock()
-	_, err := a.await(a.ctx, w)
-	a.say(askedBy[e.Type].completed, obj("requestId", id), true)
+	w := a.session.wait(id, e.Type, json.RawMessage(data))
+	a.session.emit(e.Type, []byte(data), true)
+	a.session.cli.mu.Unlock()
+	_, err := a.session.await(a.ctx, w)
+	a.session.say(askedBy[e.Type].completed, obj("requestId", id), true)
 	return err
 }
 

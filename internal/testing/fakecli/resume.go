@@ -96,18 +96,18 @@ func (a *answering) takeUp(w *pending) error {
 		}
 	}
 	_ = json.Unmarshal(w.info, &asked)
-	answer, err := a.await(a.ctx, w)
+	answer, err := a.session.await(a.ctx, w)
 	if err != nil {
 		return err
 	}
 	if w.kind == pendingTool {
-		a.say("external_tool.completed", obj("requestId", w.id), false)
+		a.session.say("external_tool.completed", obj("requestId", w.id), false)
 		a.complete(asked.ToolCallID, readOutcome(answer))
 		return nil
 	}
 	callID := asked.PermissionRequest.ToolCallID
 	result, refusal := decide(answer)
-	a.say("permission.completed", obj("requestId", w.id, "toolCallId", callID, "result", result), false)
+	a.session.say("permission.completed", obj("requestId", w.id, "toolCallId", callID, "result", result), false)
 	if refusal != nil {
 		a.complete(callID, *refusal)
 		return nil

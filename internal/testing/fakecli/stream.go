@@ -10,16 +10,16 @@ import (
 
 // streaming is on unless the session says otherwise.
 func (a *answering) streaming() bool {
-	a.cli.mu.Lock()
-	defer a.cli.mu.Unlock()
-	return a.config.Streaming == nil || *a.config.Streaming
+	a.session.cli.mu.Lock()
+	defer a.session.cli.mu.Unlock()
+	return a.session.config.Streaming == nil || *a.session.config.Streaming
 }
 
 // stream says a turn's text, and returns it whole.
 func (a *answering) stream(t *Turn) (text, messageID string, err error) {
-	a.cli.mu.Lock()
-	messageID = a.cli.newID()
-	a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	messageID = a.session.cli.newID()
+	a.session.cli.mu.Unlock()
 	var pieces []string
 	var d Deltas
 	if t.Deltas != nil {
@@ -52,16 +52,16 @@ func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string
 			return err
 		}
 		said += len(piece)
-		a.cli.mu.Lock()
-		emitted = append(emitted, a.cli.opts.Now())
-		a.behind.begin(d.Early, emitted)
+		a.session.cli.mu.Lock()
+		emitted = append(emitted, a.session.cli.opts.Now())
+		a.session.behind.begin(d.Early, emitted)
 		sent = a.ephemeral(d, sent, "assistant.streaming_delta", []byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
 		if i == 0 {
-			a.emit("assistant.message_start", obj("messageId", messageID), true)
+			a.session.emit("assistant.message_start", obj("messageId", messageID), true)
 		}
 		sent = a.ephemeral(d, sent, "assistant.message_delta", obj("messageId", messageID, "deltaContent", piece))
-		a.behind.lag, a.behind.early = 0, false
-		a.cli.mu.Unlock()
+		a.session.behind.lag, a.session.behind.early = 0, false
+		a.session.cli.mu.Unlock()
 	}
 	a.settle(d, sent)
 	return nil
@@ -77,11 +77,11 @@ func (a *answering) pace(d *Deltas, begin time.Time, i int) error {
 		case <-a.ctx.Done():
 		}
 	} else if i%64 == 0 {
-		a.cli.mu.Lock()
-		joined := slices.Clone(a.joined)
-		a.cli.mu.Unlock()
+		a.session.cli.mu.Lock()
+		joined := slices.Clone(a.session.joined)
+		a.session.cli.mu.Unlock()
 		for _, k := range joined {
-			k.out.waitBelow(a.cli.opts.Backlog)
+			k.out.waitBelow(a.session.cli.opts.Backlog)
 		}
 	}
 	return context.Cause(a.ctx)
@@ -90,13 +90,13 @@ func (a *answering) pace(d *Deltas, begin time.Time, i int) error {
 // ephemeral emits an event of the stream, and sends the copy that is due. The
 // lock is held.
 func (a *answering) ephemeral(d *Deltas, sent []sentEvent, kind string, data []byte) []sentEvent {
-	a.emit(kind, data, true)
+	a.session.emit(kind, data, true)
 	if d.Copies == nil {
 		return sent
 	}
-	sent = append(sent, a.latest)
+	sent = append(sent, a.session.latest)
 	if due := len(sent) - 1 - d.Copies.After; due >= 0 && d.Copies.takes(due) {
-		a.copy(sent[due])
+		a.session.copy(sent[due])
 		sent[due] = sentEvent{}
 	}
 	return sent
@@ -174,15 +174,15 @@ func (a *answering) settle(d *Deltas, sent []sentEvent) {
 	if d.Copies == nil {
 		return
 	}
-	a.cli.mu.Lock()
-	defer a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	defer a.session.cli.mu.Unlock()
 	for i, e := range sent {
 		switch {
 		case e.id == "" || !d.Copies.takes(i):
 		case d.Copies.PastIdle:
-			a.late = append([]sentEvent{e}, a.late...)
+			a.session.late = append([]sentEvent{e}, a.session.late...)
 		default:
-			a.copy(e)
+			a.session.copy(e)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 // callTool runs one tool call to its tool.execution_complete.
 func (a *answering) callTool(t *Tool, callID string) error {
-	a.cli.mu.Lock()
-	def, declared := a.tool(t.Name)
-	a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	def, declared := a.session.tool(t.Name)
+	a.session.cli.mu.Unlock()
 	if !declared && t.Output == "" && t.Permission == nil {
 		a.complete(callID, toolOutcome{failure: "Tool '" + t.Name + "' does not exist."})
 		return nil
@@ -37,32 +37,32 @@ func (a *answering) callTool(t *Tool, callID string) error {
 
 // permission asks for one, and returns how the tool fails without.
 func (a *answering) permission(t *Tool, def toolDef, callID string) (*toolOutcome, error) {
-	a.cli.mu.Lock()
-	if a.approveAll {
-		a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	if a.session.approveAll {
+		a.session.cli.mu.Unlock()
 		return nil, nil
 	}
-	if !a.config.RequestPermission {
-		a.cli.mu.Unlock()
+	if !a.session.config.RequestPermission {
+		a.session.cli.mu.Unlock()
 		return &toolOutcome{failure: "Permission denied and could not request permission from user", code: "denied"}, nil
 	}
 	request := t.Permission
 	if request == nil {
 		request = obj("kind", "custom-tool", "toolCallId", callID, "toolName", t.Name, "toolDescription", def.Description, "args", orEmpty(t.Arguments))
 	}
-	id := a.cli.newID()
-	w := a.wait(id, pendingPermission, obj("requestId", id, "permissionRequest", request))
-	a.emit("permission.requested", obj("requestId", id, "permissionRequest", request, "promptRequest", request,
-		"agentMode", a.mode, "permissionMode", "manual"), false)
-	a.cli.mu.Unlock()
-	answer, err := a.await(a.ctx, w)
+	id := a.session.cli.newID()
+	w := a.session.wait(id, pendingPermission, obj("requestId", id, "permissionRequest", request))
+	a.session.emit("permission.requested", obj("requestId", id, "permissionRequest", request, "promptRequest", request,
+		"agentMode", a.session.mode, "permissionMode", "manual"), false)
+	a.session.cli.mu.Unlock()
+	answer, err := a.session.await(a.ctx, w)
 	if err != nil {
-		a.say("permission.completed", obj("requestId", id, "toolCallId", callID,
+		a.session.say("permission.completed", obj("requestId", id, "toolCallId", callID,
 			"result", obj("kind", "cancelled", "reason", "Session aborted")), false)
 		return nil, err
 	}
 	result, refusal := decide(answer)
-	a.say("permission.completed", obj("requestId", id, "toolCallId", callID, "result", result), false)
+	a.session.say("permission.completed", obj("requestId", id, "toolCallId", callID, "result", result), false)
 	return refusal, nil
 }
 
@@ -88,15 +88,15 @@ func decide(answer json.RawMessage) (result json.RawMessage, refusal *toolOutcom
 
 // external lets the client run a tool.
 func (a *answering) external(t *Tool, callID string) (toolOutcome, error) {
-	a.cli.mu.Lock()
-	id := a.cli.newID()
-	data := obj("requestId", id, "sessionId", a.id, "toolCallId", callID, "toolName", t.Name,
-		"arguments", orEmpty(t.Arguments), "workingDirectory", a.config.WorkingDirectory)
-	w := a.wait(id, pendingTool, data)
-	a.emit("external_tool.requested", data, false)
-	a.cli.mu.Unlock()
-	answer, err := a.await(a.ctx, w)
-	a.say("external_tool.completed", obj("requestId", id), false)
+	a.session.cli.mu.Lock()
+	id := a.session.cli.newID()
+	data := obj("requestId", id, "sessionId", a.session.id, "toolCallId", callID, "toolName", t.Name,
+		"arguments", orEmpty(t.Arguments), "workingDirectory", a.session.config.WorkingDirectory)
+	w := a.session.wait(id, pendingTool, data)
+	a.session.emit("external_tool.requested", data, false)
+	a.session.cli.mu.Unlock()
+	answer, err := a.session.await(a.ctx, w)
+	a.session.say("external_tool.completed", obj("requestId", id), false)
 	return readOutcome(answer), err
 }
 
@@ -150,7 +150,7 @@ func readOutcome(answer json.RawMessage) toolOutcome {
 // complete says what a tool call came to.
 func (a *answering) complete(callID string, o toolOutcome) {
 	if o.failure == "" {
-		a.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
+		a.session.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
 			"success", true, "result", obj("content", o.text, "detailedContent", o.text)), false)
 		return
 	}
@@ -158,6 +158,6 @@ func (a *answering) complete(callID string, o toolOutcome) {
 	if o.code != "" {
 		failure = obj("message", o.failure, "code", o.code)
 	}
-	a.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
+	a.session.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
 		"success", false, "error", failure), false)
 }

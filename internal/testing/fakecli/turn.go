@@ -12,7 +12,7 @@ import (
 
 // answering is one prompt being answered.
 type answering struct {
-	*session
+	session     *session
 	ctx         context.Context
 	interaction string
 	message     string // id of the user's message
@@ -102,7 +102,7 @@ func (a *answering) run(turns []Turn) {
 	for i := range turns {
 		a.turn = i
 		if i == 0 && a.message != "" {
-			a.say("system.message", obj("role", "system", "content", "You are a fake."), false)
+			a.session.say("system.message", obj("role", "system", "content", "You are a fake."), false)
 		}
 		a.begin()
 		err := a.one(&turns[i])
@@ -111,36 +111,36 @@ func (a *answering) run(turns []Turn) {
 			return
 		}
 		if i == len(turns)-1 {
-			a.say("model.messages_snapshot", obj("kind", "messages_snapshot", "messages", []string{}), true)
+			a.session.say("model.messages_snapshot", obj("kind", "messages_snapshot", "messages", []string{}), true)
 			a.strike(turns[i].Fault, AtEnd)
 		}
 	}
 }
 
 func (a *answering) model() string {
-	a.cli.mu.Lock()
-	defer a.cli.mu.Unlock()
-	return a.config.Model
+	a.session.cli.mu.Lock()
+	defer a.session.cli.mu.Unlock()
+	return a.session.config.Model
 }
 
 func (a *answering) turnID() string { return strconv.Itoa(a.turn) }
 
 func (a *answering) begin() {
 	model := a.model()
-	a.say("model.turn_started", obj("kind", "turn_started", "model", model, "turn", a.turn, "timestampMs", a.cli.opts.Now().UnixMilli()), true)
-	a.say("assistant.turn_start", obj("turnId", a.turnID(), "interactionId", a.interaction), false)
-	a.say("session.usage_info", obj("tokenLimit", 128000, "currentTokens", 100, "messagesLength", 2+a.turn), true)
-	a.say("model.log", obj("kind", "log", "level", "debug", "message", "fake model"), true)
-	a.say("model.call_start", obj("turnId", a.turnID(), "model", model), true)
-	a.say("model.model_call_started", obj("kind", "model_call_started", "model", model, "turn", a.turn, "timestampMs", a.cli.opts.Now().UnixMilli()), true)
+	a.session.say("model.turn_started", obj("kind", "turn_started", "model", model, "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
+	a.session.say("assistant.turn_start", obj("turnId", a.turnID(), "interactionId", a.interaction), false)
+	a.session.say("session.usage_info", obj("tokenLimit", 128000, "currentTokens", 100, "messagesLength", 2+a.turn), true)
+	a.session.say("model.log", obj("kind", "log", "level", "debug", "message", "fake model"), true)
+	a.session.say("model.call_start", obj("turnId", a.turnID(), "model", model), true)
+	a.session.say("model.model_call_started", obj("kind", "model_call_started", "model", model, "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
 }
 
 func (a *answering) end(err error) {
 	if errors.Is(err, errAborted) {
-		a.say("agent.interrupted", obj("activity", "model_call", "elapsedMs", 0, "turn", a.turn), true)
+		a.session.say("agent.interrupted", obj("activity", "model_call", "elapsedMs", 0, "turn", a.turn), true)
 	}
-	a.say("model.turn_ended", obj("kind", "turn_ended", "model", a.model(), "turn", a.turn, "timestampMs", a.cli.opts.Now().UnixMilli()), true)
-	a.say("assistant.turn_end", obj("turnId", a.turnID()), false)
+	a.session.say("model.turn_ended", obj("kind", "turn_ended", "model", a.model(), "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
+	a.session.say("assistant.turn_end", obj("turnId", a.turnID()), false)
 }
 
 // one makes one model call.
@@ -157,7 +157,7 @@ func (a *answering) one(t *Turn) error {
 		return err
 	}
 	for _, e := range t.Events {
-		a.say(e.Type, orEmpty(e.Data), e.Ephemeral)
+		a.session.say(e.Type, orEmpty(e.Data), e.Ephemeral)
 	}
 	if t.Error != nil {
 		return a.fail(t.Error)
@@ -186,8 +186,8 @@ func (a *answering) fail(e *ModelError) error {
 	if e.StatusCode != 0 {
 		data = obj("errorType", e.Type, "message", e.Message, "statusCode", e.StatusCode)
 	}
-	a.say("model.model_call_failure", obj("kind", "model_call_failure", "turn", a.turn), true)
-	a.say("session.error", data, false)
+	a.session.say("model.model_call_failure", obj("kind", "model_call_failure", "turn", a.turn), true)
+	a.session.say("session.error", data, false)
 	return errFailed
 }
 
@@ -199,23 +199,23 @@ func (a *answering) finish(t *Turn, text, messageID string) []string {
 		calls[i] = "call_" + a.interaction[len(a.interaction)-4:] + "_" + a.turnID() + "_" + strconv.Itoa(i)
 		requests = append(requests, obj("toolCallId", calls[i], "name", tool.Name, "arguments", orEmpty(tool.Arguments), "type", "function"))
 		if a.streaming() {
-			a.say("assistant.tool_call_delta", obj("toolCallId", calls[i], "toolName", tool.Name, "toolType", "function",
+			a.session.say("assistant.tool_call_delta", obj("toolCallId", calls[i], "toolName", tool.Name, "toolType", "function",
 				"inputDelta", string(orEmpty(tool.Arguments))), true)
 		}
 	}
 	model := a.model()
-	a.say("assistant.usage", obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0, "initiator", "user"), true)
-	a.say("model.model_call_success", obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
-	a.say("model.call_finished", obj("turnId", a.turnID(), "dispatchDurationMs", 1, "outcome", "success", "editClassifierVersion", 1), true)
-	a.say("model.message", obj("kind", "message", "turn", a.turn, "message", obj("role", "assistant", "content", text)), true)
-	a.say("assistant.message", obj("messageId", messageID, "originatingMessageId", a.message, "model", model, "content", text,
+	a.session.say("assistant.usage", obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0, "initiator", "user"), true)
+	a.session.say("model.model_call_success", obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
+	a.session.say("model.call_finished", obj("turnId", a.turnID(), "dispatchDurationMs", 1, "outcome", "success", "editClassifierVersion", 1), true)
+	a.session.say("model.message", obj("kind", "message", "turn", a.turn, "message", obj("role", "assistant", "content", text)), true)
+	a.session.say("assistant.message", obj("messageId", messageID, "originatingMessageId", a.message, "model", model, "content", text,
 		"toolRequests", requests, "interactionId", a.interaction, "turnId", a.turnID()), false)
 	return calls
 }
 
 func (a *answering) callTools(t *Turn, calls []string) error {
 	for i, tool := range t.Tools {
-		a.say("tool.execution_start", obj("toolCallId", calls[i], "toolName", tool.Name, "arguments", orEmpty(tool.Arguments),
+		a.session.say("tool.execution_start", obj("toolCallId", calls[i], "toolName", tool.Name, "arguments", orEmpty(tool.Arguments),
 			"turnId", a.turnID(), "model", a.model()), false)
 	}
 	errs := make([]error, len(t.Tools))
@@ -232,28 +232,28 @@ func (a *answering) callTools(t *Turn, calls []string) error {
 
 // request asks the client; events around it are the real one's.
 func (a *answering) request(r *Reverse) error {
-	a.cli.mu.Lock()
-	if len(a.joined) == 0 || a.gone {
-		a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	if len(a.session.joined) == 0 || a.session.gone {
+		a.session.cli.mu.Unlock()
 		return context.Cause(a.ctx)
 	}
-	k := a.joined[len(a.joined)-1]
+	k := a.session.joined[len(a.session.joined)-1]
 	params := strings.TrimPrefix(string(orEmpty(r.Params)), "{")
 	if params != "}" {
 		params = "," + params
 	}
-	requestID := a.cli.newID()
+	requestID := a.session.cli.newID()
 	event, asks := strings.CutSuffix(r.Method, ".request")
 	event = map[string]string{"userInput": "user_input", "exitPlanMode": "exit_plan_mode", "autoModeSwitch": "auto_mode_switch"}[event]
 	if asks && event != "" {
-		a.emit(event+".requested", []byte(`{"requestId":"`+requestID+`"`+params), true)
+		a.session.emit(event+".requested", []byte(`{"requestId":"`+requestID+`"`+params), true)
 	}
-	body := []byte(`{"sessionId":"` + a.id + `"` + params)
+	body := []byte(`{"sessionId":"` + a.session.id + `"` + params)
 	if r.Global {
 		body = orEmpty(r.Params)
 	}
-	answer := k.ask(a.id, r.Method, body)
-	a.cli.mu.Unlock()
+	answer := k.ask(a.session.id, r.Method, body)
+	a.session.cli.mu.Unlock()
 	if r.NoWait {
 		return nil
 	}
@@ -268,7 +268,7 @@ func (a *answering) request(r *Reverse) error {
 		return context.Cause(a.ctx)
 	}
 	if asks && event != "" {
-		a.say(event+".completed", obj("requestId", requestID), true)
+		a.session.say(event+".completed", obj("requestId", requestID), true)
 	}
 	return nil
 }
@@ -278,9 +278,9 @@ func (a *answering) strike(f *Fault, at string) {
 	if f == nil || f.At != at && (f.At != "" || at != AtStart) {
 		return
 	}
-	a.cli.mu.Lock()
-	joined := append([]*conn(nil), a.joined...)
-	a.cli.mu.Unlock()
+	a.session.cli.mu.Lock()
+	joined := append([]*conn(nil), a.session.joined...)
+	a.session.cli.mu.Unlock()
 	for _, k := range joined {
 		k.misbehave(*f, "")
 	}
