@@ -129,7 +129,8 @@ func serves(t *testing.T, r *servertest.Running) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{}); err != nil {
+	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(ctx,
+		&bridgev1.GetServerInfoRequest{}); err != nil {
 		t.Errorf("others get %v", err)
 	}
 }
@@ -168,7 +169,8 @@ func (g siege) during(t *testing.T, r *servertest.Running, attack func()) {
 	}
 	t.Logf("%d calls of others, the slowest %v; %d goroutines and %d KiB more", calls, worst, most, held>>10)
 	if most > g.goroutines || held > g.bytes {
-		t.Errorf("there are up to %d goroutines and %d bytes more, want at most %d and %d", most, held, g.goroutines, g.bytes)
+		t.Errorf("there are up to %d goroutines and %d bytes more, want at most %d and %d", most, held, g.goroutines,
+			g.bytes)
 	}
 }
 

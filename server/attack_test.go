@@ -64,7 +64,8 @@ func TestRapidReset(t *testing.T) { //nolint:paralleltest // it measures the pro
 	const most = 16
 	var at, peak atomic.Int64
 	end := make(chan struct{})
-	slow := &sessions{get: func(ctx context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+	slow := &sessions{get: func(ctx context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse,
+		error) {
 		defer at.Add(-1)
 		for now := at.Add(1); ; {
 			if seen := peak.Load(); now <= seen || peak.CompareAndSwap(seen, now) {
@@ -82,7 +83,8 @@ func TestRapidReset(t *testing.T) { //nolint:paralleltest // it measures the pro
 		_ = w.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)) // it may be read no more
 		for i := range uint32(20_000) {
 			err := w.call(2*i+1, "/copilot.bridge.v1.SessionService/GetSession", nil)
-			if err != nil || w.WriteData(2*i+1, true, make([]byte, 5)) != nil || w.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
+			if err != nil || w.WriteData(2*i+1, true, make([]byte, 5)) != nil ||
+				w.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
 				break // it has had enough
 			}
 		}
@@ -138,7 +140,9 @@ func TestSlowLoris(t *testing.T) { //nolint:paralleltest // it measures the proc
 			}
 		}
 		// Who gets in while they are there brings a proof, and stays.
-		if _, err := bridgev1.NewRuntimeServiceClient(r.Dial(t, 0, grpc.WithPerRPCCredentials(bearer(token)))).GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{}); err != nil {
+		if _, err := bridgev1.NewRuntimeServiceClient(r.Dial(t, 0,
+			grpc.WithPerRPCCredentials(bearer(token)))).GetServerInfo(t.Context(),
+			&bridgev1.GetServerInfoRequest{}); err != nil {
 			t.Errorf("one more gets %v", err)
 		}
 	})
@@ -147,7 +151,8 @@ func TestSlowLoris(t *testing.T) { //nolint:paralleltest // it measures the proc
 // A stranger has so much time and so many bytes, and a caller with a proof all it needs.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	r := servertest.Start(t, server.Config{Listen: []string{"127.0.0.1:0"}, Token: token, StrangerTime: time.Second}, info{})
+	r := servertest.Start(t, server.Config{Listen: []string{"127.0.0.1:0"}, Token: token, StrangerTime: time.Second},
+		info{})
 	late := dialWire(t, r)
 	if said := late.ended(); said != "" {
 		t.Errorf("a late one is told %q", said)
@@ -184,7 +189,8 @@ func TestHeaderFlood(t *testing.T) { //nolint:paralleltest // it measures the pr
 	for range 100 {
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-flood", strings.Repeat("x", 1000))
 	}
-	if _, err := bridgev1.NewRuntimeServiceClient(r.Dial(t, 0)).GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{}); err == nil {
+	if _, err := bridgev1.NewRuntimeServiceClient(r.Dial(t, 0)).GetServerInfo(ctx,
+		&bridgev1.GetServerInfoRequest{}); err == nil {
 		t.Error("100 kB of headers are taken")
 	}
 	siege{100, 16 << 20}.during(t, r, func() {
@@ -212,7 +218,8 @@ func TestHeaderFlood(t *testing.T) { //nolint:paralleltest // it measures the pr
 			for range 10_000 {
 				_ = w.head.WriteField(bomb)
 			}
-			if w.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: w.buf.Bytes(), EndHeaders: true}) != nil {
+			if w.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: w.buf.Bytes(),
+				EndHeaders: true}) != nil {
 				return
 			}
 		}

@@ -43,14 +43,16 @@ func answering(resp *bridgev1.GetSessionResponse, err error) *sessions {
 
 func getSession(t *testing.T, r *servertest.Running, options ...grpc.CallOption) *grpcstatus.Status {
 	t.Helper()
-	_, err := bridgev1.NewSessionServiceClient(r.Conn).GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s1"}, options...)
+	_, err := bridgev1.NewSessionServiceClient(r.Conn).GetSession(t.Context(),
+		&bridgev1.GetSessionRequest{SessionId: "s1"}, options...)
 	return grpcstatus.Convert(err)
 }
 
 func TestFaultsArriveWithTheirDetails(t *testing.T) {
 	t.Parallel()
 	r := servertest.Start(t, server.Config{}, answering(nil,
-		fault.New(fault.SessionNotFound, "Session not found: %s", "s1").WithField("session_id").With("session_id", "s1").WithRetry(time.Second)))
+		fault.New(fault.SessionNotFound, "Session not found: %s", "s1").WithField("session_id").With("session_id",
+			"s1").WithRetry(time.Second)))
 	st := getSession(t, r)
 	if st.Code() != codes.NotFound || st.Message() != "Session not found: s1" {
 		t.Errorf("status %v", st)
@@ -106,7 +108,8 @@ func TestPanicsEndTheCallOnly(t *testing.T) {
 			t.Errorf("status %v", st)
 		}
 	}
-	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(t.Context(), new(bridgev1.GetServerInfoRequest)); err != nil {
+	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(t.Context(),
+		new(bridgev1.GetServerInfoRequest)); err != nil {
 		t.Errorf("the call after: %v", err)
 	}
 	_ = r.Stop()
@@ -169,7 +172,8 @@ func TestPositionTrailer(t *testing.T) {
 				if tc.err != nil {
 					reason, field = "SESSION_BUSY", "prompt.mode"
 				}
-				if got := [2]string{strings.Join(md.Get("copilot-reason"), " "), strings.Join(md.Get("copilot-field"), " ")}; got != [2]string{reason, field} {
+				if got := [2]string{strings.Join(md.Get("copilot-reason"), " "),
+					strings.Join(md.Get("copilot-field"), " ")}; got != [2]string{reason, field} {
 					t.Errorf("%s: reason and field in the trailer are %q", kind, got)
 				}
 			}
@@ -181,7 +185,8 @@ func TestPositionTrailer(t *testing.T) {
 func TestLargeFrames(t *testing.T) {
 	t.Parallel()
 	want := &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Events{
-		Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{{OriginalJson: proto.String(strings.Repeat("y", 3<<20))}}},
+		Events: &bridgev1.EventBatch{Events: []*bridgev1.Event{{OriginalJson: proto.String(strings.Repeat("y",
+			3<<20))}}},
 	}}
 	wire, err := proto.Marshal(want)
 	if err != nil {
@@ -218,7 +223,8 @@ func TestLargeFrames(t *testing.T) {
 func TestMessagesOverTheLimitAreRefused(t *testing.T) {
 	t.Parallel()
 	r := servertest.Start(t, server.Config{MaxRecvBytes: 1 << 10}, answering(new(bridgev1.GetSessionResponse), nil))
-	_, err := bridgev1.NewSessionServiceClient(r.Conn).GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: strings.Repeat("x", 2<<10)})
+	_, err := bridgev1.NewSessionServiceClient(r.Conn).GetSession(t.Context(),
+		&bridgev1.GetSessionRequest{SessionId: strings.Repeat("x", 2<<10)})
 	if st := grpcstatus.Convert(err); st.Code() != codes.ResourceExhausted {
 		t.Errorf("status %v", st)
 	}
@@ -231,7 +237,9 @@ func TestLogOfCalls(t *testing.T) {
 		want     []string
 		not      []string
 	}{
-		"plain":    {false, []string{`"method":"/copilot.bridge.v1.SessionService/Run"`, `"code":"OK"`, `"duration":`, `"session_id":"s1"`, `"network":"unix"`}, []string{"say it", "hunter2"}},
+		"plain": {false,
+			[]string{`"method":"/copilot.bridge.v1.SessionService/Run"`, `"code":"OK"`, `"duration":`,
+				`"session_id":"s1"`, `"network":"unix"`}, []string{"say it", "hunter2"}},
 		"requests": {true, []string{"say it", `"session_id":"s1"`}, []string{"hunter2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +248,8 @@ func TestLogOfCalls(t *testing.T) {
 				&sessions{run: func(context.Context, *bridgev1.RunRequest, frame.Sink) error { return nil }})
 			stream, err := bridgev1.NewSessionServiceClient(r.Conn).Run(t.Context(), &bridgev1.RunRequest{
 				Session: &bridgev1.RunRequest_SessionId{SessionId: "s1"},
-				Prompt:  &bridgev1.Prompt{Text: "say it", RequestHeaders: map[string]string{"authorization": "hunter2"}},
+				Prompt: &bridgev1.Prompt{Text: "say it",
+					RequestHeaders: map[string]string{"authorization": "hunter2"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -271,19 +280,21 @@ func TestSendStream(t *testing.T) {
 	chunk := func(s string) *bridgev1.SendStreamRequest {
 		return &bridgev1.SendStreamRequest{Piece: &bridgev1.SendStreamRequest_Chunk{Chunk: &bridgev1.AttachmentChunk{Data: []byte(s)}}}
 	}
-	r := servertest.Start(t, server.Config{}, &sessions{sendStream: func(_ context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
-		got := first.GetSessionId()
-		for {
-			c, err := next()
-			if err == io.EOF {
-				return &bridgev1.SendStreamResponse{MessageId: got}, nil
+	r := servertest.Start(t, server.Config{},
+		&sessions{sendStream: func(_ context.Context, first *bridgev1.SendRequest,
+			next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+			got := first.GetSessionId()
+			for {
+				c, err := next()
+				if err == io.EOF {
+					return &bridgev1.SendStreamResponse{MessageId: got}, nil
+				}
+				if err != nil {
+					return nil, err
+				}
+				got += "+" + string(c.GetData())
 			}
-			if err != nil {
-				return nil, err
-			}
-			got += "+" + string(c.GetData())
-		}
-	}})
+		}})
 	for name, tc := range map[string]struct {
 		send []*bridgev1.SendStreamRequest
 		want string

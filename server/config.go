@@ -122,14 +122,16 @@ func (c *Config) complete() error {
 	}
 	switch {
 	case c.Policy != nil && c.Token != "":
-		return errors.New("a server token cannot be used with a policy: give a static token a role in the tenant \"host\"")
+		return errors.New("a server token cannot be used with a policy: give a static token a role in the tenant " +
+			"\"host\"")
 	case c.Policy != nil:
 	case tcp && c.Token == "":
 		c.Token = rand.Text()
 	case c.Token != "" && len(c.Token) < minToken:
 		return fmt.Errorf("the token has %d characters, fewer than %d", len(c.Token), minToken)
 	}
-	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || !c.Connections.valid() || c.DrainTimeout < 0 || c.StopTimeout < 0 {
+	if c.MaxRecvBytes < 0 || c.MaxStrangers < 0 || c.StrangerTime < 0 || !c.Connections.valid() || c.DrainTimeout < 0 ||
+		c.StopTimeout < 0 {
 		return errors.New("sizes and timeouts must not be negative")
 	}
 	c.MaxRecvBytes = cmp.Or(c.MaxRecvBytes, DefaultMaxRecvBytes)
@@ -166,7 +168,8 @@ func checkTCP(address string, wide bool) error {
 		return fmt.Errorf("address %q is neither unix:PATH nor HOST:PORT: %w", address, err)
 	}
 	if !wide && !loopback.Host(host) {
-		return fmt.Errorf("address %q is not on the loopback interface: without TLS (--tls-cert, --tls-key) and identities "+
+		return fmt.Errorf("address %q is not on the loopback interface: without TLS (--tls-cert, --tls-key) and "+
+			"identities "+
 			"(--policy) only localhost, 127.0.0.1 and [::1] are allowed", address)
 	}
 	return nil

@@ -59,9 +59,11 @@ type connection struct {
 
 func newConnection(t *connections, tcp *net.TCPConn) *connection {
 	c := &connection{
-		TCPConn: tcp, table: t, since: time.Now(), away: make(chan struct{}), ended: make(chan struct{}), closed: make(chan struct{}),
+		TCPConn: tcp, table: t, since: time.Now(), away: make(chan struct{}), ended: make(chan struct{}),
+		closed: make(chan struct{}),
 	}
-	c.signal = leaving.Signal{Away: c.away, Ended: c.ended, Grace: func() time.Duration { return time.Duration(t.grace.Load()) }}
+	c.signal = leaving.Signal{Away: c.away, Ended: c.ended,
+		Grace: func() time.Duration { return time.Duration(t.grace.Load()) }}
 	return c
 }
 

@@ -86,7 +86,8 @@ type tenantUse struct {
 
 func newConnections(c *Config) *connections {
 	t := &connections{
-		policy: c.Policy, log: c.Logger, unknown: cmp.Or(c.MaxStrangers, maxUnknown), time: cmp.Or(c.StrangerTime, unknownTime),
+		policy: c.Policy, log: c.Logger, unknown: cmp.Or(c.MaxStrangers, maxUnknown),
+		time:    cmp.Or(c.StrangerTime, unknownTime),
 		callers: map[callerKey]*callerUse{}, tenants: map[string]*tenantUse{}, stop: make(chan struct{}),
 	}
 	t.tune(c.Connections)
@@ -207,9 +208,11 @@ func (t *connections) shed() {
 		_ = victim.TCPConn.Close()
 		return
 	}
-	t.log.Warn("connection closed: too many connections", slog.String("tenant", who.tenant), slog.String("caller", who.name),
+	t.log.Warn("connection closed: too many connections", slog.String("tenant", who.tenant),
+		slog.String("caller", who.name),
 		slog.Int("open", open))
-	t.dismiss(victim, true, shedFlush, "the server has too many connections (max_connections), and this caller has the most")
+	t.dismiss(victim, true, shedFlush, "the server has too many connections (max_connections), and this caller has "+
+		"the most")
 }
 
 // dismiss closes a connection and tells the client the reason, which the client may take up to flush to read. It does

@@ -46,7 +46,8 @@ tenants:
   rival: {members: [{token: rival, role: owner}]}
 `))
 	var err error
-	if s.policy, err = policy.Open(filepath.Join(s.dir, "policy"), slog.New(slog.DiscardHandler), time.Now); err != nil {
+	if s.policy, err = policy.Open(filepath.Join(s.dir, "policy"), slog.New(slog.DiscardHandler),
+		time.Now); err != nil {
 		t.Fatal(err)
 	}
 	c.Policy, c.Listen = s.policy, []string{"127.0.0.1:0"}
@@ -84,7 +85,8 @@ func (s *tenanted) call(conn *grpc.ClientConn) error {
 func (s *tenanted) wire(name string) *wire {
 	s.t.Helper()
 	w := dialWire(s.t, s.Running)
-	if err := w.call(1, serverInfo, map[string]string{"authorization": "Bearer " + tokenOf(name)}); err != nil || !w.answers() {
+	if err := w.call(1, serverInfo, map[string]string{"authorization": "Bearer " + tokenOf(name)}); err != nil ||
+		!w.answers() {
 		s.t.Fatalf("%s is turned away: %v", name, err)
 	}
 	return w
@@ -102,7 +104,8 @@ func limitOf(err error) string {
 
 func wantLimit(t *testing.T, what string, err error, limit string) {
 	t.Helper()
-	if status.Code(err) != codes.ResourceExhausted || limitOf(err) != limit || !strings.Contains(err.Error(), "limits."+limit) {
+	if status.Code(err) != codes.ResourceExhausted || limitOf(err) != limit ||
+		!strings.Contains(err.Error(), "limits."+limit) {
 		t.Errorf("%s: %v; want the limit %s, and where it is set", what, err, limit)
 	}
 }
@@ -155,7 +158,8 @@ func TestSheddingFromTheLargest(t *testing.T) {
 		t.Errorf("the newcomer: %v", err)
 	}
 	// Of connections with calls it is the newest.
-	if said := many[len(many)-1].ended(); !strings.Contains(said, "ENHANCE_YOUR_CALM") || !strings.Contains(said, "max_connections") {
+	if said := many[len(many)-1].ended(); !strings.Contains(said, "ENHANCE_YOUR_CALM") ||
+		!strings.Contains(said, "max_connections") {
 		t.Errorf("the one that is closed is told %q", said)
 	}
 	for i, w := range many[:len(many)-1] {
@@ -248,7 +252,8 @@ func TestConnectionOfSeveralCallers(t *testing.T) {
 	}
 	s.tokens("acme2", "rival")
 	write(t, filepath.Join(s.dir, "policy"), []byte("version: 1\nidentity: {tokens: tokens}\n"+
-		"tenants:\n  acme: {members: [{token: acme2, role: owner}]}\n  rival: {members: [{token: rival, role: owner}]}\n"))
+		"tenants:\n  acme: {members: [{token: acme2, role: owner}]}\n  rival: {members: [{token: rival, role: "+
+		"owner}]}\n"))
 	if err := s.policy.Reload(); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +293,9 @@ func TestFewerConnectionsByPolicy(t *testing.T) {
 // and then it is closed.
 func TestConnectionAge(t *testing.T) {
 	t.Parallel()
-	s := startTenanted(t, "requests_per_second: 0", server.Config{Connections: server.Connections{MaxAge: 300 * time.Millisecond, AgeGrace: 500 * time.Millisecond}})
+	s := startTenanted(t, "requests_per_second: 0",
+		server.Config{Connections: server.Connections{MaxAge: 300 * time.Millisecond,
+			AgeGrace: 500 * time.Millisecond}})
 	w := s.wire("acme")
 	if said := w.ended(); !strings.Contains(said, "NO_ERROR") || !strings.Contains(said, "max_connection_age") {
 		t.Errorf("the caller is told %q", said)

@@ -57,15 +57,18 @@ func TestDrainOrder(t *testing.T) {
 	var r *servertest.Running
 	var atDrain healthv1.HealthCheckResponse_ServingStatus
 	var during error
-	r = servertest.Start(t, server.Config{DrainTimeout: long, StopTimeout: long, Drainer: drainer(func(ctx context.Context) error {
-		resp, err := healthv1.NewHealthClient(r.Conn).Check(ctx, &healthv1.HealthCheckRequest{Service: "copilot.bridge.v1.EventService"})
-		atDrain = resp.GetStatus()
-		_, infoErr := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(ctx, new(bridgev1.GetServerInfoRequest))
-		during = errors.Join(err, infoErr)
-		close(draining)
-		<-drained
-		return nil
-	})}, e, info{})
+	r = servertest.Start(t,
+		server.Config{DrainTimeout: long, StopTimeout: long, Drainer: drainer(func(ctx context.Context) error {
+			resp, err := healthv1.NewHealthClient(r.Conn).Check(ctx,
+				&healthv1.HealthCheckRequest{Service: "copilot.bridge.v1.EventService"})
+			atDrain = resp.GetStatus()
+			_, infoErr := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(ctx,
+				new(bridgev1.GetServerInfoRequest))
+			during = errors.Join(err, infoErr)
+			close(draining)
+			<-drained
+			return nil
+		})}, e, info{})
 	stream := subscribe(t, r)
 	watch, err := healthv1.NewHealthClient(r.Conn).Watch(t.Context(), new(healthv1.HealthCheckRequest))
 	if err != nil {

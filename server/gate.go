@@ -41,7 +41,8 @@ type gate struct {
 }
 
 func newGate(c *Config) *gate {
-	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods(), confining: c.Confining}
+	g := &gate{token: sha256.Sum256([]byte(c.Token)), policy: c.Policy, methods: policy.NewMethods(),
+		confining: c.Confining}
 	if g.confining == nil {
 		g.confining = func(string) error { return nil }
 	}
@@ -192,7 +193,8 @@ func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.P
 	}
 	wanted := metadata.ValueFromIncomingContext(ctx, policy.MetadataTenant)
 	if len(wanted) > 1 {
-		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q occurs %d times: send it once", policy.MetadataTenant, len(wanted))
+		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q occurs %d times: send it once",
+			policy.MetadataTenant, len(wanted))
 	}
 	return now.Resolve(id, strings.Join(wanted, ""))
 }
@@ -219,7 +221,8 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 		return nil, proof, err
 	}
 	if bearers := metadata.ValueFromIncomingContext(ctx, "authorization"); len(bearers) > 1 {
-		return nil, proof, fault.New(fault.Unauthenticated, "the metadata \"authorization\" occurs %d times: send it once", len(bearers))
+		return nil, proof, fault.New(fault.Unauthenticated,
+			"the metadata \"authorization\" occurs %d times: send it once", len(bearers))
 	} else if len(bearers) == 1 {
 		bearer, err := auth.AuthFromMD(ctx, "bearer")
 		if err != nil {
@@ -252,7 +255,8 @@ func checkOrigin(ctx context.Context, anyName bool) error {
 	}
 	authority := md.Get(":authority")
 	if !anyName && (len(authority) != 1 || !loopback.Host(hostOf(authority[0]))) {
-		return fault.New(fault.Forbidden, "the authority must be localhost, 127.0.0.1 or [::1], not %q", strings.Join(authority, ","))
+		return fault.New(fault.Forbidden, "the authority must be localhost, 127.0.0.1 or [::1], not %q",
+			strings.Join(authority, ","))
 	}
 	return nil
 }
@@ -277,5 +281,6 @@ func (g *gate) checkToken(token string) error {
 }
 
 func noToken() error {
-	return fault.New(fault.Unauthenticated, "the call needs the metadata %q with the server's token", "authorization: Bearer TOKEN")
+	return fault.New(fault.Unauthenticated, "the call needs the metadata %q with the server's token",
+		"authorization: Bearer TOKEN")
 }

@@ -28,18 +28,22 @@ func TestGateOnTCP(t *testing.T) {
 		code      codes.Code
 		reason    string
 	}{
-		"token":              {"", []string{"authorization", bearer}, codes.OK, ""},
-		"lower case scheme":  {"", []string{"authorization", "bearer " + token}, codes.OK, ""},
-		"localhost":          {"localhost:1", []string{"authorization", bearer}, codes.OK, ""},
-		"no port":            {"localhost", []string{"authorization", bearer}, codes.OK, ""},
-		"IPv6":               {"[::1]:1", []string{"authorization", bearer}, codes.OK, ""},
-		"IPv6, no port":      {"[::1]", []string{"authorization", bearer}, codes.OK, ""},
-		"no token":           {"", nil, codes.Unauthenticated, "UNAUTHENTICATED"},
-		"wrong token":        {"", []string{"authorization", bearer + "0"}, codes.Unauthenticated, "UNAUTHENTICATED"},
-		"wrong scheme":       {"", []string{"authorization", "Basic " + token}, codes.Unauthenticated, "UNAUTHENTICATED"},
-		"foreign name":       {"evil.example:1", []string{"authorization", bearer}, codes.PermissionDenied, "FORBIDDEN"},
-		"foreign, localhost": {"localhost.evil.example", []string{"authorization", bearer}, codes.PermissionDenied, "FORBIDDEN"},
-		"web page":           {"", []string{"authorization", bearer, "origin", "http://localhost:1"}, codes.PermissionDenied, "FORBIDDEN"},
+		"token":             {"", []string{"authorization", bearer}, codes.OK, ""},
+		"lower case scheme": {"", []string{"authorization", "bearer " + token}, codes.OK, ""},
+		"localhost":         {"localhost:1", []string{"authorization", bearer}, codes.OK, ""},
+		"no port":           {"localhost", []string{"authorization", bearer}, codes.OK, ""},
+		"IPv6":              {"[::1]:1", []string{"authorization", bearer}, codes.OK, ""},
+		"IPv6, no port":     {"[::1]", []string{"authorization", bearer}, codes.OK, ""},
+		"no token":          {"", nil, codes.Unauthenticated, "UNAUTHENTICATED"},
+		"wrong token":       {"", []string{"authorization", bearer + "0"}, codes.Unauthenticated, "UNAUTHENTICATED"},
+		"wrong scheme": {"", []string{"authorization", "Basic " + token}, codes.Unauthenticated,
+			"UNAUTHENTICATED"},
+		"foreign name": {"evil.example:1", []string{"authorization", bearer}, codes.PermissionDenied,
+			"FORBIDDEN"},
+		"foreign, localhost": {"localhost.evil.example", []string{"authorization", bearer}, codes.PermissionDenied,
+			"FORBIDDEN"},
+		"web page": {"", []string{"authorization", bearer, "origin", "http://localhost:1"}, codes.PermissionDenied,
+			"FORBIDDEN"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,11 +73,13 @@ func TestGateOnTCP(t *testing.T) {
 // only with it over TCP.
 func TestReflection(t *testing.T) {
 	t.Parallel()
-	r := servertest.Start(t, server.Config{Listen: []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}, Token: token}, info{})
+	r := servertest.Start(t,
+		server.Config{Listen: []string{"unix:" + servertest.SocketPath(t), "127.0.0.1:0"}, Token: token}, info{})
 	// The versions differ in nothing but their names.
 	list := func(conn *grpc.ClientConn, version string) (int, error) {
 		desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-		stream, err := conn.NewStream(t.Context(), desc, "/grpc.reflection."+version+".ServerReflection/ServerReflectionInfo")
+		stream, err := conn.NewStream(t.Context(), desc,
+			"/grpc.reflection."+version+".ServerReflection/ServerReflectionInfo")
 		if err != nil {
 			return 0, err
 		}

@@ -147,13 +147,14 @@ func TestFramesOfGuestsAreChecked(t *testing.T) {
 		after  []proto.Message
 		want   []bool // of the frames after: refused
 	}{
-		"plain":                       {"boxed", nil, true, []proto.Message{plainFrame, bothURL}, []bool{false, false}},
-		"a file":                      {"boxed", nil, true, []proto.Message{fileFrame}, []bool{true}},
-		"a URL of nobody's":           {"boxed", nil, true, []proto.Message{acmeURL}, []bool{true}},
-		"a URL of the guest's alone":  {"acme", nil, true, []proto.Message{acmeURL}, []bool{true}},
-		"a file before":               {"boxed", []proto.Message{fileFrame}, false, nil, nil},
-		"a URL before":                {"boxed", []proto.Message{bothURL}, false, nil, nil},
-		"something harmless before":   {"boxed", []proto.Message{plainFrame}, true, []proto.Message{fileFrame}, []bool{true}},
+		"plain":                      {"boxed", nil, true, []proto.Message{plainFrame, bothURL}, []bool{false, false}},
+		"a file":                     {"boxed", nil, true, []proto.Message{fileFrame}, []bool{true}},
+		"a URL of nobody's":          {"boxed", nil, true, []proto.Message{acmeURL}, []bool{true}},
+		"a URL of the guest's alone": {"acme", nil, true, []proto.Message{acmeURL}, []bool{true}},
+		"a file before":              {"boxed", []proto.Message{fileFrame}, false, nil, nil},
+		"a URL before":               {"boxed", []proto.Message{bothURL}, false, nil, nil},
+		"something harmless before": {"boxed", []proto.Message{plainFrame}, true, []proto.Message{fileFrame},
+			[]bool{true}},
 		"the host's owner as a guest": {caller.HostTenant, nil, true, []proto.Message{fileFrame}, []bool{true}},
 	} {
 		t.Run(name, func(t *testing.T) {

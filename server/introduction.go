@@ -39,7 +39,8 @@ func (i *introduction) key() callerKey {
 
 // same reports whether a proof equals that of an introduction.
 func (i *introduction) same(other *introduction) bool {
-	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate && i.who.Tenant == other.who.Tenant
+	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate &&
+		i.who.Tenant == other.who.Tenant
 }
 
 // introduce records that a call on the connection was authenticated. Its caller pays for the connection from then on.
@@ -142,7 +143,8 @@ func (c *connection) recheck(p *policy.Policy) {
 	who := c.key()
 	c.table.remove(c)
 	c.table.mu.Unlock()
-	c.table.log.Info("connection closed: its callers are no longer trusted", slog.String("tenant", who.tenant), slog.String("caller", who.name))
+	c.table.log.Info("connection closed: its callers are no longer trusted", slog.String("tenant", who.tenant),
+		slog.String("caller", who.name))
 	flush := revokeFlush
 	if c.calls.Load() == 0 {
 		flush = shedFlush // there are no calls whose end must be reported
@@ -266,11 +268,13 @@ func trailersOf(err error) []hpack.HeaderField {
 	st, _ := status.Of(err)
 	fields := []hpack.HeaderField{
 		{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/grpc"},
-		{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))}, {Name: "grpc-message", Value: url.PathEscape(st.Message())},
+		{Name: "grpc-status", Value: strconv.Itoa(int(st.Code()))},
+		{Name: "grpc-message", Value: url.PathEscape(st.Message())},
 		{Name: status.TrailerReason, Value: status.Reason(st)},
 	}
 	if details, err := proto.Marshal(st.Proto()); err == nil {
-		fields = append(fields, hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})
+		fields = append(fields,
+			hpack.HeaderField{Name: "grpc-status-details-bin", Value: base64.RawStdEncoding.EncodeToString(details)})
 	}
 	return fields
 }

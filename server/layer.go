@@ -50,7 +50,8 @@ type call struct {
 // layered returns the options that wrap both kinds of calls with the layers, the first one outermost.
 func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+			handler grpc.UnaryHandler) (any, error) {
 			c := &call{method: info.FullMethod, request: req}
 			p := passage{call: c, layers: layers, panicked: panicked}
 			err := p.through(ctx, func(ctx context.Context) (err error) {
@@ -59,7 +60,8 @@ func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
 			})
 			return c.reply, err
 		}),
-		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+			handler grpc.StreamHandler) error {
 			// The handler of a client stream without replies collects all pieces.
 			c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
 			p := passage{call: c, layers: layers, panicked: panicked}
@@ -215,7 +217,8 @@ func (c *call) sessionID() string {
 
 // startedSession returns the session of an AttachStart.
 func startedSession(start *bridgev1.AttachStart) string {
-	for _, id := range []string{start.GetJoinSessionId(), start.GetResume().GetSessionId(), start.GetCreate().GetSessionId()} {
+	for _, id := range []string{start.GetJoinSessionId(), start.GetResume().GetSessionId(),
+		start.GetCreate().GetSessionId()} {
 		if id != "" {
 			return id
 		}

@@ -20,10 +20,12 @@ func TestPassage(t *testing.T) {
 		want    []string
 		err     error
 	}{
-		"served":   {0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
-		"failed":   {0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, broken},
-		"refused":  {2, nil, []string{"+1", "+2", "-1"}, refused},
-		"panicked": {0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, broken},
+		"served": {0, func(context.Context) error { return nil }, []string{"+1", "+2", "+3", "-3", "-2", "-1"}, nil},
+		"failed": {0, func(context.Context) error { return broken }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
+			broken},
+		"refused": {2, nil, []string{"+1", "+2", "-1"}, refused},
+		"panicked": {0, func(context.Context) error { panic(broken) }, []string{"+1", "+2", "+3", "-3", "-2", "-1"},
+			broken},
 	} {
 		var got []string
 		step := func(n int) layer {
@@ -41,7 +43,8 @@ func TestPassage(t *testing.T) {
 				}, nil
 			}
 		}
-		p := passage{call: new(call), layers: []layer{step(1), step(2), step(3)}, panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}
+		p := passage{call: new(call), layers: []layer{step(1), step(2), step(3)},
+			panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}
 		if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, %v, want %q, %v", name, got, err, tc.want, tc.err)
 		}

@@ -18,18 +18,26 @@ func TestConfigRefuses(t *testing.T) {
 		config server.Config
 		want   string
 	}{
-		"no address":      {server.Config{Services: ok}, "no address"},
-		"no service":      {server.Config{Listen: []string{"127.0.0.1:0"}}, "no service"},
-		"no form":         {server.Config{Services: ok, Listen: []string{"somewhere"}}, "neither unix:PATH nor HOST:PORT"},
-		"all interfaces":  {server.Config{Services: ok, Listen: []string{":7070"}}, "not on the loopback interface"},
-		"any address":     {server.Config{Services: ok, Listen: []string{"0.0.0.0:7070"}}, "not on the loopback interface"},
-		"other host":      {server.Config{Services: ok, Listen: []string{"192.0.2.1:7070"}}, "not on the loopback interface"},
-		"name":            {server.Config{Services: ok, Listen: []string{"example.org:7070"}}, "not on the loopback interface"},
-		"short token":     {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, Token: "short"}, "fewer than 16"},
-		"negative":        {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, StopTimeout: -1}, "negative"},
-		"second in vain":  {server.Config{Services: ok, Listen: []string{"127.0.0.1:0", "unix:/dev/null/x"}}, "/dev/null"},
-		"mixed, one bad":  {server.Config{Services: ok, Listen: []string{"unix:x.sock", "[2001:db8::1]:1"}}, "not on the loopback interface"},
-		"port is missing": {server.Config{Services: ok, Listen: []string{"127.0.0.1"}}, "neither unix:PATH nor HOST:PORT"},
+		"no address": {server.Config{Services: ok}, "no address"},
+		"no service": {server.Config{Listen: []string{"127.0.0.1:0"}}, "no service"},
+		"no form": {server.Config{Services: ok, Listen: []string{"somewhere"}},
+			"neither unix:PATH nor HOST:PORT"},
+		"all interfaces": {server.Config{Services: ok, Listen: []string{":7070"}}, "not on the loopback interface"},
+		"any address": {server.Config{Services: ok, Listen: []string{"0.0.0.0:7070"}},
+			"not on the loopback interface"},
+		"other host": {server.Config{Services: ok, Listen: []string{"192.0.2.1:7070"}},
+			"not on the loopback interface"},
+		"name": {server.Config{Services: ok, Listen: []string{"example.org:7070"}},
+			"not on the loopback interface"},
+		"short token": {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, Token: "short"},
+			"fewer than 16"},
+		"negative": {server.Config{Services: ok, Listen: []string{"127.0.0.1:0"}, StopTimeout: -1}, "negative"},
+		"second in vain": {server.Config{Services: ok, Listen: []string{"127.0.0.1:0", "unix:/dev/null/x"}},
+			"/dev/null"},
+		"mixed, one bad": {server.Config{Services: ok, Listen: []string{"unix:x.sock", "[2001:db8::1]:1"}},
+			"not on the loopback interface"},
+		"port is missing": {server.Config{Services: ok, Listen: []string{"127.0.0.1"}},
+			"neither unix:PATH nor HOST:PORT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +46,8 @@ func TestConfigRefuses(t *testing.T) {
 				_ = s.Close()
 				t.Fatal("the configuration was accepted")
 			}
-			if !strings.Contains(err.Error(), tc.want) || tc.config.Token != "" && strings.Contains(err.Error(), tc.config.Token) {
+			if !strings.Contains(err.Error(), tc.want) || tc.config.Token != "" &&
+				strings.Contains(err.Error(), tc.config.Token) {
 				t.Errorf("error %q", err)
 			}
 		})
@@ -49,7 +58,8 @@ func TestConfigRefuses(t *testing.T) {
 func TestNewUnwinds(t *testing.T) {
 	t.Parallel()
 	path := servertest.SocketPath(t)
-	_, err := server.New(t.Context(), server.Config{Services: []server.Service{info{}}, Listen: []string{"unix:" + path, "unix:/dev/null/x"}})
+	_, err := server.New(t.Context(),
+		server.Config{Services: []server.Service{info{}}, Listen: []string{"unix:" + path, "unix:/dev/null/x"}})
 	if err == nil {
 		t.Fatal("listened below /dev/null")
 	}
@@ -61,7 +71,8 @@ func TestNewUnwinds(t *testing.T) {
 func TestCloseWithoutRun(t *testing.T) {
 	t.Parallel()
 	path := servertest.SocketPath(t)
-	s, err := server.New(t.Context(), server.Config{Services: []server.Service{info{}}, Listen: []string{"unix:" + path, "localhost:0"}})
+	s, err := server.New(t.Context(),
+		server.Config{Services: []server.Service{info{}}, Listen: []string{"unix:" + path, "localhost:0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +138,8 @@ func TestSocketLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		if s, err := server.New(t.Context(), config(path)); err == nil || !strings.Contains(err.Error(), "another server listens") {
+		if s, err := server.New(t.Context(), config(path)); err == nil ||
+			!strings.Contains(err.Error(), "another server listens") {
 			t.Errorf("server %v, error %v", s, err)
 		}
 		if conn, err := net.Dial("unix", path); err != nil {
@@ -142,7 +154,8 @@ func TestSocketLeftBehind(t *testing.T) {
 		if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := server.New(t.Context(), config(path)); err == nil || !strings.Contains(err.Error(), "not a socket") {
+		if s, err := server.New(t.Context(), config(path)); err == nil ||
+			!strings.Contains(err.Error(), "not a socket") {
 			t.Errorf("server %v, error %v", s, err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {

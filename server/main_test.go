@@ -19,15 +19,20 @@ type sessions struct {
 	rpc.SessionBackend
 	rpc.TurnBackend
 	get        func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
-	sendStream func(context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error)
-	run        func(context.Context, *bridgev1.RunRequest, frame.Sink) error
+	sendStream func(context.Context, *bridgev1.SendRequest,
+		func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error)
+	run func(context.Context, *bridgev1.RunRequest, frame.Sink) error
 }
 
-func (s *sessions) GetSession(ctx context.Context, req *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+func (s *sessions) GetSession(
+	ctx context.Context, req *bridgev1.GetSessionRequest,
+) (*bridgev1.GetSessionResponse, error) {
 	return s.get(ctx, req)
 }
 
-func (s *sessions) SendStream(ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+func (s *sessions) SendStream(
+	ctx context.Context, first *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error),
+) (*bridgev1.SendStreamResponse, error) {
 	return s.sendStream(ctx, first, next)
 }
 

@@ -45,7 +45,8 @@ func TestRequestBytes(t *testing.T) {
 				_ = w.WriteData(3, false, make([]byte, 16<<10))
 			}
 			fields := w.fields(3)
-			if fields["grpc-status"] != "8" || fields["copilot-reason"] != "LIMIT_EXCEEDED" || !strings.Contains(fields["grpc-message"], limit) {
+			if fields["grpc-status"] != "8" || fields["copilot-reason"] != "LIMIT_EXCEEDED" ||
+				!strings.Contains(fields["grpc-message"], limit) {
 				t.Errorf("the stream ends with %v", fields)
 			}
 			for name, served := range others {
@@ -73,8 +74,10 @@ func TestRequestBytes(t *testing.T) {
 func TestOverallBounds(t *testing.T) {
 	t.Parallel()
 	s := startTenanted(t, "", server.Config{})
-	write(t, filepath.Join(s.dir, "policy"), []byte("version: 1\nidentity: {tokens: tokens}\nlimits: {request_bytes: 1000000, connections: 2}\n"+
-		"tenants:\n  acme: {members: [{token: acme, role: owner}]}\n  rival: {members: [{token: rival, role: owner}]}\n"))
+	write(t, filepath.Join(s.dir, "policy"),
+		[]byte("version: 1\nidentity: {tokens: tokens}\nlimits: {request_bytes: 1000000, connections: 2}\n"+
+			"tenants:\n  acme: {members: [{token: acme, role: owner}]}\n  rival: {members: [{token: rival, role: "+
+			"owner}]}\n"))
 	if err := s.policy.Reload(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +167,8 @@ func TestPackedRequestsCountUnpacked(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
 	served := make(chan struct{})
-	held := &sessions{get: func(_ context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+	held := &sessions{get: func(_ context.Context, _ *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse,
+		error) {
 		<-served
 		return &bridgev1.GetSessionResponse{}, nil
 	}}
@@ -181,7 +185,8 @@ func TestPackedRequestsCountUnpacked(t *testing.T) {
 	throw(3, bomb(t, size, 0))
 	throw(5, bomb(t, size, 0))
 	throw(7, bomb(t, size, 0))
-	if fields := w.fields(7); fields["grpc-status"] != "8" || !strings.Contains(fields["grpc-message"], "caller_request_bytes") {
+	if fields := w.fields(7); fields["grpc-status"] != "8" ||
+		!strings.Contains(fields["grpc-message"], "caller_request_bytes") {
 		t.Errorf("the third ends with %v", fields)
 	}
 	throw(9, bomb(t, size, 10))
@@ -196,7 +201,8 @@ func TestPackedRequestsCountUnpacked(t *testing.T) {
 // What comes in pieces is held until the call ends, and counts as long.
 func TestPiecesCountTogether(t *testing.T) {
 	t.Parallel()
-	collect := &sessions{sendStream: func(_ context.Context, _ *bridgev1.SendRequest, next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+	collect := &sessions{sendStream: func(_ context.Context, _ *bridgev1.SendRequest,
+		next func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
 		for {
 			if _, err := next(); err == io.EOF {
 				return &bridgev1.SendStreamResponse{}, nil
@@ -257,7 +263,8 @@ func TestOpenStreamsCount(t *testing.T) {
 		}
 	}
 	for i := uint32(streams - last); i < streams; i++ {
-		if fields := w.fields(2*i + 3); fields["grpc-status"] == strconv.Itoa(8) && strings.Contains(fields["grpc-message"], "caller_request_bytes") {
+		if fields := w.fields(2*i + 3); fields["grpc-status"] == strconv.Itoa(8) &&
+			strings.Contains(fields["grpc-message"], "caller_request_bytes") {
 			refused++
 		}
 	}

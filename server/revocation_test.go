@@ -27,7 +27,8 @@ import (
 // revoke makes a revocation list with serial numbers, in PEM.
 func (a *authority) revoke(number int64, next time.Time, serials ...int64) []byte {
 	a.t.Helper()
-	list := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: time.Now().Add(time.Duration(number-100) * time.Minute), NextUpdate: next}
+	list := &x509.RevocationList{Number: big.NewInt(number),
+		ThisUpdate: time.Now().Add(time.Duration(number-100) * time.Minute), NextUpdate: next}
 	for _, n := range serials {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{
 			SerialNumber: big.NewInt(n), RevocationTime: time.Now(),
@@ -55,14 +56,16 @@ func startCertified(t *testing.T, lists func(a *authority) []byte) *certified {
 	write(t, s.file("key"), key)
 	write(t, s.file("ca"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.cert.Raw}))
 	write(t, s.file("crl"), lists(s.authority))
-	write(t, s.file("policy"), []byte("version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: [{spiffe: 'spiffe://corp/*', role: observer}]}}\n"))
+	write(t, s.file("policy"), []byte("version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: "+
+		"[{spiffe: 'spiffe://corp/*', role: observer}]}}\n"))
 	p, err := policy.Open(s.file("policy"), slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Running = servertest.Start(t, server.Config{
 		Listen: []string{"127.0.0.1:0"}, Policy: p,
-		TLS: &server.TLS{CertFile: s.file("cert"), KeyFile: s.file("key"), ClientCAFile: s.file("ca"), ClientCRLFile: s.file("crl")},
+		TLS: &server.TLS{CertFile: s.file("cert"), KeyFile: s.file("key"), ClientCAFile: s.file("ca"),
+			ClientCRLFile: s.file("crl")},
 	}, info{})
 	return s
 }

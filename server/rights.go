@@ -30,7 +30,9 @@ type admissions struct {
 
 // under returns a context for a call that ends with its rights. The policy before admitted the call; a policy that
 // took effect since is checked at once. ended returns the error of the call, whose own error is err.
-func (s *admissions) under(ctx context.Context, store *policy.Store, before *policy.Policy, a *admission) (_ context.Context, ended func(err error) error) {
+func (s *admissions) under(
+	ctx context.Context, store *policy.Store, before *policy.Policy, a *admission,
+) (_ context.Context, ended func(err error) error) {
 	ctx, a.end = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	if s.calls == nil {
@@ -105,7 +107,8 @@ func (a *admission) holds(p *policy.Policy) error {
 		return err
 	}
 	if who.Role < a.who.Role || a.who.Confined && !who.Confined {
-		return fault.New(fault.Forbidden, "%q has fewer rights than at the start of the call: start a new call", id.Name())
+		return fault.New(fault.Forbidden, "%q has fewer rights than at the start of the call: start a new call",
+			id.Name())
 	}
 	return nil
 }

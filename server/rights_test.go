@@ -66,7 +66,9 @@ func policies(t *testing.T) (store *policy.Store, with func(from, to string) *po
 
 // begin is a call of acme's owner that the policy in force has let in. Its context is over when its
 // rights are.
-func begin(t *testing.T, s *admissions, store *policy.Store, class caller.Class) (ctx context.Context, ended func(error) error) {
+func begin(
+	t *testing.T, s *admissions, store *policy.Store, class caller.Class,
+) (ctx context.Context, ended func(error) error) {
 	t.Helper()
 	before := store.Current()
 	proof := identity.Proof{Bearer: rightsToken}
@@ -130,7 +132,8 @@ func TestCallsOfAnEarlierPolicyAreAskedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.Use(with(", sandbox: [box]", ""))
-	ctx, _ := s.under(t.Context(), store, before, &admission{proof: identity.Proof{Bearer: rightsToken}, id: id, who: who})
+	ctx, _ := s.under(t.Context(), store, before,
+		&admission{proof: identity.Proof{Bearer: rightsToken}, id: id, who: who})
 	if ctx.Err() == nil {
 		t.Error("the call goes on with the sandbox gone")
 	}

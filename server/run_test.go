@@ -18,7 +18,9 @@ func (nothing) Register(grpc.ServiceRegistrar) {}
 
 func newServer(t *testing.T, addresses ...string) *Server {
 	t.Helper()
-	s, err := New(t.Context(), Config{Listen: addresses, Services: []Service{nothing{}}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	s, err := New(t.Context(),
+		Config{Listen: addresses, Services: []Service{nothing{}},
+			Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

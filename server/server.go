@@ -67,7 +67,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
-	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy}, reporter: &reporter{log: c.Logger}}
+	s := &Server{config: c, health: health.NewServer(), gate: newGate(&c), limiter: &limiter{policy: c.Policy},
+		reporter: &reporter{log: c.Logger}}
 	s.reporter.requests.Store(c.LogRequests)
 	if c.TLS != nil {
 		var err error
@@ -117,7 +118,8 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.InTapHandle(s.gate.greet),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPingTime,
+			PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
@@ -226,7 +228,8 @@ func (s *Server) stop() error {
 	if closedWithin(graceful, s.config.StopTimeout) {
 		return nil
 	}
-	s.config.Logger.Warn("cancelled calls that had not ended before the stop timeout", slog.Duration("stop_timeout", s.config.StopTimeout))
+	s.config.Logger.Warn("cancelled calls that had not ended before the stop timeout",
+		slog.Duration("stop_timeout", s.config.StopTimeout))
 	go func() {
 		defer close(forced)
 		s.grpc.Stop()

@@ -81,7 +81,8 @@ func (s *Server) audit(ctx context.Context, c *call) (context.Context, ending, e
 
 func (s *Server) audited(ctx context.Context, c *call, err error) {
 	st, _ := status.Of(err)
-	e := audit.Entry{Outcome: audit.Done, Method: strings.TrimPrefix(c.method, "/"), Session: c.sessionID(), Owner: c.caller.Tenant}
+	e := audit.Entry{Outcome: audit.Done, Method: strings.TrimPrefix(c.method, "/"), Session: c.sessionID(),
+		Owner: c.caller.Tenant}
 	refused := st.Code() == codes.Unauthenticated || st.Code() == codes.PermissionDenied
 	switch {
 	case refused:

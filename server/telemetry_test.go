@@ -24,9 +24,11 @@ func TestOnlyOwnMethodsAreMeasured(t *testing.T) {
 	t.Parallel()
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
 	r := servertest.Start(t, server.Config{Telemetry: &server.Telemetry{
-		Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)), Meters: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		Tracers: sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)),
+		Meters:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
 	}}, info{})
-	for _, method := range []string{"/copilot.bridge.v1.RuntimeService/GetServerInfo", "/copilot.bridge.v1.RuntimeService/Made-up", "/made.up.Service/1"} {
+	for _, method := range []string{"/copilot.bridge.v1.RuntimeService/GetServerInfo",
+		"/copilot.bridge.v1.RuntimeService/Made-up", "/made.up.Service/1"} {
 		_ = r.Conn.Invoke(t.Context(), method, new(bridgev1.GetServerInfoRequest), new(bridgev1.GetServerInfoResponse))
 	}
 	if _, err := healthv1.NewHealthClient(r.Conn).Check(t.Context(), new(healthv1.HealthCheckRequest)); err != nil {
@@ -84,7 +86,8 @@ func TestHealthOfEachService(t *testing.T) {
 	t.Parallel()
 	var r *servertest.Running
 	states := func(ctx context.Context) (told []string) {
-		for _, service := range []string{"", "copilot.bridge.v1.EventService", "copilot.bridge.v1.RuntimeService", "copilot.bridge.v1.Nothing"} {
+		for _, service := range []string{"", "copilot.bridge.v1.EventService", "copilot.bridge.v1.RuntimeService",
+			"copilot.bridge.v1.Nothing"} {
 			resp, err := healthv1.NewHealthClient(r.Conn).Check(ctx, &healthv1.HealthCheckRequest{Service: service})
 			if err != nil {
 				told = append(told, "error")
@@ -95,11 +98,13 @@ func TestHealthOfEachService(t *testing.T) {
 		return told
 	}
 	var atDrain []string
-	r = servertest.Start(t, server.Config{DrainTimeout: long, StopTimeout: long, Drainer: drainer(func(ctx context.Context) error {
-		atDrain = states(ctx)
-		return nil
-	})}, &events{}, info{})
-	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(t.Context(), new(bridgev1.GetServerInfoRequest)); err != nil {
+	r = servertest.Start(t,
+		server.Config{DrainTimeout: long, StopTimeout: long, Drainer: drainer(func(ctx context.Context) error {
+			atDrain = states(ctx)
+			return nil
+		})}, &events{}, info{})
+	if _, err := bridgev1.NewRuntimeServiceClient(r.Conn).GetServerInfo(t.Context(),
+		new(bridgev1.GetServerInfoRequest)); err != nil {
 		t.Fatal(err)
 	}
 	serving := states(t.Context())
@@ -117,9 +122,10 @@ func TestHealthOfEachService(t *testing.T) {
 // What looks like a secret in a panic is in no log.
 func TestPanicsTellNoSecret(t *testing.T) {
 	t.Parallel()
-	r, log := logged(t, server.Config{}, &sessions{get: func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
-		panic("cannot use token=hunter2hunter2")
-	}})
+	r, log := logged(t, server.Config{},
+		&sessions{get: func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+			panic("cannot use token=hunter2hunter2")
+		}})
 	getSession(t, r)
 	if err := r.Stop(); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,8 @@ func (t *TLS) loadLists() (*identity.RevocationLists, error) {
 		return nil, nil
 	}
 	if t.ClientCAFile == "" {
-		return nil, fmt.Errorf("revocation lists %q require a CA of client certificates (--tls-client-ca)", t.ClientCRLFile)
+		return nil, fmt.Errorf("revocation lists %q require a CA of client certificates (--tls-client-ca)",
+			t.ClientCRLFile)
 	}
 	text, err := os.ReadFile(t.ClientCRLFile)
 	if err != nil {
@@ -183,7 +184,8 @@ func (c *certificates) reload() {
 func (c *certificates) watch(ctx context.Context) {
 	refile.Watch(ctx, refile.Every, func() []string {
 		files := c.files.Load()
-		return slices.DeleteFunc([]string{files.CertFile, files.KeyFile, files.ClientCAFile, files.ClientCRLFile}, func(path string) bool { return path == "" })
+		return slices.DeleteFunc([]string{files.CertFile, files.KeyFile, files.ClientCAFile, files.ClientCRLFile},
+			func(path string) bool { return path == "" })
 	}, c.reload)
 }
 
@@ -195,7 +197,8 @@ type perNetwork struct {
 }
 
 func newPerNetwork(c *certificates, maxMessage int) perNetwork {
-	p := perNetwork{plain: insecure.NewCredentials(), TransportCredentials: insecure.NewCredentials(), maxMessage: maxMessage}
+	p := perNetwork{plain: insecure.NewCredentials(), TransportCredentials: insecure.NewCredentials(),
+		maxMessage: maxMessage}
 	if c != nil {
 		p.TransportCredentials = credentials.NewTLS(c.config())
 	}

@@ -40,8 +40,9 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t, cert: &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}}
 	var err error
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
@@ -84,7 +85,8 @@ func (a *authority) issue(serial int64, spiffe string) (cert, key []byte) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
 func write(t *testing.T, path string, text []byte) {
@@ -118,7 +120,8 @@ func TestTLSWithCertificates(t *testing.T) {
 	write(t, file("cert"), cert)
 	write(t, file("key"), key)
 	write(t, file("ca"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}))
-	write(t, file("policy"), []byte("version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: [{spiffe: 'spiffe://corp/a', role: observer}]}}\n"))
+	write(t, file("policy"), []byte("version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: [{spiffe: "+
+		"'spiffe://corp/a', role: observer}]}}\n"))
 	p, err := policy.Open(file("policy"), slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +140,8 @@ func TestTLSWithCertificates(t *testing.T) {
 			serial = s.PeerCertificates[0].SerialNumber.Int64()
 			return nil
 		}
-		conn, err := grpc.NewClient("passthrough:///127.0.0.1:"+port, grpc.WithTransportCredentials(credentials.NewTLS(c)))
+		conn, err := grpc.NewClient("passthrough:///127.0.0.1:"+port,
+			grpc.WithTransportCredentials(credentials.NewTLS(c)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +171,8 @@ func TestTLSWithCertificates(t *testing.T) {
 	for text, want := range map[string]codes.Code{
 		"{certificates: true, tokens: tokens}": codes.Unauthenticated, "{certificates: true}": codes.Unavailable,
 	} {
-		write(t, file("policy"), []byte("version: 1\nidentity: "+text+"\ntenants: {acme: {members: [{spiffe: 'spiffe://corp/a', role: observer}]}}\n"))
+		write(t, file("policy"), []byte("version: 1\nidentity: "+text+"\ntenants: {acme: {members: [{spiffe: "+
+			"'spiffe://corp/a', role: observer}]}}\n"))
 		if err := p.Reload(); err != nil {
 			t.Fatal(err)
 		}

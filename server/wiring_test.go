@@ -38,7 +38,8 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 				t.Run(string(m.FullName()), func(t *testing.T) {
 					t.Parallel()
 					st := invoke(t, r.Conn, m)
-					if st.Code() != codes.FailedPrecondition || status.Reason(st) != "SESSION_BUSY" || st.Message() != string(m.Name()) {
+					if st.Code() != codes.FailedPrecondition || status.Reason(st) != "SESSION_BUSY" ||
+						st.Message() != string(m.Name()) {
 						t.Errorf("status %v, reason %q", st, status.Reason(st))
 					}
 				})
@@ -100,19 +101,27 @@ func (backend) DeleteSession(context.Context, *bridgev1.DeleteSessionRequest) (*
 	return called[bridgev1.DeleteSessionResponse]("DeleteSession")
 }
 
-func (backend) GetLastSession(context.Context, *bridgev1.GetLastSessionRequest) (*bridgev1.GetLastSessionResponse, error) {
+func (backend) GetLastSession(
+	context.Context, *bridgev1.GetLastSessionRequest,
+) (*bridgev1.GetLastSessionResponse, error) {
 	return called[bridgev1.GetLastSessionResponse]("GetLastSession")
 }
 
-func (backend) DisconnectSession(context.Context, *bridgev1.DisconnectSessionRequest) (*bridgev1.DisconnectSessionResponse, error) {
+func (backend) DisconnectSession(
+	context.Context, *bridgev1.DisconnectSessionRequest,
+) (*bridgev1.DisconnectSessionResponse, error) {
 	return called[bridgev1.DisconnectSessionResponse]("DisconnectSession")
 }
 
-func (backend) GetForegroundSession(context.Context, *bridgev1.GetForegroundSessionRequest) (*bridgev1.GetForegroundSessionResponse, error) {
+func (backend) GetForegroundSession(
+	context.Context, *bridgev1.GetForegroundSessionRequest,
+) (*bridgev1.GetForegroundSessionResponse, error) {
 	return called[bridgev1.GetForegroundSessionResponse]("GetForegroundSession")
 }
 
-func (backend) SetForegroundSession(context.Context, *bridgev1.SetForegroundSessionRequest) (*bridgev1.SetForegroundSessionResponse, error) {
+func (backend) SetForegroundSession(
+	context.Context, *bridgev1.SetForegroundSessionRequest,
+) (*bridgev1.SetForegroundSessionResponse, error) {
 	return called[bridgev1.SetForegroundSessionResponse]("SetForegroundSession")
 }
 
@@ -140,11 +149,15 @@ func (backend) Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse
 	return called[bridgev1.LogResponse]("Log")
 }
 
-func (backend) UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error) {
+func (backend) UpdateProvider(
+	context.Context, *bridgev1.UpdateProviderRequest,
+) (*bridgev1.UpdateProviderResponse, error) {
 	return called[bridgev1.UpdateProviderResponse]("UpdateProvider")
 }
 
-func (backend) ProvideCredentials(context.Context, *bridgev1.ProvideCredentialsRequest) (*bridgev1.ProvideCredentialsResponse, error) {
+func (backend) ProvideCredentials(
+	context.Context, *bridgev1.ProvideCredentialsRequest,
+) (*bridgev1.ProvideCredentialsResponse, error) {
 	return called[bridgev1.ProvideCredentialsResponse]("ProvideCredentials")
 }
 
@@ -152,11 +165,15 @@ func (backend) ShareSession(context.Context, *bridgev1.ShareSessionRequest) (*br
 	return called[bridgev1.ShareSessionResponse]("ShareSession")
 }
 
-func (backend) UnshareSession(context.Context, *bridgev1.UnshareSessionRequest) (*bridgev1.UnshareSessionResponse, error) {
+func (backend) UnshareSession(
+	context.Context, *bridgev1.UnshareSessionRequest,
+) (*bridgev1.UnshareSessionResponse, error) {
 	return called[bridgev1.UnshareSessionResponse]("UnshareSession")
 }
 
-func (backend) ListShareOffers(context.Context, *bridgev1.ListShareOffersRequest) (*bridgev1.ListShareOffersResponse, error) {
+func (backend) ListShareOffers(
+	context.Context, *bridgev1.ListShareOffersRequest,
+) (*bridgev1.ListShareOffersResponse, error) {
 	return called[bridgev1.ListShareOffersResponse]("ListShareOffers")
 }
 
@@ -192,15 +209,21 @@ func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.Invok
 	return called[bridgev1.InvokeResponse]("Invoke")
 }
 
-func (backend) WatchHostEvents(context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error) error {
+func (backend) WatchHostEvents(
+	context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error,
+) error {
 	return refusal("WatchHostEvents")
 }
 
-func (backend) WatchTelemetry(context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error) error {
+func (backend) WatchTelemetry(
+	context.Context, *bridgev1.WatchTelemetryRequest, func(*bridgev1.WatchTelemetryResponse) error,
+) error {
 	return refusal("WatchTelemetry")
 }
 
-func (backend) RespondToModelRequest(context.Context, *bridgev1.RespondToModelRequestRequest) (*bridgev1.RespondToModelRequestResponse, error) {
+func (backend) RespondToModelRequest(
+	context.Context, *bridgev1.RespondToModelRequestRequest,
+) (*bridgev1.RespondToModelRequestResponse, error) {
 	return called[bridgev1.RespondToModelRequestResponse]("RespondToModelRequest")
 }
 
@@ -212,13 +235,17 @@ func (backend) Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.Res
 	return called[bridgev1.ResolveResponse]("Resolve")
 }
 
-func (backend) SendStream(context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error) {
+func (backend) SendStream(
+	context.Context, *bridgev1.SendRequest, func() (*bridgev1.AttachmentChunk, error),
+) (*bridgev1.SendStreamResponse, error) {
 	return called[bridgev1.SendStreamResponse]("SendStream")
 }
 
 func (backend) Run(context.Context, *bridgev1.RunRequest, frame.Sink) error { return refusal("Run") }
 
-func (backend) ReadCallback(context.Context, *bridgev1.ReadCallbackRequest, func(*bridgev1.ReadCallbackResponse) error) error {
+func (backend) ReadCallback(
+	context.Context, *bridgev1.ReadCallbackRequest, func(*bridgev1.ReadCallbackResponse) error,
+) error {
 	return refusal("ReadCallback")
 }
 
@@ -230,7 +257,9 @@ func (backend) Subscribe(context.Context, *bridgev1.SubscribeRequest, frame.Sink
 	return refusal("Subscribe")
 }
 
-func (backend) WatchSessions(context.Context, *bridgev1.WatchSessionsRequest, func(*bridgev1.WatchSessionsResponse) error) error {
+func (backend) WatchSessions(
+	context.Context, *bridgev1.WatchSessionsRequest, func(*bridgev1.WatchSessionsResponse) error,
+) error {
 	return refusal("WatchSessions")
 }
 

@@ -62,7 +62,8 @@ func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 		p.calls.ask(f.CallbackRequested.GetCallback(), f.CallbackRequested.GetOffered())
 	case *bridgev1.SubscribeResponse_CallbackResolved:
 		r := f.CallbackResolved
-		p.calls.withdraw(r.GetCallbackId(), &WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
+		p.calls.withdraw(r.GetCallbackId(),
+			&WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		p.log.Warn("runtime restarted", "cause", f.RuntimeRestarted.GetCause())
 	case *bridgev1.SubscribeResponse_GoAway:

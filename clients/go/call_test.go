@@ -130,19 +130,23 @@ func TestPermissionOutcomes(t *testing.T) {
 		request *cliv1.PermissionRequest
 		check   func(*bridgev1.Answer) bool
 	}{
-		"approve all":      {copilot.ApproveAll, shell, approved},
-		"deny all":         {copilot.DenyAll, shell, rejected("Permission denied.")},
-		"rule fits":        {copilot.FirstOf(copilot.ApproveKinds("shell"), byKind), shell, approved},
-		"rule does not":    {copilot.FirstOf(copilot.ApproveKinds("read"), byKind), custom, rejected("no custom-tool")},
-		"unknown kind":     {copilot.FirstOf(copilot.ApproveKinds("read"), byKind), future, rejected("no teleport")},
-		"nobody's":         {copilot.ApproveKinds("read"), shell, func(an *bridgev1.Answer) bool { return an.GetAbstain() != nil }},
-		"session approval": {decide(copilot.ApproveForSession()), shell, func(an *bridgev1.Answer) bool { return an.GetPermission().GetApproveForSession() != nil }},
-		"nobody there":     {decide(copilot.UserNotAvailable()), shell, func(an *bridgev1.Answer) bool { return an.GetPermission().GetUserNotAvailable() != nil }},
-		"no decision":      {decide(nil), shell, fails},
+		"approve all":   {copilot.ApproveAll, shell, approved},
+		"deny all":      {copilot.DenyAll, shell, rejected("Permission denied.")},
+		"rule fits":     {copilot.FirstOf(copilot.ApproveKinds("shell"), byKind), shell, approved},
+		"rule does not": {copilot.FirstOf(copilot.ApproveKinds("read"), byKind), custom, rejected("no custom-tool")},
+		"unknown kind":  {copilot.FirstOf(copilot.ApproveKinds("read"), byKind), future, rejected("no teleport")},
+		"nobody's": {copilot.ApproveKinds("read"), shell,
+			func(an *bridgev1.Answer) bool { return an.GetAbstain() != nil }},
+		"session approval": {decide(copilot.ApproveForSession()), shell,
+			func(an *bridgev1.Answer) bool { return an.GetPermission().GetApproveForSession() != nil }},
+		"nobody there": {decide(copilot.UserNotAvailable()), shell,
+			func(an *bridgev1.Answer) bool { return an.GetPermission().GetUserNotAvailable() != nil }},
+		"no decision": {decide(nil), shell, fails},
 		"error": {func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
 			return copilot.ApproveOnce(), errors.New("no terminal")
 		}, shell, fails},
-		"panic": {func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) { panic("boom") }, shell, fails},
+		"panic": {func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) { panic("boom") }, shell,
+			fails},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

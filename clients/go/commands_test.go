@@ -90,7 +90,8 @@ func TestSendAndWaitSurvivesABrokenConnection(t *testing.T) {
 		}}, nil
 	}
 	s := c.Session("s1")
-	out, err := s.SendAndWait(testContext(t), "hi", copilot.WithIdleTimeout(time.Minute), copilot.WithTimeout(time.Hour))
+	out, err := s.SendAndWait(testContext(t), "hi", copilot.WithIdleTimeout(time.Minute),
+		copilot.WithTimeout(time.Hour))
 	if err != nil || out.MessageID != "m1" {
 		t.Fatalf("outcome = %v, %v", out, err)
 	}
@@ -175,7 +176,8 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	var e *copilot.Error
-	if errors.As(copilot.FromError(failure(codes.Internal, "NEW_TROUBLE", "oh")), &e); e.Metadata["reason"] != "NEW_TROUBLE" {
+	if errors.As(copilot.FromError(failure(codes.Internal, "NEW_TROUBLE", "oh")),
+		&e); e.Metadata["reason"] != "NEW_TROUBLE" {
 		t.Errorf("metadata = %v", e.Metadata)
 	}
 	if err := copilot.FromError(nil); err != nil {

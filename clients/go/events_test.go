@@ -46,7 +46,8 @@ func events(seqs ...uint64) *bridgev1.SubscribeResponse {
 		batch.Events = append(batch.Events, event(seq))
 	}
 	return &bridgev1.SubscribeResponse{
-		SessionId: "s1", ResumeAfter: pos(1, seqs[len(seqs)-1]), Frame: &bridgev1.SubscribeResponse_Events{Events: batch},
+		SessionId: "s1", ResumeAfter: pos(1, seqs[len(seqs)-1]),
+		Frame: &bridgev1.SubscribeResponse_Events{Events: batch},
 	}
 }
 
@@ -63,15 +64,17 @@ func attachedFrame(seq uint64) *bridgev1.SubscribeResponse {
 }
 
 func heartbeatFrame(seq uint64) *bridgev1.SubscribeResponse {
-	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, seq), Frame: &bridgev1.SubscribeResponse_Heartbeat{
-		Heartbeat: &bridgev1.Heartbeat{Position: pos(1, seq)},
-	}}
+	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, seq),
+		Frame: &bridgev1.SubscribeResponse_Heartbeat{
+			Heartbeat: &bridgev1.Heartbeat{Position: pos(1, seq)},
+		}}
 }
 
 func gapFrame(from, to uint64, reason bridgev1.GapReason) *bridgev1.SubscribeResponse {
-	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, from), Frame: &bridgev1.SubscribeResponse_Gap{
-		Gap: &bridgev1.Gap{After: pos(1, from), Through: pos(1, to), Reason: reason},
-	}}
+	return &bridgev1.SubscribeResponse{SessionId: "s1", ResumeAfter: pos(1, from),
+		Frame: &bridgev1.SubscribeResponse_Gap{
+			Gap: &bridgev1.Gap{After: pos(1, from), Through: pos(1, to), Reason: reason},
+		}}
 }
 
 // after tells where a stream was asked to begin.
@@ -156,7 +159,8 @@ func TestEventsBegin(t *testing.T) {
 		"from beginning": {copilot.FromBeginning(), func(at *bridgev1.SessionCursor) bool {
 			return at.GetStart() == bridgev1.Start_START_UNSPECIFIED && at.GetAfter() == nil
 		}},
-		"after": {copilot.After(pos(1, 5)), func(at *bridgev1.SessionCursor) bool { return at.GetAfter().GetSeq() == 5 }},
+		"after": {copilot.After(pos(1, 5)),
+			func(at *bridgev1.SessionCursor) bool { return at.GetAfter().GetSeq() == 5 }},
 		"of types": {copilot.OfTypes("a", "b.*"), func(at *bridgev1.SessionCursor) bool {
 			return slices.Equal(at.GetFilter().GetTypes(), []string{"a", "b.*"})
 		}},

@@ -79,7 +79,8 @@ func newHandler(req, answer protoreflect.MessageDescriptor) Handler {
 	case want == nil:
 		h.err = fmt.Errorf("copilot: %s is handled by the session's tools and OnPermission", tag)
 	case want.Message().FullName() != answer.FullName():
-		h.err = fmt.Errorf("copilot: the answer to %s is a %s, not a %s", req.FullName(), want.Message().FullName(), answer.FullName())
+		h.err = fmt.Errorf("copilot: the answer to %s is a %s, not a %s", req.FullName(), want.Message().FullName(),
+			answer.FullName())
 	}
 	return h
 }

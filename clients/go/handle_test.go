@@ -43,8 +43,11 @@ func TestHandlersAreAnnounced(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	_, a := session(t, f, c, copilot.SessionOptions{
-		OnUserInput: func(context.Context, *copilot.UserInputRequest) (*copilot.UserInputAnswer, error) { return nil, nil },
-		OnCommand:   func(context.Context, *copilot.Command) error { return nil },
+		OnUserInput: func(context.Context, *copilot.UserInputRequest) (*copilot.UserInputAnswer,
+			error) {
+			return nil, nil
+		},
+		OnCommand: func(context.Context, *copilot.Command) error { return nil },
 		OnHooks: copilot.Hooks{
 			PreToolUse: func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
 				return nil, nil
@@ -52,7 +55,8 @@ func TestHandlersAreAnnounced(t *testing.T) {
 			SubagentStop: func(context.Context, *cliv1.HookSubagentStopInput) error { return nil },
 		},
 		Handlers: []copilot.Handler{copilot.Handle(
-			func(context.Context, *cliv1.CallbackCanvasServiceOpenRequest) (*cliv1.CallbackCanvasServiceOpenResponse, error) {
+			func(context.Context, *cliv1.CallbackCanvasServiceOpenRequest) (*cliv1.CallbackCanvasServiceOpenResponse,
+				error) {
 				return nil, nil
 			},
 		)},
@@ -128,10 +132,14 @@ func TestHandlersAnswer(t *testing.T) {
 			}
 			return nil
 		},
-		OnProviderToken: func(_ context.Context, provider string) (string, error) { return "token of " + provider, nil },
+		OnProviderToken: func(_ context.Context, provider string) (string,
+			error) {
+			return "token of " + provider, nil
+		},
 		OnHooks: copilot.Hooks{
 			PreToolUse: func(_ context.Context, in *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
-				return &cliv1.HookPreToolUseOutput{PermissionDecisionReason: proto.String("no " + in.GetToolName())}, nil
+				return &cliv1.HookPreToolUseOutput{PermissionDecisionReason: proto.String("no " +
+					in.GetToolName())}, nil
 			},
 			SubagentStop: func(context.Context, *cliv1.HookSubagentStopInput) error { return nil },
 		},
@@ -147,7 +155,8 @@ func TestHandlersAnswer(t *testing.T) {
 	unknown := question("u", bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT, func(cb *bridgev1.Callback) {
 		cb.Request = &bridgev1.Callback_Raw{Raw: &bridgev1.RawCallback{Method: "userInput.request", ParamsJson: "7"}}
 	})
-	stopped := hook("subagentStop", &cliv1.HookInvocation{Data: &cliv1.HookInvocation_SubagentStop{SubagentStop: &cliv1.HookSubagentStopInput{}}})
+	stopped := hook("subagentStop",
+		&cliv1.HookInvocation{Data: &cliv1.HookInvocation_SubagentStop{SubagentStop: &cliv1.HookSubagentStopInput{}}})
 	for name, tc := range map[string]struct {
 		ask  *bridgev1.Callback
 		want string
@@ -178,7 +187,8 @@ func unspaced(text string) string {
 func TestHandlersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	_, c := newFake(t)
-	open := copilot.Handle(func(context.Context, *cliv1.CallbackCanvasServiceOpenRequest) (*cliv1.CallbackCanvasServiceOpenResponse, error) {
+	open := copilot.Handle(func(context.Context,
+		*cliv1.CallbackCanvasServiceOpenRequest) (*cliv1.CallbackCanvasServiceOpenResponse, error) {
 		return nil, nil
 	})
 	for want, opts := range map[string]copilot.SessionOptions{

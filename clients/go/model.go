@@ -63,13 +63,15 @@ var errCancelled = errors.New("copilot: the request was cancelled")
 // handlers answer the callbacks of requests to models.
 func (m *models) handlers() []Handler {
 	return []Handler{
-		Handle(func(_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse, error) {
 			if r.GetTransport() == cliv1.LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET {
 				return nil, errors.New("copilot: ModelTransport makes no WebSocket connections")
 			}
 			return &cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{}, m.start(r)
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse, error) {
 			return &cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse{}, m.feed(r)
 		}),
 	}
@@ -97,9 +99,10 @@ func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartReque
 				err = fmt.Errorf("the transport panicked: %v", v)
 			}
 			if err != nil && ctx.Err() == nil {
-				_ = m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
-					Error: &bridgev1.ModelResponseError{Message: err.Error()},
-				}}}) // a failure here has no receiver
+				_ = m.send(ctx, c.id,
+					&bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
+						Error: &bridgev1.ModelResponseError{Message: err.Error()},
+					}}}) // a failure here has no receiver
 			}
 			_ = reader.Close() // never fails
 			m.end(c.id, errCancelled)
@@ -141,7 +144,8 @@ func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) er
 		return err
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end, or of no more use
-	head := &bridgev1.ModelResponseHead{Status: int32(resp.StatusCode), StatusText: http.StatusText(resp.StatusCode), Headers: map[string]*cliv1.StringList{}}
+	head := &bridgev1.ModelResponseHead{Status: int32(resp.StatusCode), StatusText: http.StatusText(resp.StatusCode),
+		Headers: map[string]*cliv1.StringList{}}
 	for name, values := range resp.Header {
 		head.Headers[name] = &cliv1.StringList{Items: values}
 	}
@@ -159,7 +163,8 @@ func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) er
 			continue
 		}
 		chunk := &bridgev1.ModelResponseChunk{Data: &bridgev1.ModelResponseChunk_Binary{Binary: buffer[:n]}, End: over}
-		if err := m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}}); err != nil || over {
+		if err := m.send(ctx, c.id,
+			&bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}}); err != nil || over {
 			return err
 		}
 	}

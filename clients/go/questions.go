@@ -72,11 +72,14 @@ type Hooks struct {
 	// After a tool has succeeded: change its result, or add to it.
 	PostToolUse func(context.Context, *cliv1.HookPostToolUseInput) (*cliv1.HookPostToolUseOutput, error)
 	// After a tool has failed: adds text for the model.
-	PostToolUseFailure func(context.Context, *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput, error)
+	PostToolUseFailure func(context.Context, *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput,
+		error)
 	// When a prompt has come: change it, or add to it.
-	UserPromptSubmitted func(context.Context, *cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error)
+	UserPromptSubmitted func(context.Context,
+		*cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error)
 	// When the prompt has the form that the model gets: change that.
-	UserPromptTransformed func(context.Context, *cliv1.HookUserPromptTransformedInput) (*cliv1.HookUserPromptTransformedOutput, error)
+	UserPromptTransformed func(context.Context,
+		*cliv1.HookUserPromptTransformedInput) (*cliv1.HookUserPromptTransformedOutput, error)
 	// When the session begins: adds text for the model.
 	SessionStart func(context.Context, *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput, error)
 	// When the session ends.
@@ -108,7 +111,9 @@ func (h *Hooks) handlers() []Handler {
 }
 
 // silent is a hook that has nothing to say.
-func silent[Input proto.Message](fn func(context.Context, Input) error) func(context.Context, Input) (*cliv1.HookOutput, error) {
+func silent[Input proto.Message](
+	fn func(context.Context, Input) error,
+) func(context.Context, Input) (*cliv1.HookOutput, error) {
 	if fn == nil {
 		return nil
 	}
@@ -139,16 +144,20 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 		}))
 	}
 	if fn := o.OnProviderToken; fn != nil {
-		all = append(all, Handle(func(ctx context.Context, r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (*cliv1.CallbackProviderTokenServiceGetTokenResponse, error) {
-			token, err := fn(ctx, r.GetProviderName())
-			return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}, err
-		}))
+		all = append(all,
+			Handle(func(ctx context.Context,
+				r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (*cliv1.CallbackProviderTokenServiceGetTokenResponse, error) {
+				token, err := fn(ctx, r.GetProviderName())
+				return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}, err
+			}))
 	}
 	if fn := o.OnGitHubToken; fn != nil {
-		all = append(all, Handle(func(ctx context.Context, r *GitHubTokenRequest) (*cliv1.CallbackGitHubTokenServiceGetTokenResponse, error) {
-			token, err := fn(ctx, r)
-			return token.answer(), err
-		}))
+		all = append(all,
+			Handle(func(ctx context.Context, r *GitHubTokenRequest) (*cliv1.CallbackGitHubTokenServiceGetTokenResponse,
+				error) {
+				token, err := fn(ctx, r)
+				return token.answer(), err
+			}))
 	}
 	byKind := make(map[handlerKey]Handler, len(all))
 	for _, h := range all {

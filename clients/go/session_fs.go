@@ -60,9 +60,12 @@ type SQLite interface {
 	// Exists reports whether there is one yet.
 	Exists(ctx context.Context) (bool, error)
 	// Query runs a statement, or several that give no rows.
-	Query(ctx context.Context, req *cliv1.CallbackSessionFsServiceSqliteQueryRequest) (*cliv1.CallbackSessionFsServiceSqliteQueryResponse, error)
+	Query(ctx context.Context,
+		req *cliv1.CallbackSessionFsServiceSqliteQueryRequest) (*cliv1.CallbackSessionFsServiceSqliteQueryResponse,
+		error)
 	// Transaction runs statements as one.
-	Transaction(ctx context.Context, req *cliv1.CallbackSessionFsServiceSqliteTransactionRequest) (*cliv1.CallbackSessionFsServiceSqliteTransactionResponse, error)
+	Transaction(ctx context.Context,
+		req *cliv1.CallbackSessionFsServiceSqliteTransactionRequest) (*cliv1.CallbackSessionFsServiceSqliteTransactionResponse, error)
 }
 
 // message returns the file system's configuration for the server.
@@ -113,33 +116,40 @@ func (s *SessionFS) handlers() []Handler {
 func (s *SessionFS) reading() []Handler {
 	files := s.Files
 	return []Handler{
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceReadFileRequest) (*cliv1.CallbackSessionFsServiceReadFileResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceReadFileRequest) (*cliv1.CallbackSessionFsServiceReadFileResponse, error) {
 			data, err := files.ReadFile(r.GetPath())
-			return &cliv1.CallbackSessionFsServiceReadFileResponse{Content: strings.ToValidUTF8(string(data), "\uFFFD"), Error: fsError(err)}, nil
+			return &cliv1.CallbackSessionFsServiceReadFileResponse{Content: strings.ToValidUTF8(string(data), "\uFFFD"),
+				Error: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceReadFileBytesRequest) (*cliv1.CallbackSessionFsServiceReadFileBytesResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceReadFileBytesRequest) (*cliv1.CallbackSessionFsServiceReadFileBytesResponse, error) {
 			data, err := files.ReadFile(r.GetPath())
 			return &cliv1.CallbackSessionFsServiceReadFileBytesResponse{Content: base64.StdEncoding.EncodeToString(data), Error: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceExistsRequest) (*cliv1.CallbackSessionFsServiceExistsResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceExistsRequest) (*cliv1.CallbackSessionFsServiceExistsResponse, error) {
 			_, err := files.Stat(r.GetPath())
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
 			return &cliv1.CallbackSessionFsServiceExistsResponse{Exists: err == nil}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceStatRequest) (*cliv1.CallbackSessionFsServiceStatResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceStatRequest) (*cliv1.CallbackSessionFsServiceStatResponse, error) {
 			info, err := files.Stat(r.GetPath())
 			if err != nil {
 				none := timestamppb.New(time.Unix(0, 0)) // the CLI wants one all the same
-				return &cliv1.CallbackSessionFsServiceStatResponse{Mtime: none, Birthtime: none, Error: fsError(err)}, nil
+				return &cliv1.CallbackSessionFsServiceStatResponse{Mtime: none, Birthtime: none,
+					Error: fsError(err)}, nil
 			}
 			at := timestamppb.New(info.ModTime())
 			return &cliv1.CallbackSessionFsServiceStatResponse{
 				IsFile: info.Mode().IsRegular(), IsDirectory: info.IsDir(), Size: info.Size(), Mtime: at, Birthtime: at,
 			}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceReaddirRequest) (*cliv1.CallbackSessionFsServiceReaddirResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceReaddirRequest) (*cliv1.CallbackSessionFsServiceReaddirResponse, error) {
 			entries, err := files.ReadDir(r.GetPath())
 			out := &cliv1.CallbackSessionFsServiceReaddirResponse{Error: fsError(err)}
 			for _, e := range entries {
@@ -147,7 +157,8 @@ func (s *SessionFS) reading() []Handler {
 			}
 			return out, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceReaddirWithTypesRequest) (*cliv1.CallbackSessionFsServiceReaddirWithTypesResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceReaddirWithTypesRequest) (*cliv1.CallbackSessionFsServiceReaddirWithTypesResponse, error) {
 			entries, err := files.ReadDir(r.GetPath())
 			out := &cliv1.CallbackSessionFsServiceReaddirWithTypesResponse{Error: fsError(err)}
 			for _, e := range entries {
@@ -165,29 +176,38 @@ func (s *SessionFS) reading() []Handler {
 func (s *SessionFS) writing() []Handler {
 	files := s.Files
 	return []Handler{
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceWriteFileRequest) (*cliv1.CallbackSessionFsServiceWriteFileResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceWriteFileRequest) (*cliv1.CallbackSessionFsServiceWriteFileResponse,
+			error) {
 			err := files.WriteFile(r.GetPath(), []byte(r.GetContent()), mode(r.Mode, defaultFileMode))
 			return &cliv1.CallbackSessionFsServiceWriteFileResponse{Value: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceWriteFileBytesRequest) (*cliv1.CallbackSessionFsServiceWriteFileBytesResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceWriteFileBytesRequest) (*cliv1.CallbackSessionFsServiceWriteFileBytesResponse, error) {
 			data, err := base64.StdEncoding.DecodeString(r.GetContent())
 			if err == nil {
 				err = files.WriteFile(r.GetPath(), data, mode(r.Mode, defaultFileMode))
 			}
 			return &cliv1.CallbackSessionFsServiceWriteFileBytesResponse{Value: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceAppendFileRequest) (*cliv1.CallbackSessionFsServiceAppendFileResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceAppendFileRequest) (*cliv1.CallbackSessionFsServiceAppendFileResponse,
+			error) {
 			err := files.AppendFile(r.GetPath(), []byte(r.GetContent()), mode(r.Mode, defaultFileMode))
 			return &cliv1.CallbackSessionFsServiceAppendFileResponse{Value: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceMkdirRequest) (*cliv1.CallbackSessionFsServiceMkdirResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceMkdirRequest) (*cliv1.CallbackSessionFsServiceMkdirResponse, error) {
 			err := files.Mkdir(r.GetPath(), r.GetRecursive(), mode(r.Mode, defaultDirMode))
 			return &cliv1.CallbackSessionFsServiceMkdirResponse{Value: fsError(err)}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceRenameRequest) (*cliv1.CallbackSessionFsServiceRenameResponse, error) {
-			return &cliv1.CallbackSessionFsServiceRenameResponse{Value: fsError(files.Rename(r.GetSrc(), r.GetDest()))}, nil
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceRenameRequest) (*cliv1.CallbackSessionFsServiceRenameResponse, error) {
+			return &cliv1.CallbackSessionFsServiceRenameResponse{Value: fsError(files.Rename(r.GetSrc(),
+				r.GetDest()))}, nil
 		}),
-		Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceRmRequest) (*cliv1.CallbackSessionFsServiceRmResponse, error) {
+		Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceRmRequest) (*cliv1.CallbackSessionFsServiceRmResponse, error) {
 			err := files.Remove(r.GetPath(), r.GetRecursive())
 			if r.GetForce() && errors.Is(err, fs.ErrNotExist) {
 				err = nil
@@ -202,7 +222,9 @@ func (s *SessionFS) database() []Handler {
 		return nil
 	}
 	return []Handler{
-		Handle(func(ctx context.Context, _ *cliv1.CallbackSessionFsServiceSqliteExistsRequest) (*cliv1.CallbackSessionFsServiceSqliteExistsResponse, error) {
+		Handle(func(ctx context.Context,
+			_ *cliv1.CallbackSessionFsServiceSqliteExistsRequest) (*cliv1.CallbackSessionFsServiceSqliteExistsResponse,
+			error) {
 			exists, err := s.SQLite.Exists(ctx)
 			return &cliv1.CallbackSessionFsServiceSqliteExistsResponse{Exists: exists}, err
 		}),

@@ -24,7 +24,9 @@ type socketCredentials struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (c socketCredentials) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c socketCredentials) ClientHandshake(
+	ctx context.Context, authority string, conn net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	if socket, ok := conn.(*net.UnixConn); ok {
 		if err := checkPeer(socket, os.Geteuid()); err != nil {
 			return nil, nil, err
@@ -47,5 +49,6 @@ func checkPeer(conn *net.UnixConn, own int) error {
 	if own == 0 || !known || uid == 0 || uid == own {
 		return nil
 	}
-	return fmt.Errorf("copilot: the server on %q runs as user %d, not as you (%d): another user made this socket", conn.RemoteAddr(), uid, own)
+	return fmt.Errorf("copilot: the server on %q runs as user %d, not as you (%d): another user made this socket",
+		conn.RemoteAddr(), uid, own)
 }

@@ -50,7 +50,8 @@ func TestRunFollowsATurnOverABrokenStream(t *testing.T) {
 	ch := collect(turn.Events())
 	r := next(t, f.runs)
 	id := r.req.GetRequestId()
-	if r.req.GetPrompt().GetText() != "hello" || r.req.GetSessionId() != "s1" || !r.req.GetFilter().GetExcludeEphemeral() {
+	if r.req.GetPrompt().GetText() != "hello" || r.req.GetSessionId() != "s1" ||
+		!r.req.GetFilter().GetExcludeEphemeral() {
 		t.Errorf("request = %v", r.req)
 	}
 	r.send(runStarted(3), runEvents(4, 5))
@@ -81,7 +82,8 @@ func TestOutcomeAloneRunsTheTurn(t *testing.T) {
 	next(t, f.runs).send(runStarted(3), runEvents(4), runOutcome(bridgev1.TurnStatus_TURN_STATUS_ABORTED, ""))
 	got := receive(t, ch, "outcome")
 	var oe *copilot.OutcomeError
-	if got.err != nil || !errors.As(got.out.Err(), &oe) || oe.Outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
+	if got.err != nil || !errors.As(got.out.Err(), &oe) ||
+		oe.Outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_ABORTED {
 		t.Errorf("outcome = %v, %v", got.out, got.err)
 	}
 }

@@ -59,7 +59,8 @@ func (f *fake) ListSessions(
 ) (*bridgev1.ListSessionsResponse, error) {
 	if r.GetPageToken() == "" {
 		return &bridgev1.ListSessionsResponse{
-			Sessions: []*bridgev1.Session{{SessionId: "a"}, {SessionId: r.GetFilter().GetWorkingDirectory()}}, NextPageToken: "two",
+			Sessions:      []*bridgev1.Session{{SessionId: "a"}, {SessionId: r.GetFilter().GetWorkingDirectory()}},
+			NextPageToken: "two",
 		}, nil
 	}
 	return &bridgev1.ListSessionsResponse{Sessions: []*bridgev1.Session{{SessionId: "c"}}}, nil

@@ -19,7 +19,8 @@ func (cs *calls) askWhole(cb *bridgev1.Callback, offered bool) {
 		cs.ask(whole, offered)
 	case IsReason(err, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED), !offered, l == nil, cs.ctx.Err() != nil:
 	default:
-		cs.log.Warn("callback not read", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "error", err)
+		cs.log.Warn("callback not read", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "error",
+			err)
 		// A failure to send ends the link, and the callback comes again.
 		_ = l.send(answerFrame(cb.GetCallbackId(), answerError(err.Error())))
 	}

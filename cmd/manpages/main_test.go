@@ -15,7 +15,8 @@ func TestPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"copilot-grpc.1": "copilot-grpc-serve", "copilot-grpc-serve.1": `\-\-max\-prompt\-bytes`, "copilot-grpc-shim.1": "counts",
+		"copilot-grpc.1": "copilot-grpc-serve", "copilot-grpc-serve.1": `\-\-max\-prompt\-bytes`,
+		"copilot-grpc-shim.1": "counts",
 	} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(text), want) &&
 			!strings.Contains(string(text), strings.ReplaceAll(want, `\`, "")) {

@@ -53,7 +53,8 @@ func generate(args []string, out io.Writer) error {
 	fs := flag.NewFlagSet("schemagen", flag.ContinueOnError)
 	var to output
 	to.flags(fs)
-	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas (default: what fetch has put into the user's cache)")
+	schemas := fs.String("schemas", "", "schema folders, oldest version first, separated by commas (default: what "+
+		"fetch has put into the user's cache)")
 	ifThere := fs.Bool("if-there", false, "do nothing when a schema folder is missing")
 	if err := fs.Parse(args); err != nil {
 		return err

@@ -51,7 +51,8 @@ func TestSchemaHistoryUpdate(t *testing.T) {
 	if err := run(t.Context(), []string{"changelog", "-dir", cached, "1.0.9999"}, &log); err != nil {
 		t.Fatal(err)
 	}
-	want := "What CLI 1.0.9999 changes over 1.0.102\n\nMethods: 1 added, 0 removed, 0 changed\n  + hourglass.turn\n      (sand: int) -> null\n"
+	want := "What CLI 1.0.9999 changes over 1.0.102\n\nMethods: 1 added, 0 removed, 0 changed\n  + hourglass.turn\n  " +
+		"    (sand: int) -> null\n"
 	if !strings.HasPrefix(log.String(), want) {
 		t.Errorf("got\n%s\nwant\n%s", log.String(), want)
 	}

@@ -14,7 +14,8 @@ import (
 // not valid.
 func TestFirstValidAnswerWins(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("done")))
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnResult("bash", harness.Say("done")))
 	s := st.Create(copilot.SessionOptions{})
 	a := st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true}))
 	b := st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true}))
@@ -27,7 +28,8 @@ func TestFirstValidAnswerWins(t *testing.T) {
 		t.Errorf("asked of %q, want %q and %q", to, a.ID, b.ID)
 	}
 	tool, _ := copilot.AnswerTool("what?")
-	if f := a.Answer(asked.GetCallbackId(), tool).Failed; f.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
+	if f := a.Answer(asked.GetCallbackId(),
+		tool).Failed; f.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
 		t.Errorf("the invalid answer: %v", f)
 	}
 	approve := copilot.AnswerPermission(copilot.ApproveOnce())
@@ -53,7 +55,8 @@ func TestFirstValidAnswerWins(t *testing.T) {
 // TestRaceOfAnswers has many answer one callback at once: one wins, the others are told.
 func TestRaceOfAnswers(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("done")))
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnResult("bash", harness.Say("done")))
 	s := st.Create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true}})
 	turn := st.GoSay(s, "touch")
 	asked := st.Pending(s, 1)[0]
@@ -81,7 +84,8 @@ func TestRaceOfAnswers(t *testing.T) {
 // TestAbstain: "not me" sends nothing, and others may still answer.
 func TestAbstain(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("done")))
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnResult("bash", harness.Say("done")))
 	abstained := make(chan struct{})
 	s := st.Create(copilot.SessionOptions{
 		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
@@ -103,7 +107,8 @@ func TestAbstain(t *testing.T) {
 	st.Say(s, "touch")
 	asked := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION)
 	over := frames.Resolved(asked.GetCallbackId())
-	if over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED || over.GetParticipantId() != other.ParticipantID() {
+	if over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED ||
+		over.GetParticipantId() != other.ParticipantID() {
 		t.Errorf("resolved as %v", over)
 	}
 }
@@ -132,7 +137,8 @@ func TestHandlerIsToldThatItsAnswerIsNoLongerWanted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := harness.NewScripted(t, harness.OnUser("wait", harness.Call("waits", nil)), harness.OnResult("waits", harness.Say("{{tool_result}}")))
+			st := harness.NewScripted(t, harness.OnUser("wait", harness.Call("waits", nil)),
+				harness.OnResult("waits", harness.Say("{{tool_result}}")))
 			begun, cause := make(chan struct{}), make(chan error, 1)
 			s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{
 				copilot.NewTool("waits", "Waits", func(ctx context.Context, _ struct{}) (string, error) {

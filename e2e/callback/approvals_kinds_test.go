@@ -36,30 +36,34 @@ func TestEveryApprovalOutlivesTheRuntime(t *testing.T) {
 	}
 	// The directory for temporary files is open, and the test's are in it: it gets another.
 	st := harness.NewOwnScripted(t, harness.HostConfig{Env: map[string]string{"TMPDIR": t.TempDir()}},
-		harness.OnUser("tool", harness.Call("loud-shout", text)), harness.OnUser("another", harness.Call("loud-fail", text)),
+		harness.OnUser("tool", harness.Call("loud-shout", text)),
+		harness.OnUser("another", harness.Call("loud-fail", text)),
 		harness.OnResult("loud-shout", harness.Say("done")), harness.OnResult("loud-fail", harness.Say("done")),
 		harness.OnUser("fetch", harness.Call("web_fetch", map[string]any{"url": site.URL + "/a"})),
-		harness.OnUser("elsewhere", harness.Call("web_fetch", map[string]any{"url": other.URL + "/a"})), harness.OnResult("web_fetch", harness.Say("done")),
-		harness.OnUser("look", harness.Call("view", view("open"))), harness.OnUser("below", harness.Call("view", view("open", "in"))),
+		harness.OnUser("elsewhere", harness.Call("web_fetch", map[string]any{"url": other.URL + "/a"})),
+		harness.OnResult("web_fetch", harness.Say("done")),
+		harness.OnUser("look", harness.Call("view", view("open"))),
+		harness.OnUser("below", harness.Call("view", view("open", "in"))),
 		harness.OnUser("beside", harness.Call("view", view("shut"))), harness.OnResult("view", harness.Say("done")))
 	config := st.Config()
 	config.McpServers = map[string]*cliv1.McpSerializableServerConfig{"loud": harness.MCPServer(t)}
 	var mu sync.Mutex
 	var asked []string
 	once := map[string]bool{"mcp fail": true, "url " + other.URL + "/a": true, "path shut": true}
-	s := st.Create(copilot.SessionOptions{Config: config, OnPermission: func(_ context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		what := whatIsAsked(r, dir)
-		if what == "read" { // what is in a directory, not the directory
-			return copilot.ApproveOnce(), nil
-		}
-		asked = append(asked, what)
-		if once[what] {
-			return copilot.ApproveOnce(), nil
-		}
-		return copilot.ApproveForSession(), nil
-	}})
+	s := st.Create(copilot.SessionOptions{Config: config,
+		OnPermission: func(_ context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			what := whatIsAsked(r, dir)
+			if what == "read" { // what is in a directory, not the directory
+				return copilot.ApproveOnce(), nil
+			}
+			asked = append(asked, what)
+			if once[what] {
+				return copilot.ApproveOnce(), nil
+			}
+			return copilot.ApproveForSession(), nil
+		}})
 	prompts := []string{"tool", "another", "fetch", "elsewhere", "look", "below", "beside"}
 	verify := func(when string, want ...string) {
 		t.Helper()

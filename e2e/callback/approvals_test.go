@@ -21,7 +21,8 @@ import (
 func TestApprovalsOutliveTheRuntime(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{},
-		harness.OnUser("same", harness.Call("bash", harness.Shell("git status"))), harness.OnUser("like", harness.Call("bash", harness.Shell("git status -s"))),
+		harness.OnUser("same", harness.Call("bash", harness.Shell("git status"))),
+		harness.OnUser("like", harness.Call("bash", harness.Shell("git status -s"))),
 		harness.OnResult("bash", harness.Say("done")),
 		harness.OnUser("tool", harness.Call("works", nil)), harness.OnUser("other", harness.Call("other", nil)),
 		harness.OnResult("works", harness.Say("done")), harness.OnResult("other", harness.Say("done")))
@@ -71,7 +72,8 @@ func TestApprovalsOutliveTheRuntime(t *testing.T) {
 	}
 	verify("at first", all...)
 	verify("then", "git status -s", "other")
-	guest := st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
+	guest := st.Attach(harness.JoinOf(s.ID(),
+		&bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
 	verify("after a participant's coming", "git status -s", "other")
 	if err := guest.Stream.CloseSend(); err != nil {
 		t.Fatal(err)
@@ -81,7 +83,8 @@ func TestApprovalsOutliveTheRuntime(t *testing.T) {
 	}
 	st.Kill(s.ID())
 	verify("after a kill", "git status -s", "other")
-	harness.Did(st.Fixture, cliv1.NewSessionPermissionsServiceClient(st.Conn()).ResetSessionApprovals, &cliv1.SessionPermissionsServiceResetSessionApprovalsRequest{SessionId: s.ID()})
+	harness.Did(st.Fixture, cliv1.NewSessionPermissionsServiceClient(st.Conn()).ResetSessionApprovals,
+		&cliv1.SessionPermissionsServiceResetSessionApprovalsRequest{SessionId: s.ID()})
 	st.Kill(s.ID())
 	verify("after a reset and a kill", all...)
 }
@@ -97,13 +100,16 @@ func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
 	site := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(site.Close)
 	st := harness.NewOwnScripted(t, harness.HostConfig{},
-		harness.OnUser("same", harness.Call("bash", harness.Shell("git status"))), harness.OnUser("like", harness.Call("bash", harness.Shell("git status -s"))),
+		harness.OnUser("same", harness.Call("bash", harness.Shell("git status"))),
+		harness.OnUser("like", harness.Call("bash", harness.Shell("git status -s"))),
 		harness.OnResult("bash", harness.Say("done")),
 		harness.OnUser("tool", harness.Call("works", nil)), harness.OnUser("other", harness.Call("other", nil)),
 		harness.OnResult("works", harness.Say("done")), harness.OnResult("other", harness.Say("done")),
-		harness.OnUser("write", harness.Call("create", file("a"))), harness.OnUser("more", harness.Call("create", file("b"))), harness.OnResult("create", harness.Say("done")),
+		harness.OnUser("write", harness.Call("create", file("a"))),
+		harness.OnUser("more", harness.Call("create", file("b"))), harness.OnResult("create", harness.Say("done")),
 		harness.OnUser("fetch", harness.Call("web_fetch", map[string]any{"url": site.URL + "/a"})),
-		harness.OnUser("again", harness.Call("web_fetch", map[string]any{"url": site.URL + "/b"})), harness.OnResult("web_fetch", harness.Say("done")))
+		harness.OnUser("again", harness.Call("web_fetch", map[string]any{"url": site.URL + "/b"})),
+		harness.OnResult("web_fetch", harness.Say("done")))
 	var mu sync.Mutex
 	var asked []string
 	tool := func(name string) copilot.Tool {
@@ -116,7 +122,8 @@ func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
 			defer mu.Unlock()
 			request := r.Data.GetPermissionRequest()
 			if r.Data.GetPromptRequest().GetPath() == nil { // directories are asked for apart
-				asked = append(asked, r.Kind+" "+request.GetShell().GetFullCommandText()+request.GetCustomTool().GetToolName())
+				asked = append(asked,
+					r.Kind+" "+request.GetShell().GetFullCommandText()+request.GetCustomTool().GetToolName())
 			}
 			return copilot.ApproveForSession(), nil
 		},
@@ -126,7 +133,8 @@ func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if want := []string{"shell git status", "shell git status -s", "custom-tool works", "custom-tool other", "write ", "url "}; !slices.Equal(asked, want) {
+	if want := []string{"shell git status", "shell git status -s", "custom-tool works", "custom-tool other", "write ",
+		"url "}; !slices.Equal(asked, want) {
 		t.Errorf("asked are %q, want %q", asked, want)
 	}
 }

@@ -65,10 +65,12 @@ func TestCommandsOfMany(t *testing.T) {
 			t.Errorf("command %q is not in %s", name, list)
 		}
 		_, err := st.TryAttach(st.Client, join(name))
-		harness.WantField(t, copilot.FromError(err), codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH, "start.commands[0].name")
+		harness.WantField(t, copilot.FromError(err), codes.AlreadyExists,
+			bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH, "start.commands[0].name")
 	}
 	_, err := st.TryAttach(st.Client, join("with space"))
-	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "start.commands[0].name")
+	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
+		"start.commands[0].name")
 	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.String()), `commands:"one"`) {
 		t.Errorf("the session is %v, %v", info, err)
 	}
@@ -95,7 +97,8 @@ func TestCommandsOfMany(t *testing.T) {
 		}
 		p.a.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
 		p.a.Closed()
-		if text := invoke(st, s, "session.commands.invoke", map[string]any{"name": p.name, "input": ""})(); strings.Contains(text, "completed") {
+		if text := invoke(st, s, "session.commands.invoke",
+			map[string]any{"name": p.name, "input": ""})(); strings.Contains(text, "completed") {
 			t.Errorf("%q, withdrawn, came to %s", p.name, text)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 
 func TestBothClientsSeeAToolCall(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("use it", harness.Call("it", nil)), harness.OnResult("it", harness.Say("used")))
+	st := harness.NewScripted(t, harness.OnUser("use it", harness.Call("it", nil)),
+		harness.OnResult("it", harness.Say("used")))
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("it", "yes")}})
 	other := st.Join(s.ID(), copilot.SessionOptions{})
 	turn := st.GoSay(s, "use it")
@@ -34,7 +35,8 @@ func TestBothClientsSeeAToolCall(t *testing.T) {
 // TestOneApprovesAndBothSeeIt also has the write that was approved be made.
 func TestOneApprovesAndBothSeeIt(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("write", harness.Call("bash", harness.Shell("echo text > out.txt"))), harness.OnResult("bash", harness.Say("written")))
+	st := harness.NewScripted(t, harness.OnUser("write", harness.Call("bash", harness.Shell("echo text > out.txt"))),
+		harness.OnResult("bash", harness.Say("written")))
 	s := st.Create(copilot.SessionOptions{})
 	other := st.Join(s.ID(), copilot.SessionOptions{OnPermission: copilot.ApproveAll})
 	frames := st.Callbacks(s.ID())
@@ -56,7 +58,9 @@ func TestOneApprovesAndBothSeeIt(t *testing.T) {
 
 func TestOneRejectsAndTheFileIsUntouched(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("spoil", harness.Call("bash", harness.Shell("echo spoilt > precious.txt"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t,
+		harness.OnUser("spoil", harness.Call("bash", harness.Shell("echo spoilt > precious.txt"))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	st.Write("precious.txt", "precious")
 	s := st.Create(copilot.SessionOptions{})
 	other := st.Join(s.ID(), copilot.SessionOptions{
@@ -90,7 +94,8 @@ func TestToolsOfTwoClients(t *testing.T) {
 	if out := st.Say(s, "use both"); out.GetText() != "one and two" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	if offered := harness.Names(st.Model.ModelRequests()[0].Tools); !slices.Contains(offered, "hers") || !slices.Contains(offered, "his") {
+	if offered := harness.Names(st.Model.ModelRequests()[0].Tools); !slices.Contains(offered, "hers") ||
+		!slices.Contains(offered, "his") {
 		t.Errorf("the model was offered %q", offered)
 	}
 }
@@ -115,7 +120,8 @@ func TestToolsLeaveWithTheirClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			st.Say(s, "who is there?")
-			if offered := harness.Names(st.LastModelRequest().Tools); !slices.Contains(offered, "goes") || !slices.Contains(offered, "stays") {
+			if offered := harness.Names(st.LastModelRequest().Tools); !slices.Contains(offered, "goes") ||
+				!slices.Contains(offered, "stays") {
 				t.Fatalf("before, the model was offered %q", offered)
 			}
 			if err := leave(client, other); err != nil {
@@ -123,7 +129,8 @@ func TestToolsLeaveWithTheirClient(t *testing.T) {
 			}
 			<-time.After(500 * time.Millisecond) // the promise
 			st.Say(s, "and now?")
-			if offered := harness.Names(st.LastModelRequest().Tools); slices.Contains(offered, "goes") || !slices.Contains(offered, "stays") {
+			if offered := harness.Names(st.LastModelRequest().Tools); slices.Contains(offered, "goes") ||
+				!slices.Contains(offered, "stays") {
 				t.Errorf("after, the model was offered %q", offered)
 			}
 		})
@@ -152,7 +159,8 @@ func TestClientWithoutToolsLeavesThoseOfOthers(t *testing.T) {
 // TestSetTools replaces a participant's tools in the course of a session.
 func TestSetTools(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("use", harness.Call("new", nil)), harness.OnResult("new", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("use", harness.Call("new", nil)),
+		harness.OnResult("new", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("old", "before")}})
 	other := st.Join(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("others", "x")}})
 	st.Say(s, "hello")
@@ -167,12 +175,14 @@ func TestSetTools(t *testing.T) {
 		t.Errorf("the model was offered %q", offered)
 	}
 	err := other.SetTools(st.Ctx, harness.Answering("others", "x"), harness.Answering("new", "mine"))
-	harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH, "command.set_tools.tools[0].name")
+	harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
+		"command.set_tools.tools[0].name")
 }
 
 func TestToolNameClashIsRefused(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("use", harness.Call("taken", nil)), harness.OnResult("taken", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("use", harness.Call("taken", nil)),
+		harness.OnResult("taken", harness.Say("{{tool_result}}")))
 	owned := harness.Answering("owned", "by the session")
 	owned.OwnedBySession = true
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{harness.Answering("taken", "the first's"), owned}})
@@ -180,7 +190,8 @@ func TestToolNameClashIsRefused(t *testing.T) {
 		_, err := st.Dial().JoinSession(st.Ctx, s.ID(), copilot.SessionOptions{
 			Tools: []copilot.Tool{harness.Answering("free", "x"), harness.Answering(name, "the second's")},
 		})
-		harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH, "start.tools[1].name")
+		harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
+			"start.tools[1].name")
 	}
 	now, err := s.Get(st.Ctx)
 	if err != nil || len(now.GetParticipants()) != 1 {
@@ -203,7 +214,8 @@ func TestParticipantsAreTold(t *testing.T) {
 	}
 	got := now.GetParticipants()
 	if len(got) != 2 || got[0].GetName() != "the maker" || !slices.Equal(got[0].GetTools(), []string{"hammer"}) ||
-		got[1].GetName() != "the guest" || got[1].GetParticipantId() != other.ParticipantID() || !got[1].GetConnected() {
+		got[1].GetName() != "the guest" || got[1].GetParticipantId() != other.ParticipantID() ||
+		!got[1].GetConnected() {
 		t.Errorf("participants %v", got)
 	}
 }

@@ -16,11 +16,13 @@ import (
 // again, and its answer counts.
 func TestParticipantReturns(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("slow", harness.Call("slow", nil)), harness.OnResult("slow", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("slow", harness.Call("slow", nil)),
+		harness.OnResult("slow", harness.Say("{{tool_result}}")))
 	cable := new(harness.Cable)
 	client := st.Dial(cable.Option())
 	slow := harness.NewHold()
-	s, err := client.CreateSession(st.Ctx, copilot.SessionOptions{Config: st.Config(), Tools: []copilot.Tool{slow.Tool("slow", "finished")}})
+	s, err := client.CreateSession(st.Ctx,
+		copilot.SessionOptions{Config: st.Config(), Tools: []copilot.Tool{slow.Tool("slow", "finished")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +39,16 @@ func TestParticipantReturns(t *testing.T) {
 		t.Errorf("the agent said %q", out.GetText())
 	}
 	if s.ParticipantID() != id || slow.Calls.Load() != 1 {
-		t.Errorf("it is participant %q now, was %q; its tool was called %d times", s.ParticipantID(), id, slow.Calls.Load())
+		t.Errorf("it is participant %q now, was %q; its tool was called %d times", s.ParticipantID(), id,
+			slow.Calls.Load())
 	}
 }
 
 // TestCallbacksComeAgain looks at the same without the comforts of clients/go.
 func TestCallbacksComeAgain(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("done")))
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnResult("bash", harness.Say("done")))
 	s := st.Create(copilot.SessionOptions{})
 	cable := new(harness.Cable)
 	a := st.AttachBy(st.Dial(cable.Option()), harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true}))
@@ -60,7 +64,8 @@ func TestCallbacksComeAgain(t *testing.T) {
 	if !again.Started.GetReturned() || again.ID != a.ID {
 		t.Errorf("came back as %v", again.Started)
 	}
-	if cb := again.Requested(); cb.GetCallbackId() != asked.GetCallbackId() || !slices.Contains(cb.GetParticipantIds(), again.ID) {
+	if cb := again.Requested(); cb.GetCallbackId() != asked.GetCallbackId() ||
+		!slices.Contains(cb.GetParticipantIds(), again.ID) {
 		t.Errorf("asked %v", cb)
 	}
 	again.Answer(asked.GetCallbackId(), copilot.AnswerPermission(copilot.ApproveOnce()))

@@ -27,13 +27,15 @@ func boardOf(st *harness.Scripted, s *copilot.Session, id string) *harness.Attac
 // openAt opens the board of a provider, which answers.
 func openAt(st *harness.Scripted, s *copilot.Session, p *harness.Attached, provider, instance string) string {
 	st.T.Helper()
-	got := invoke(st, s, "session.canvas.open", map[string]any{"canvasId": "board", "instanceId": instance, "extensionId": provider})
+	got := invoke(st, s, "session.canvas.open",
+		map[string]any{"canvasId": "board", "instanceId": instance, "extensionId": provider})
 	var cb *bridgev1.Callback
 	p.Frame("the canvas", func(f *bridgev1.SubscribeResponse) bool {
 		cb = f.GetCallbackRequested().GetCallback()
 		return cb.GetCanvasOpen().GetInstanceId() == instance && f.GetCallbackRequested().GetOffered()
 	})
-	answer, err := copilot.AnswerWith(&cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/" + instance)})
+	answer, err := copilot.AnswerWith(&cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/" +
+		instance)})
 	if err != nil {
 		st.T.Fatal(err)
 	}
@@ -47,7 +49,8 @@ func openAt(st *harness.Scripted, s *copilot.Session, p *harness.Attached, provi
 // session goes on as it was with them, without them, and after its CLI was killed.
 func TestSatelliteLife(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Raw: true, Change: func(c *app.Config) { c.MultiConnection = true }})
+	st := harness.NewOwnScripted(t,
+		harness.HostConfig{Raw: true, Change: func(c *app.Config) { c.MultiConnection = true }})
 	c := st.Config()
 	rendering(st, c)
 	c.ExcludedTools = &cliv1.StringList{Items: []string{"view"}}
@@ -60,7 +63,8 @@ func TestSatelliteLife(t *testing.T) {
 		}
 	}
 	two.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Leave{Leave: &bridgev1.AttachLeave{}}})
-	if gone := st.First(s, "session.canvas.unavailable").GetEvent().GetSessionCanvasUnavailable(); gone.GetExtensionId() != "app:two" {
+	if gone := st.First(s,
+		"session.canvas.unavailable").GetEvent().GetSessionCanvasUnavailable(); gone.GetExtensionId() != "app:two" {
 		t.Errorf("unavailable is %v", gone)
 	}
 	same(st, s, "second")
@@ -107,7 +111,8 @@ func TestSatelliteOfCreator(t *testing.T) {
 	c := st.Config()
 	rendering(st, c)
 	start := &bridgev1.AttachStart{
-		Session: &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{Config: c}}, Filter: &bridgev1.EventFilter{None: true},
+		Session:        &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{Config: c}},
+		Filter:         &bridgev1.EventFilter{None: true},
 		CanvasProvider: &cliv1.CanvasProviderIdentity{Id: "app:one"},
 	}
 	showing("board")(start)
@@ -131,10 +136,12 @@ func TestNoSatellites(t *testing.T) {
 	start := harness.JoinOf(s.ID(), nil)
 	showing("board")(start)
 	_, err := st.TryAttach(st.Client, start)
-	harness.WantField(t, copilot.FromError(err), codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_FEATURE_DISABLED, "start.canvases")
+	harness.WantField(t, copilot.FromError(err), codes.FailedPrecondition,
+		bridgev1.ErrorReason_ERROR_REASON_FEATURE_DISABLED, "start.canvases")
 	start.Canvases, start.CanvasProvider = nil, &cliv1.CanvasProviderIdentity{Id: "connection:1"}
 	_, err = st.TryAttach(st.Client, start)
-	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "start.canvas_provider.id")
+	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
+		"start.canvas_provider.id")
 	st.Say(s, "still there")
 }
 
@@ -145,13 +152,16 @@ func TestAllAbstain(t *testing.T) {
 	for name, covered := range map[string]bool{"nobody is left": false, "the session answers": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("told: {{tool_result}}")))
+			st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+				harness.OnResult("bash", harness.Say("told: {{tool_result}}")))
 			opts := copilot.SessionOptions{}
 			if covered {
 				opts.SessionHandlers = &bridgev1.Handlers{Permission: true}
 			}
 			s := st.Create(opts)
-			one, two := st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true})), st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true}))
+			one, two := st.Attach(harness.JoinOf(s.ID(),
+				&bridgev1.Handlers{Permission: true})), st.Attach(harness.JoinOf(s.ID(),
+				&bridgev1.Handlers{Permission: true}))
 			turn := st.GoTurn(s, "touch")
 			id := one.Requested().GetCallbackId()
 			abstain := &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}}

@@ -67,18 +67,23 @@ func settle(st *harness.Scripted, s *copilot.Session, m proto.Message) {
 // bound are the kinds that are asked on a participant's own connection.
 var bound = map[string]question{
 	"canvas open": {
-		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_OPEN, bound: true, joins: showing("board"), config: rendering, ask: openBoard,
-		request: `canvas_id:"board"`,
-		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
-		decline: failing, declined: "not today",
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_OPEN, bound: true, joins: showing("board"), config: rendering,
+		ask:      openBoard,
+		request:  `canvas_id:"board"`,
+		accept:   &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")},
+		accepted: "http://127.0.0.1/board",
+		decline:  failing, declined: "not today",
 		silent: "no participant", broken: "connection closed",
 	},
 	"canvas action": {
-		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_ACTION, bound: true, joins: showing("board"), config: rendering,
-		ask:     opened("session.canvas.action.invoke", map[string]any{"actionName": "paint", "input": map[string]any{"colour": "red"}}),
-		request: `action_name:"paint"`,
-		accept:  &cliv1.CallbackCanvasActionServiceInvokeResponse{Value: `{"painted":"red"}`}, accepted: `"painted":"red"`,
-		decline: failing, declined: "not today",
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_ACTION, bound: true, joins: showing("board"),
+		config: rendering,
+		ask: opened("session.canvas.action.invoke",
+			map[string]any{"actionName": "paint", "input": map[string]any{"colour": "red"}}),
+		request:  `action_name:"paint"`,
+		accept:   &cliv1.CallbackCanvasActionServiceInvokeResponse{Value: `{"painted":"red"}`},
+		accepted: `"painted":"red"`,
+		decline:  failing, declined: "not today",
 		silent: "no participant", broken: "connection closed",
 	},
 	"canvas close": {
@@ -96,7 +101,8 @@ var failing = &bridgev1.AnswerError{Message: "not today"}
 // TestSatellites: what the CLI binds to a connection reaches the participant whose it is.
 func TestSatellites(t *testing.T) {
 	t.Parallel()
-	host := harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{Raw: true, Change: func(c *app.Config) { c.MultiConnection = true }}).Host
+	host := harness.NewOwnFixture(t, harness.Echo,
+		harness.HostConfig{Raw: true, Change: func(c *app.Config) { c.MultiConnection = true }}).Host
 	for name, q := range bound {
 		t.Run(name, func(t *testing.T) { q.test(t, host) })
 	}

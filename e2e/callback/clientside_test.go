@@ -53,9 +53,10 @@ var clientside = map[string]question{
 			settle(st, s, juggling)
 			return func() string { return wait().GetText() }
 		},
-		request: `name:"juggle"`,
-		accept:  &cliv1.InternalCallbackSkillProviderServiceReadResponse{Markdown: proto.String("Throw three BALLS.")}, accepted: "balls",
-		decline: &cliv1.InternalCallbackSkillProviderServiceReadResponse{}, declined: "provider may be unavailable",
+		request:  `name:"juggle"`,
+		accept:   &cliv1.InternalCallbackSkillProviderServiceReadResponse{Markdown: proto.String("Throw three BALLS.")},
+		accepted: "balls",
+		decline:  &cliv1.InternalCallbackSkillProviderServiceReadResponse{}, declined: "provider may be unavailable",
 		silent: "provider may be unavailable",
 	},
 	"task cancel": {
@@ -105,7 +106,8 @@ var extensionLaunch = question{
 	answer: func(cb *bridgev1.Callback) proto.Message {
 		dir, _, _ := strings.Cut(cb.GetExtensionLaunch().GetModulePath(), "/.github")
 		return &cliv1.CallbackExtensionLaunchProviderServiceResolveResponse{Launch: &cliv1.ExtensionLaunchProfile{
-			Executable: "/bin/sh", Args: []string{"-c", `touch "` + dir + `/launched"`}, Env: map[string]string{"MINE": "1"},
+			Executable: "/bin/sh", Args: []string{"-c", `touch "` + dir + `/launched"`},
+			Env: map[string]string{"MINE": "1"},
 		}}
 	},
 	accepted: "launched",

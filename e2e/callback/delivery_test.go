@@ -101,11 +101,13 @@ func TestUserInputByResolve(t *testing.T) {
 	if question.GetUserInput().GetQuestion() != "Which colour?" || question.GetDeadline() == nil {
 		t.Errorf("pending: %v", question)
 	}
-	err := s.Resolve(r.Ctx, question.GetCallbackId(), &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{}}})
+	err := s.Resolve(r.Ctx, question.GetCallbackId(),
+		&bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{}}})
 	harness.WantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
 	err = s.Resolve(r.Ctx, question.GetCallbackId(), rawAnswer(`{"answer":"violet"`))
 	harness.WantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
-	if err := s.Resolve(r.Ctx, question.GetCallbackId(), rawAnswer(`{"answer":"violet","wasFreeform":true}`)); err != nil {
+	if err := s.Resolve(r.Ctx, question.GetCallbackId(),
+		rawAnswer(`{"answer":"violet","wasFreeform":true}`)); err != nil {
 		t.Fatal(err)
 	}
 	s.WaitFor("session.idle")
@@ -180,7 +182,8 @@ default: {reply: [{text: "ok"}]}`)); err != nil {
 	o := r.Options()
 	o.OnPermission, o.CallbackTimeout = copilot.ApproveAll, 200*time.Millisecond
 	o.SessionHandlers = &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_HOOK}}
-	if got := r.Session(o).Ask("look"); strings.Contains(got, "the content") || !strings.Contains(got, "hook not answered") {
+	if got := r.Session(o).Ask("look"); strings.Contains(got, "the content") ||
+		!strings.Contains(got, "hook not answered") {
 		t.Errorf("the model was told %q", got)
 	}
 }
@@ -194,7 +197,8 @@ func TestRawService(t *testing.T) {
 	r = harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{Raw: true})
 	s := r.Session(r.Options())
 	invoke := func(method, params, id string) (string, error) {
-		out, err := r.Client.Raw().Invoke(r.Ctx, &bridgev1.InvokeRequest{Method: method, ParamsJson: params, SessionId: id})
+		out, err := r.Client.Raw().Invoke(r.Ctx,
+			&bridgev1.InvokeRequest{Method: method, ParamsJson: params, SessionId: id})
 		return out.GetResultJson(), copilot.FromError(err)
 	}
 	if got, err := invoke("ping", `{"message":"hi"}`, ""); err != nil || !strings.Contains(got, "hi") {
@@ -208,13 +212,16 @@ func TestRawService(t *testing.T) {
 		code               codes.Code
 		reason             bridgev1.ErrorReason
 	}{
-		{"session.tools.set", `{"tools":[{"name":"a b"}]}`, s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID},
+		{"session.tools.set", `{"tools":[{"name":"a b"}]}`, s.ID(), codes.InvalidArgument,
+			bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID},
 		{"session.destroy", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		{"session.suspend", "", s.ID(), codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
 		{"runtime.shutdown", "", "", codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
-		{"host.getEnvironmentCredentials", "", "", codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
+		{"host.getEnvironmentCredentials", "", "", codes.Unimplemented,
+			bridgev1.ErrorReason_ERROR_REASON_METHOD_REFUSED},
 		{"session.mode.get", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
-		{"session.mode.get", `{"sessionId":"x"}`, s.ID(), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN},
+		{"session.mode.get", `{"sessionId":"x"}`, s.ID(), codes.InvalidArgument,
+			bridgev1.ErrorReason_ERROR_REASON_JSON_EXTRA_FORBIDDEN},
 		{"ping", "[", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		{"", "", "", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		{"no.such.method", "", "", codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN},
@@ -234,8 +241,10 @@ func TestRuntimeService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.GetVersion() != "e2e" || info.GetProtocolVersion() != 3 || info.GetCliVersion() == "" || !info.GetCapabilities().GetOwnRuntimes() ||
-		info.GetCapabilities().GetRawService() || info.GetLimits().GetMaxPromptBytes() <= 0 || info.GetLimits().GetCallbackTimeout().AsDuration() <= 0 {
+	if info.GetVersion() != "e2e" || info.GetProtocolVersion() != 3 || info.GetCliVersion() == "" ||
+		!info.GetCapabilities().GetOwnRuntimes() ||
+		info.GetCapabilities().GetRawService() || info.GetLimits().GetMaxPromptBytes() <= 0 ||
+		info.GetLimits().GetCallbackTimeout().AsDuration() <= 0 {
 		t.Errorf("server info: %v", info)
 	}
 	s := r.Session(r.Options())
@@ -245,12 +254,14 @@ func TestRuntimeService(t *testing.T) {
 		t.Fatalf("runtimes: %v, %v", list, err)
 	}
 	rt := list.GetRuntimes()[0]
-	if rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY || rt.GetCliVersion() != info.GetCliVersion() || rt.GetPid() <= 0 ||
+	if rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY || rt.GetCliVersion() != info.GetCliVersion() ||
+		rt.GetPid() <= 0 ||
 		rt.GetRssBytes() <= 0 || rt.GetLoadedSessions() < 1 || rt.GetStartTime() == nil {
 		t.Errorf("runtime: %v", rt)
 	}
 	pong, err := r.Client.Runtimes().Ping(r.Ctx, &bridgev1.PingRequest{Message: "hello"})
-	if err != nil || !strings.Contains(pong.GetMessage(), "hello") || pong.GetProtocolVersion() != 3 || pong.GetRoundTrip().AsDuration() <= 0 {
+	if err != nil || !strings.Contains(pong.GetMessage(), "hello") || pong.GetProtocolVersion() != 3 ||
+		pong.GetRoundTrip().AsDuration() <= 0 {
 		t.Errorf("ping: %v, %v", pong, err)
 	}
 }
@@ -367,14 +378,16 @@ func TestPositionTrailer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var p bridgev1.Position
-		if _, err := fmt.Sscanf(strings.Join(trailer.Get("copilot-position"), ""), "%d/%d", &p.Epoch, &p.Seq); err != nil {
+		if _, err := fmt.Sscanf(strings.Join(trailer.Get("copilot-position"), ""), "%d/%d", &p.Epoch,
+			&p.Seq); err != nil {
 			t.Fatalf("trailer %q: %v", trailer, err)
 		}
 		return &p
 	}
 	var sent *bridgev1.SendResponse
 	send := at(func(o ...grpc.CallOption) (err error) {
-		sent, err = r.Client.Sessions().Send(r.Ctx, &bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "again"}}, o...)
+		sent, err = r.Client.Sessions().Send(r.Ctx,
+			&bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "again"}}, o...)
 		return err
 	})
 	if copilot.ComparePositions(send, sent.GetPosition()) != 0 {
@@ -411,11 +424,13 @@ default: {reply: [{text: "ok"}]}`)
 	if _, err := r.Model.WaitRequests(r.Ctx, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Log(r.Ctx, "something went wrong elsewhere", copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_ERROR)); err != nil {
+	if _, err := s.Log(r.Ctx, "something went wrong elsewhere",
+		copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_ERROR)); err != nil {
 		t.Fatal(err)
 	}
 	r.Model.Release("go")
-	if got := <-done; got != "TURN_STATUS_COMPLETED done <nil>" && got != fmt.Sprint(bridgev1.TurnStatus_TURN_STATUS_COMPLETED, "done", nil) {
+	if got := <-done; got != "TURN_STATUS_COMPLETED done <nil>" &&
+		got != fmt.Sprint(bridgev1.TurnStatus_TURN_STATUS_COMPLETED, "done", nil) {
 		t.Errorf("the turn ended %s", got)
 	}
 }
@@ -443,7 +458,8 @@ func TestManySubscribers(t *testing.T) {
 					return
 				}
 				for _, ev := range f.GetEvents().GetEvents() {
-					got.events = append(got.events, fmt.Sprint(ev.GetPosition(), ev.GetEvent().GetId(), ev.GetEvent().GetType()))
+					got.events = append(got.events,
+						fmt.Sprint(ev.GetPosition(), ev.GetEvent().GetId(), ev.GetEvent().GetType()))
 					if ev.GetEvent().GetType() == "session.idle" {
 						results <- got
 						return
@@ -479,7 +495,8 @@ func TestSeveralSessionsOnOneStream(t *testing.T) {
 		f := receive(t, stream)
 		got[f.GetSessionId()] = append(got[f.GetSessionId()], harness.Types(f.GetEvents().GetEvents())...)
 	}
-	if fmt.Sprint(got[one.ID()]) != "[assistant.message session.idle]" || fmt.Sprint(got[two.ID()]) != "[user.message]" {
+	if fmt.Sprint(got[one.ID()]) != "[assistant.message session.idle]" ||
+		fmt.Sprint(got[two.ID()]) != "[user.message]" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -543,7 +560,8 @@ default: {reply: [{text: "You said: {{user}}"}]}`)
 	s.WaitAfter(s.WaitFor("assistant.turn_start").GetPosition(), "pending_messages.modified") // it is queued
 	r.Model.Release("go")
 	got := []string{<-outcomes, <-outcomes}
-	want := []string{fmt.Sprint("refuse: ", bridgev1.TurnStatus_TURN_STATUS_FAILED, "  <nil>"), fmt.Sprint("queued: ", bridgev1.TurnStatus_TURN_STATUS_COMPLETED, " You said: queued <nil>")}
+	want := []string{fmt.Sprint("refuse: ", bridgev1.TurnStatus_TURN_STATUS_FAILED, "  <nil>"),
+		fmt.Sprint("queued: ", bridgev1.TurnStatus_TURN_STATUS_COMPLETED, " You said: queued <nil>")}
 	if !slices.Equal(got, want) {
 		t.Errorf("the turns ended %q, want %q", got, want)
 	}

@@ -29,7 +29,8 @@ func TestHookSendsTheAgentBack(t *testing.T) {
 				return nil, nil
 			}
 			return &cliv1.HookAgentStopOutput{
-				Decision: cliv1.HookAgentStopOutputDecision_HOOK_AGENT_STOP_OUTPUT_DECISION_BLOCK, Reason: proto.String("check again"),
+				Decision: cliv1.HookAgentStopOutputDecision_HOOK_AGENT_STOP_OUTPUT_DECISION_BLOCK,
+				Reason:   proto.String("check again"),
 			}, nil
 		},
 	}})
@@ -52,10 +53,13 @@ func TestHookOfAnError(t *testing.T) {
 		"abort": cliv1.HookErrorOccurredOutputErrorHandling_HOOK_ERROR_OCCURRED_OUTPUT_ERROR_HANDLING_ABORT,
 	} {
 		t.Run(name, func(t *testing.T) {
-			st := harness.NewScripted(t, harness.Rule{When: offlinemodel.When{User: "fails"}, Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}})
+			st := harness.NewScripted(t,
+				harness.Rule{When: offlinemodel.When{User: "fails"},
+					Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}})
 			var called atomic.Int32
 			s := st.Create(copilot.SessionOptions{OnHooks: copilot.Hooks{
-				ErrorOccurred: func(_ context.Context, in *cliv1.HookErrorOccurredInput) (*cliv1.HookErrorOccurredOutput, error) {
+				ErrorOccurred: func(_ context.Context,
+					in *cliv1.HookErrorOccurredInput) (*cliv1.HookErrorOccurredOutput, error) {
 					if called.Add(1) > 3 || !strings.Contains(in.GetErrorJson(), "message") {
 						return nil, nil
 					}

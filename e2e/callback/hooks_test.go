@@ -39,18 +39,21 @@ func (s *seen) has(call string) bool {
 func TestHooksOfATurn(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
-		harness.OnUser("prompt", harness.Call("bash", harness.Shell("echo one")), harness.Call("view", map[string]any{"path": "/no/such/file"})),
+		harness.OnUser("prompt", harness.Call("bash", harness.Shell("echo one")),
+			harness.Call("view", map[string]any{"path": "/no/such/file"})),
 		harness.OnResult("", harness.Say("done: {{tool_result.bash}}")),
 	)
 	var s seen
 	session := st.Create(copilot.SessionOptions{
 		OnPermission: copilot.ApproveAll,
 		OnHooks: copilot.Hooks{
-			SessionStart: func(_ context.Context, in *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput, error) {
+			SessionStart: func(_ context.Context, in *cliv1.HookSessionStartInput) (*cliv1.HookSessionStartOutput,
+				error) {
 				s.note("start in %s", in.GetCwd())
 				return &cliv1.HookSessionStartOutput{AdditionalContext: proto.String("the session's context")}, nil
 			},
-			UserPromptSubmitted: func(_ context.Context, in *cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error) {
+			UserPromptSubmitted: func(_ context.Context,
+				in *cliv1.HookUserPromptSubmittedInput) (*cliv1.HookUserPromptSubmittedOutput, error) {
 				s.note("submitted %s", in.GetPrompt())
 				return &cliv1.HookUserPromptSubmittedOutput{ModifiedPrompt: proto.String("changed prompt")}, nil
 			},
@@ -66,7 +69,8 @@ func TestHooksOfATurn(t *testing.T) {
 				s.note("after %s", in.GetToolName())
 				return &cliv1.HookPostToolUseOutput{AdditionalContext: proto.String("the hook's context")}, nil
 			},
-			PostToolUseFailure: func(_ context.Context, in *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput, error) {
+			PostToolUseFailure: func(_ context.Context,
+				in *cliv1.HookPostToolUseFailureInput) (*cliv1.HookPostToolUseFailureOutput, error) {
 				s.note("failed %s: %v", in.GetToolName(), in.GetError() != "")
 				return nil, nil
 			},
@@ -78,7 +82,8 @@ func TestHooksOfATurn(t *testing.T) {
 	})
 	st.Say(session, "the prompt")
 	for _, want := range []string{
-		"start in " + st.Dir, "submitted the prompt", "before bash echo one", "before view ", "after bash", "failed view: true", "stop",
+		"start in " + st.Dir, "submitted the prompt", "before bash echo one", "before view ", "after bash",
+		"failed view: true", "stop",
 	} {
 		if !s.has(want) {
 			t.Errorf("no call %q among %q", want, s.calls)
@@ -106,21 +111,25 @@ func TestHooksAreChained(t *testing.T) {
 			sees:   "echo first", result: "second",
 		},
 		"only the first changes": {first: changing("echo first"), sees: "echo first", result: "first"},
-		"the second refuses":     {first: changing("echo first"), second: denying("no"), sees: "echo first", result: "no"},
-		"the first refuses":      {first: denying("never"), second: changing("echo second"), result: "never"},
+		"the second refuses": {first: changing("echo first"), second: denying("no"), sees: "echo first",
+			result: "no"},
+		"the first refuses": {first: denying("never"), second: changing("echo second"), result: "never"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := harness.NewScripted(t, harness.OnUser("run", harness.Call("bash", harness.Shell("echo own"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+			st := harness.NewScripted(t, harness.OnUser("run", harness.Call("bash", harness.Shell("echo own"))),
+				harness.OnResult("bash", harness.Say("{{tool_result}}")))
 			var second seen
 			s := st.Create(copilot.SessionOptions{
 				OnPermission: copilot.ApproveAll,
-				OnHooks: copilot.Hooks{PreToolUse: func(context.Context, *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
+				OnHooks: copilot.Hooks{PreToolUse: func(context.Context,
+					*cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
 					return test.first, nil
 				}},
 			})
 			st.Join(s.ID(), copilot.SessionOptions{
-				OnHooks: copilot.Hooks{PreToolUse: func(_ context.Context, in *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
+				OnHooks: copilot.Hooks{PreToolUse: func(_ context.Context,
+					in *cliv1.HookPreToolUseInput) (*cliv1.HookPreToolUseOutput, error) {
 					second.note("%s", in.GetToolArgsJson())
 					return test.second, nil
 				}},
@@ -128,7 +137,8 @@ func TestHooksAreChained(t *testing.T) {
 			if out := st.Say(s, "run"); !strings.Contains(out.GetText(), test.result) {
 				t.Errorf("the model was told %q, want %q", out.GetText(), test.result)
 			}
-			if calls := strings.Join(second.calls, "; "); (calls == "") != (test.sees == "") || !strings.Contains(calls, test.sees) {
+			if calls := strings.Join(second.calls, "; "); (calls == "") != (test.sees == "") ||
+				!strings.Contains(calls, test.sees) {
 				t.Errorf("the second was called with %q, want %q", calls, test.sees)
 			}
 		})
@@ -154,10 +164,12 @@ func denying(why string) *cliv1.HookPreToolUseOutput {
 // only is not asked, and refuses nothing.
 func TestHooksOfNoOpinion(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("run", harness.Call("bash", harness.Shell("echo own"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("run", harness.Call("bash", harness.Shell("echo own"))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{
 		OnPermission: copilot.ApproveAll,
-		OnHooks: copilot.Hooks{AgentStop: func(context.Context, *cliv1.HookAgentStopInput) (*cliv1.HookAgentStopOutput, error) {
+		OnHooks: copilot.Hooks{AgentStop: func(context.Context, *cliv1.HookAgentStopInput) (*cliv1.HookAgentStopOutput,
+			error) {
 			return nil, nil
 		}},
 	})

@@ -49,7 +49,8 @@ func TestPermissionKinds(t *testing.T) {
 	for name, kind := range permissionKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("done")))
+			st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+				harness.OnResult("bash", harness.Say("done")))
 			s := st.Create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true}})
 			turn := st.GoTurn(s, "touch") // a rejection without a word to the agent aborts it
 			id := st.Pending(s, 1)[0].GetCallbackId()
@@ -80,9 +81,12 @@ func TestShortAnswers(t *testing.T) {
 	t.Parallel()
 	approve := &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}
 	reject := &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{Feedback: "not there"}}}
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnUser("wait", harness.Call("waits", nil)),
-		harness.OnResult("bash", harness.Say("told: {{tool_result}}")), harness.OnResult("waits", harness.Say("{{tool_result}}")))
-	s := st.Create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true}, Tools: []copilot.Tool{harness.Declared("waits")}})
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnUser("wait", harness.Call("waits", nil)),
+		harness.OnResult("bash", harness.Say("told: {{tool_result}}")),
+		harness.OnResult("waits", harness.Say("{{tool_result}}")))
+	s := st.Create(copilot.SessionOptions{SessionHandlers: &bridgev1.Handlers{Permission: true},
+		Tools: []copilot.Tool{harness.Declared("waits")}})
 	for _, answer := range []*bridgev1.Answer{reject, approve} {
 		turn := st.GoTurn(s, "touch")
 		if err := s.Resolve(st.Ctx, st.Pending(s, 1)[0].GetCallbackId(), answer); err != nil {
@@ -101,7 +105,8 @@ func TestShortAnswers(t *testing.T) {
 // TestBadAnswers to a tool call leave it pending.
 func TestBadAnswers(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("wait", harness.Call("waits", nil)), harness.OnResult("waits", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("wait", harness.Call("waits", nil)),
+		harness.OnResult("waits", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{harness.Declared("waits")}})
 	turn := st.GoSay(s, "wait")
 	id := st.Pending(s, 1)[0].GetCallbackId()
@@ -113,9 +118,10 @@ func TestBadAnswers(t *testing.T) {
 		reason bridgev1.ErrorReason
 		field  string
 	}{
-		"unknown callback": {"nobody", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND, "callback_id"},
-		"no callback":      {"", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND, "callback_id"},
-		"no answer":        {id, nil, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer"},
+		"unknown callback": {"nobody", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND,
+			"callback_id"},
+		"no callback": {"", good, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND, "callback_id"},
+		"no answer":   {id, nil, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer"},
 		"another kind": {
 			id, copilot.AnswerPermission(copilot.ApproveOnce()), codes.InvalidArgument,
 			bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer",
@@ -136,7 +142,8 @@ func TestBadAnswers(t *testing.T) {
 			id, &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{
 				Result: &copilot.ToolResult{TextResultForLlm: "x", ToolTelemetryJson: proto.String("{")},
 			}}}},
-			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID, "answer.tool.result.tool_telemetry_json",
+			codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID,
+			"answer.tool.result.tool_telemetry_json",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +153,8 @@ func TestBadAnswers(t *testing.T) {
 	if err := s.Resolve(st.Ctx, id, good); err != nil {
 		t.Fatal(err)
 	}
-	harness.WantField(t, s.Resolve(st.Ctx, id, good), codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED, "callback_id")
+	harness.WantField(t, s.Resolve(st.Ctx, id, good), codes.FailedPrecondition,
+		bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED, "callback_id")
 	if out := turn(); out.GetText() != "good" {
 		t.Errorf("the agent said %q", out.GetText())
 	}

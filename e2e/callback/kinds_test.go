@@ -27,8 +27,10 @@ var rows = []map[string]question{
 // elsewhere are the kinds that are put in all the ways by tests of their own, and have no
 // row: a request to a model is answered in pieces.
 var elsewhere = map[bridgev1.CallbackKind][]func(*testing.T){
-	bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START: {TestModelRequests, TestModelRequestRefused, TestModelRequestOfTwo},
-	bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK: {TestModelRequests, TestModelRequestRefused, TestModelRequestAborted},
+	bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START: {TestModelRequests, TestModelRequestRefused,
+		TestModelRequestOfTwo},
+	bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK: {TestModelRequests, TestModelRequestRefused,
+		TestModelRequestAborted},
 }
 
 // TestEveryKindHasARow, by which it is put in all the ways that there are.
@@ -123,7 +125,8 @@ func readFile(t *testing.T, path string) []byte {
 // an error.
 func TestUnknownCallback(t *testing.T) {
 	t.Parallel()
-	host := harness.NewOwnFixture(t, harness.Echo, faked(fakecli.Reverse{Method: "something.new", Params: params(`{"x":1}`)})).Host
+	host := harness.NewOwnFixture(t, harness.Echo,
+		faked(fakecli.Reverse{Method: "something.new", Params: params(`{"x":1}`)})).Host
 	for name, way := range map[string]struct {
 		answered bool
 		became   string
@@ -146,7 +149,8 @@ func TestUnknownCallback(t *testing.T) {
 			}
 			turn := st.GoTurn(s, "ask")
 			cb := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_RAW)
-			if raw := cb.GetRaw(); raw.GetMethod() != "something.new" || !strings.Contains(raw.GetParamsJson(), `"x":1`) {
+			if raw := cb.GetRaw(); raw.GetMethod() != "something.new" ||
+				!strings.Contains(raw.GetParamsJson(), `"x":1`) {
 				t.Errorf("asked %v", cb)
 			}
 			if p != nil {

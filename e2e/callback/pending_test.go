@@ -23,15 +23,23 @@ type unfinished struct {
 
 // allUnfinished are told apart by their words and tools, so that one script has all.
 var allUnfinished = []unfinished{
-	{"permission", harness.Rules(harness.OnUser("ask", harness.Call("asks", nil)), harness.OnResult("asks", harness.Say("{{tool_result}}"))), pendingPermission},
-	{"tool call", harness.Rules(harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}"))), pendingToolCall},
+	{"permission",
+		harness.Rules(harness.OnUser("ask", harness.Call("asks", nil)),
+			harness.OnResult("asks", harness.Say("{{tool_result}}"))), pendingPermission},
+	{"tool call",
+		harness.Rules(harness.OnUser("work", harness.Call("works", nil)),
+			harness.OnResult("works", harness.Say("{{tool_result}}"))), pendingToolCall},
 	{"two tool calls", harness.Rules(
 		harness.OnUser("both", harness.Call("left", nil), harness.Call("right", nil)),
 		harness.OnResult("right", harness.Say("{{tool_result.left}}, {{tool_result.right}}")),
 		harness.OnResult("left", harness.Say("{{tool_result.left}}, {{tool_result.right}}")),
 	), twoPendingToolCalls},
-	{"nothing", harness.Rules(harness.OnUser("do", harness.Call("does", nil)), harness.OnResult("does", harness.Say("{{tool_result}}"))), nothingPending},
-	{"tool call that is dropped", harness.Rules(harness.OnUser("drop", harness.Call("drops", nil)), harness.OnResult("drops", harness.Say("dropped"))), droppedToolCall},
+	{"nothing",
+		harness.Rules(harness.OnUser("do", harness.Call("does", nil)),
+			harness.OnResult("does", harness.Say("{{tool_result}}"))), nothingPending},
+	{"tool call that is dropped",
+		harness.Rules(harness.OnUser("drop", harness.Call("drops", nil)),
+			harness.OnResult("drops", harness.Say("dropped"))), droppedToolCall},
 }
 
 // TestPendingWorkOfAClientThatLeft: the session was unloaded when its only client left.
@@ -227,7 +235,8 @@ func droppedToolCall(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot
 // this session is not.
 func TestWarmResumeKeepsWhatIsPending(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("work", nil)), harness.OnResult("work", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("work", nil)),
+		harness.OnResult("work", harness.Say("{{tool_result}}")))
 	work := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{work.Tool("work", "by the first")}})
 	turn := st.GoSay(s, "work")

@@ -48,7 +48,8 @@ func (tr *transport) count() int {
 func instead(st *harness.Scripted) *transport {
 	return &transport{do: func(req *http.Request) (*http.Response, error) {
 		to := req.Clone(req.Context())
-		target, err := http.NewRequest(req.Method, st.Model.OpenAIBaseURL()+strings.TrimPrefix(req.URL.Path, "/v1"), nil)
+		target, err := http.NewRequest(req.Method, st.Model.OpenAIBaseURL()+strings.TrimPrefix(req.URL.Path, "/v1"),
+			nil)
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +61,8 @@ func instead(st *harness.Scripted) *transport {
 // TestModelRequests are made by a participant, as a stream of events.
 func TestModelRequests(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("work", nil)), harness.OnResult("work", harness.Say("{{tool_result}} Größe")))
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("work", nil)),
+		harness.OnResult("work", harness.Say("{{tool_result}} Größe")))
 	tr := instead(st)
 	s := st.Create(copilot.SessionOptions{
 		Config: unreachable(st), ModelTransport: tr, Tools: []copilot.Tool{harness.Answering("work", "done")},
@@ -85,7 +87,8 @@ func TestModelRequests(t *testing.T) {
 // failure checks how a turn failed.
 func failure(t *testing.T, out *copilot.Outcome, text string) {
 	t.Helper()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || !strings.Contains(out.GetError().GetMessage(), text) {
+	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED ||
+		!strings.Contains(out.GetError().GetMessage(), text) {
 		t.Errorf("the turn ended %v, want it to have failed with %q", out, text)
 	}
 }
@@ -95,7 +98,8 @@ func TestModelRequestRefused(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})
 	start := bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START
-	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start, bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
+	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start,
+		bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
 	open := func(timeout time.Duration) *copilot.Session {
 		return st.Create(copilot.SessionOptions{
 			Config: unreachable(st), SessionHandlers: handlers, CallbackTimeout: timeout,
@@ -107,10 +111,12 @@ func TestModelRequestRefused(t *testing.T) {
 		p := st.Attach(harness.JoinOf(s.ID(), handlers))
 		ended := st.GoTurn(s, "hello")
 		cb := p.Asked(start)
-		if r := cb.GetModelRequestStart(); r.GetMethod() != http.MethodPost || !strings.HasSuffix(r.GetUrl(), "/chat/completions") || r.GetSessionId() != s.ID() {
+		if r := cb.GetModelRequestStart(); r.GetMethod() != http.MethodPost ||
+			!strings.HasSuffix(r.GetUrl(), "/chat/completions") || r.GetSessionId() != s.ID() {
 			t.Errorf("asked %v", cb)
 		}
-		p.Answer(cb.GetCallbackId(), &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: &bridgev1.AnswerError{Message: "not today"}}})
+		p.Answer(cb.GetCallbackId(),
+			&bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: &bridgev1.AnswerError{Message: "not today"}}})
 		failure(t, ended(), "not today")
 	})
 	t.Run("unanswered", func(t *testing.T) {
@@ -125,7 +131,8 @@ func TestModelRequestRefused(t *testing.T) {
 			t.Fatalf("the answer was refused: %v", answered.Failed)
 		}
 		chunk := p.Asked(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK)
-		if !chunk.GetModelRequestChunk().GetEnd() || !strings.Contains(chunk.GetModelRequestChunk().GetData(), "hello") {
+		if !chunk.GetModelRequestChunk().GetEnd() ||
+			!strings.Contains(chunk.GetModelRequestChunk().GetData(), "hello") {
 			t.Errorf("the request's body is %v", chunk)
 		}
 		failure(t, ended(), "in time")
@@ -147,7 +154,8 @@ func TestModelRequestRefused(t *testing.T) {
 			t.Helper()
 			cb := p.Asked(kind)
 			for _, wrong := range (&asker{Scripted: st, question: question{kind: kind}}).bad() {
-				if r := p.Answer(cb.GetCallbackId(), wrong); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
+				if r := p.Answer(cb.GetCallbackId(),
+					wrong); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
 					t.Errorf("%v: %v came to %v", kind, wrong, r)
 				}
 			}
@@ -156,12 +164,14 @@ func TestModelRequestRefused(t *testing.T) {
 			}
 		}
 		answer(start, took(t))
-		answer(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK, &bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failing}})
+		answer(bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK,
+			&bridgev1.Answer{Answer: &bridgev1.Answer_Error{Error: failing}})
 		failure(t, ended(), "not today")
 	})
 	t.Run("nobody there", func(t *testing.T) {
 		_, err := st.Client.CreateSession(st.Ctx, copilot.SessionOptions{
-			Config: unreachable(st), RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
+			Config:         unreachable(st),
+			RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
 		})
 		harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
 	})
@@ -183,7 +193,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})
 	start := bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START
-	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start, bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
+	handlers := &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{start,
+		bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_CHUNK}}
 	s := st.Create(copilot.SessionOptions{
 		Config: unreachable(st), SessionHandlers: handlers,
 		RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
@@ -192,7 +203,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 	wait := st.GoSay(s, "hello")
 	cb := one.Asked(start)
 	one.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
-		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
+		CallbackId: cb.GetCallbackId(),
+		Answer:     &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
 	request := two.Asked(start).GetModelRequestStart().GetRequestId()
 	part := func(p *bridgev1.ModelResponse) *bridgev1.AttachRequest {
@@ -200,7 +212,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 		return &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_ModelResponse{ModelResponse: p}}
 	}
 	head := &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{
-		Status: http.StatusOK, Headers: map[string]*cliv1.StringList{"content-type": {Items: []string{"text/event-stream"}}},
+		Status:  http.StatusOK,
+		Headers: map[string]*cliv1.StringList{"content-type": {Items: []string{"text/event-stream"}}},
 	}}}
 	text := func(s string, end bool) *bridgev1.ModelResponse {
 		return &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
@@ -208,7 +221,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 		}}}
 	}
 	for _, wrong := range []*bridgev1.ModelResponse{
-		{}, {Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{Status: 1000}}}, text("too early", false),
+		{}, {Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{Status: 1000}}},
+		text("too early", false),
 	} {
 		_, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx, &bridgev1.RespondToModelRequestRequest{
 			SessionId: s.ID(), Response: func() *bridgev1.ModelResponse { wrong.RequestId = "none"; return wrong }(),
@@ -239,7 +253,8 @@ func TestModelRequestOfTwo(t *testing.T) {
 		text("data: [DONE]\n\n", true),
 	} {
 		rest.RequestId = request
-		if _, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx, &bridgev1.RespondToModelRequestRequest{SessionId: s.ID(), Response: rest}); err != nil {
+		if _, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx,
+			&bridgev1.RespondToModelRequestRequest{SessionId: s.ID(), Response: rest}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -337,5 +352,6 @@ func TestTelemetry(t *testing.T) {
 	if err == nil {
 		_, err = bad.Recv()
 	}
-	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "session_id")
+	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
+		"session_id")
 }

@@ -17,14 +17,18 @@ import (
 )
 
 // noSuchFile is an answer of a file system that says no.
-var noSuchFile = &cliv1.SessionFsError{Code: cliv1.SessionFsErrorCode_SESSION_FS_ERROR_CODE_ENOENT, Message: proto.String("no such file")}
+var noSuchFile = &cliv1.SessionFsError{Code: cliv1.SessionFsErrorCode_SESSION_FS_ERROR_CODE_ENOENT,
+	Message: proto.String("no such file")}
 
 // onFile is a question about a file, which the fake CLI asks in the turn that names it. The
 // real one asks most of them in every turn of a session with a file system; here each is
 // put in all ways.
-func onFile(kind bridgev1.CallbackKind, request string, accept proto.Message, accepted string, decline proto.Message) question {
+func onFile(
+	kind bridgev1.CallbackKind, request string, accept proto.Message, accepted string, decline proto.Message,
+) question {
 	return question{
-		kind: kind, request: request, accept: accept, accepted: "told: " + accepted, decline: decline, declined: "no such file",
+		kind: kind, request: request, accept: accept, accepted: "told: " + accepted, decline: decline,
+		declined: "no such file",
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
 			wait := st.GoTurn(s, kind.String()+"!")
 			return func() string { return wait().GetText() }
@@ -42,37 +46,49 @@ var fileQuestions = map[string]question{
 		&cliv1.CallbackSessionFsServiceReadFileBytesResponse{Content: "dGV4dA=="}, `{"content":"dGV4dA=="}`,
 		&cliv1.CallbackSessionFsServiceReadFileBytesResponse{Error: noSuchFile}),
 	"writeFile": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE, `content:"some text"`,
-		&cliv1.CallbackSessionFsServiceWriteFileResponse{}, `null`, &cliv1.CallbackSessionFsServiceWriteFileResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceWriteFileResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceWriteFileResponse{Value: noSuchFile}),
 	"writeFileBytes": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE_BYTES, `content:"some text"`,
-		&cliv1.CallbackSessionFsServiceWriteFileBytesResponse{}, `null`, &cliv1.CallbackSessionFsServiceWriteFileBytesResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceWriteFileBytesResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceWriteFileBytesResponse{Value: noSuchFile}),
 	"appendFile": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_APPEND_FILE, `content:"some text"`,
-		&cliv1.CallbackSessionFsServiceAppendFileResponse{}, `null`, &cliv1.CallbackSessionFsServiceAppendFileResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceAppendFileResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceAppendFileResponse{Value: noSuchFile}),
 	"exists": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_EXISTS, `fs_exists:{`,
-		&cliv1.CallbackSessionFsServiceExistsResponse{Exists: true}, `{"exists":true}`, &bridgev1.AnswerError{Message: "no such file"}),
+		&cliv1.CallbackSessionFsServiceExistsResponse{Exists: true}, `{"exists":true}`,
+		&bridgev1.AnswerError{Message: "no such file"}),
 	"stat": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_STAT, `fs_stat:{`,
-		&cliv1.CallbackSessionFsServiceStatResponse{IsFile: true, Size: 4, Mtime: midnight, Birthtime: midnight}, `{"isFile":true,"size":4,`,
+		&cliv1.CallbackSessionFsServiceStatResponse{IsFile: true, Size: 4, Mtime: midnight, Birthtime: midnight},
+		`{"isFile":true,"size":4,`,
 		&cliv1.CallbackSessionFsServiceStatResponse{Mtime: midnight, Birthtime: midnight, Error: noSuchFile}),
 	"mkdir": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_MKDIR, `recursive:true`,
-		&cliv1.CallbackSessionFsServiceMkdirResponse{}, `null`, &cliv1.CallbackSessionFsServiceMkdirResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceMkdirResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceMkdirResponse{Value: noSuchFile}),
 	"readdir": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_READDIR, `fs_readdir:{`,
 		&cliv1.CallbackSessionFsServiceReaddirResponse{Entries: []string{"a", "b"}}, `{"entries":["a","b"]}`,
 		&cliv1.CallbackSessionFsServiceReaddirResponse{Error: noSuchFile}),
 	"readdirWithTypes": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_READDIR_WITH_TYPES, `fs_readdir_with_types:{`,
 		&cliv1.CallbackSessionFsServiceReaddirWithTypesResponse{Entries: []*cliv1.SessionFsReaddirWithTypesEntry{{
-			Name: "a", Type: cliv1.SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY,
+			Name: "a",
+			Type: cliv1.SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY,
 		}}}, `{"entries":[{"name":"a","type":"directory"}]}`,
 		&cliv1.CallbackSessionFsServiceReaddirWithTypesResponse{Error: noSuchFile}),
 	"rm": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_RM, `recursive:true`,
-		&cliv1.CallbackSessionFsServiceRmResponse{}, `null`, &cliv1.CallbackSessionFsServiceRmResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceRmResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceRmResponse{Value: noSuchFile}),
 	"rename": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_RENAME, `src:"/a" dest:"/b"`,
-		&cliv1.CallbackSessionFsServiceRenameResponse{}, `null`, &cliv1.CallbackSessionFsServiceRenameResponse{Value: noSuchFile}),
+		&cliv1.CallbackSessionFsServiceRenameResponse{}, `null`,
+		&cliv1.CallbackSessionFsServiceRenameResponse{Value: noSuchFile}),
 	"sqliteQuery": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_SQLITE_QUERY, `query:"SELECT 1"`,
-		&cliv1.CallbackSessionFsServiceSqliteQueryResponse{RowsJson: `[{"1":1}]`, Columns: []string{"1"}}, `{"rows":[{"1":1}],"columns":["1"],"rowsAffected":0}`,
+		&cliv1.CallbackSessionFsServiceSqliteQueryResponse{RowsJson: `[{"1":1}]`, Columns: []string{"1"}},
+		`{"rows":[{"1":1}],"columns":["1"],"rowsAffected":0}`,
 		&cliv1.CallbackSessionFsServiceSqliteQueryResponse{RowsJson: `[]`, Error: noSuchFile}),
 	"sqliteTransaction": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_SQLITE_TRANSACTION, `query:"SELECT 1"`,
-		&cliv1.CallbackSessionFsServiceSqliteTransactionResponse{}, `{"results":[]}`, &bridgev1.AnswerError{Message: "no such file"}),
+		&cliv1.CallbackSessionFsServiceSqliteTransactionResponse{}, `{"results":[]}`,
+		&bridgev1.AnswerError{Message: "no such file"}),
 	"sqliteExists": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_SQLITE_EXISTS, `fs_sqlite_exists:{`,
-		&cliv1.CallbackSessionFsServiceSqliteExistsResponse{Exists: true}, `{"exists":true}`, &bridgev1.AnswerError{Message: "no such file"}),
+		&cliv1.CallbackSessionFsServiceSqliteExistsResponse{Exists: true}, `{"exists":true}`,
+		&bridgev1.AnswerError{Message: "no such file"}),
 }
 
 var midnight = timestamppb.New(timestamppb.Now().AsTime().Truncate(1e9))
@@ -122,15 +138,19 @@ func TestLargeCallback(t *testing.T) {
 	s := st.Create(copilot.SessionOptions{})
 	written := make(chan int, 1)
 	st.Join(s.ID(), copilot.SessionOptions{Handlers: []copilot.Handler{
-		copilot.Handle(func(_ context.Context, r *cliv1.CallbackSessionFsServiceWriteFileRequest) (*cliv1.CallbackSessionFsServiceWriteFileResponse, error) {
+		copilot.Handle(func(_ context.Context,
+			r *cliv1.CallbackSessionFsServiceWriteFileRequest) (*cliv1.CallbackSessionFsServiceWriteFileResponse,
+			error) {
 			written <- len(r.GetContent())
 			return &cliv1.CallbackSessionFsServiceWriteFileResponse{}, nil
 		}),
 	}})
-	asked := st.Attach(harness.JoinOf(s.ID(), &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE}}))
+	asked := st.Attach(harness.JoinOf(s.ID(),
+		&bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE}}))
 	not := st.Attach(harness.JoinOf(s.ID(), nil))
 	wait := st.GoTurn(s, "large")
-	if cb := asked.Asked(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE); cb.GetWholeBytes() < length || cb.GetRequest() != nil {
+	if cb := asked.Asked(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE); cb.GetWholeBytes() < length ||
+		cb.GetRequest() != nil {
 		t.Errorf("asked with %d bytes of %d", proto.Size(cb), cb.GetWholeBytes())
 	}
 	if n := harness.Await(st, written, "the content"); n != length {

@@ -76,7 +76,8 @@ var gitHubQuestions = map[string]question{
 			wait := st.GoTurn(s, "more")
 			return func() string {
 				out := wait()
-				return fmt.Sprintf("%v, %d model requests: %s%v", out.GetStatus(), len(st.All(s, "model.model_call_started")), out.GetText(), out.GetError())
+				return fmt.Sprintf("%v, %d model requests: %s%v", out.GetStatus(),
+					len(st.All(s, "model.model_call_started")), out.GetText(), out.GetError())
 			}
 		},
 		request: `max_ai_credits:30`,
@@ -129,7 +130,8 @@ func openWithToken(a *asker, opts copilot.SessionOptions) *copilot.Session {
 				continue
 			}
 			tick.Stop()
-			answered <- a.Client.Session(opts.ID).Resolve(a.Ctx, list.GetCallbacks()[0].GetCallbackId(), a.with(firstToken))
+			answered <- a.Client.Session(opts.ID).Resolve(a.Ctx, list.GetCallbacks()[0].GetCallbackId(),
+				a.with(firstToken))
 			return
 		}
 	}()
@@ -177,8 +179,11 @@ func TestGitHubTokenOfCreator(t *testing.T) {
 		t.Errorf("the second token is for %v", got)
 	}
 	_, err := g.Client.CreateSession(g.Ctx, copilot.SessionOptions{
-		Config:        config,
-		OnGitHubToken: func(context.Context, *copilot.GitHubTokenRequest) (*copilot.GitHubToken, error) { return nil, nil },
+		Config: config,
+		OnGitHubToken: func(context.Context, *copilot.GitHubTokenRequest) (*copilot.GitHubToken,
+			error) {
+			return nil, nil
+		},
 	})
 	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED)
 }

@@ -211,7 +211,8 @@ func (a *asker) yes(cb *bridgev1.Callback) *bridgev1.Answer {
 // check looks at a callback.
 func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
 	a.T.Helper()
-	if cb.GetKind() != a.kind || cb.GetRaw() != nil || cb.GetDeadline() == nil || !strings.Contains(unspaced(cb.String()), unspaced(a.request)) {
+	if cb.GetKind() != a.kind || cb.GetRaw() != nil || cb.GetDeadline() == nil ||
+		!strings.Contains(unspaced(cb.String()), unspaced(a.request)) {
 		a.T.Errorf("asked %v, want a %v with %s", cb, a.kind, a.request)
 	}
 	return cb
@@ -243,7 +244,8 @@ func (a *asker) became(got func() string, want string) {
 
 func (a *asker) outcome(p *harness.Attached, cb *bridgev1.Callback, want bridgev1.CallbackOutcome, by string) {
 	a.T.Helper()
-	if over := p.Resolved(cb.GetCallbackId()); over.GetOutcome() != want || over.GetParticipantId() != by || over.GetKind() != a.kind {
+	if over := p.Resolved(cb.GetCallbackId()); over.GetOutcome() != want || over.GetParticipantId() != by ||
+		over.GetKind() != a.kind {
 		a.T.Errorf("it ended %v, want %v by %q", over, want, by)
 	}
 }
@@ -257,7 +259,8 @@ func invoke(st *harness.Scripted, s *copilot.Session, method string, params any)
 	}
 	done := make(chan string, 1)
 	go func() {
-		resp, err := st.Client.Raw().Invoke(st.Ctx, &bridgev1.InvokeRequest{Method: method, SessionId: s.ID(), ParamsJson: string(text)})
+		resp, err := st.Client.Raw().Invoke(st.Ctx,
+			&bridgev1.InvokeRequest{Method: method, SessionId: s.ID(), ParamsJson: string(text)})
 		if err != nil {
 			done <- err.Error()
 			return

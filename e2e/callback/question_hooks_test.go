@@ -33,14 +33,19 @@ func hookQuestion(hook, prompt, request string, accept proto.Message, accepted s
 	return question{
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_HOOK, hooks: []string{hook}, alone: true,
 		rules: []offlinemodel.Rule{
-			harness.OnUser("shell", harness.Call("bash", harness.Shell("echo plain"))), harness.OnResult("bash", harness.Say("told: {{tool_result}}")),
-			harness.OnUser("broken", harness.Call("view", map[string]any{"path": "/no/such/file"})), harness.OnResult("view", harness.Say("told: {{tool_result}}")),
-			harness.OnUser("far", harness.Call("loud-shout", map[string]any{"text": "hello"})), harness.OnResult("loud-shout", harness.Say("told: {{tool_result}}")),
+			harness.OnUser("shell", harness.Call("bash", harness.Shell("echo plain"))),
+			harness.OnResult("bash", harness.Say("told: {{tool_result}}")),
+			harness.OnUser("broken", harness.Call("view", map[string]any{"path": "/no/such/file"})),
+			harness.OnResult("view", harness.Say("told: {{tool_result}}")),
+			harness.OnUser("far", harness.Call("loud-shout", map[string]any{"text": "hello"})),
+			harness.OnResult("loud-shout", harness.Say("told: {{tool_result}}")),
 			harness.OnUser("delegate", harness.Call("task", map[string]any{
-				"agent_type": "explore", "name": "scout", "description": "a test", "prompt": "look around", "mode": "sync",
+				"agent_type": "explore", "name": "scout", "description": "a test", "prompt": "look around",
+				"mode": "sync",
 			})),
 			harness.OnResult("task", harness.Say("told: {{tool_result}}")),
-			{When: offlinemodel.When{User: "fails"}, Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}},
+			{When: offlinemodel.When{User: "fails"},
+				Error: &offlinemodel.Failure{Status: 400, Message: "no such thing"}},
 		},
 		ask: toldModel(prompt), request: request, accept: accept, accepted: accepted, silent: "",
 		decline: &cliv1.HookOutput{},
@@ -57,7 +62,8 @@ var hookQuestions = map[string]question{
 	"userPromptSubmitted": hookQuestion("userPromptSubmitted", "plainly", `prompt:"plainly"`,
 		&cliv1.HookUserPromptSubmittedOutput{ModifiedPrompt: proto.String("put otherwise")}, "put otherwise"),
 	"userPromptTransformed": hookQuestion("userPromptTransformed", "plainly", `prompt:"`,
-		&cliv1.HookUserPromptTransformedOutput{ModifiedTransformedPrompt: proto.String("put otherwise")}, "put otherwise"),
+		&cliv1.HookUserPromptTransformedOutput{ModifiedTransformedPrompt: proto.String("put otherwise")},
+		"put otherwise"),
 	"sessionStart": hookQuestion("sessionStart", "plainly", `source:`,
 		&cliv1.HookSessionStartOutput{AdditionalContext: proto.String("seen by a hook")}, "seen by a hook"),
 	"agentStop": hookQuestion("agentStop", "plainly", `stop_reason:`, &cliv1.HookAgentStopOutput{}, ""),
@@ -73,7 +79,8 @@ func beforeMCP() question {
 	q := hookQuestion("preMcpToolCall", "far", `server_name:"loud"`,
 		&cliv1.HookPreMcpToolCallOutput{MetaToUseJson: proto.String(`{"by":"a hook"}`)}, `"by":"a hook"`)
 	q.declined, q.silent = `(from afar) {"progressToken":1}`, `(from afar) {"progressToken":1}`
-	q.config = withMCP("loud", func(st *harness.Scripted) *cliv1.McpSerializableServerConfig { return harness.MCPServer(st.T) })
+	q.config = withMCP("loud",
+		func(st *harness.Scripted) *cliv1.McpSerializableServerConfig { return harness.MCPServer(st.T) })
 	return q
 }
 
@@ -91,11 +98,15 @@ func TestHookAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*harness.Scripted, *copilot.Session) error{
 		"disconnected by another": func(st *harness.Scripted, s *copilot.Session) error {
-			_, err := st.Client.Sessions().DisconnectSession(st.Ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true})
+			_, err := st.Client.Sessions().DisconnectSession(st.Ctx,
+				&bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true})
 			return err
 		},
-		"disconnected by the last": func(st *harness.Scripted, s *copilot.Session) error { return s.Disconnect(st.Ctx) },
-		"the last leaves":          func(_ *harness.Scripted, s *copilot.Session) error { return s.Close() },
+		"disconnected by the last": func(st *harness.Scripted,
+			s *copilot.Session) error {
+			return s.Disconnect(st.Ctx)
+		},
+		"the last leaves": func(_ *harness.Scripted, s *copilot.Session) error { return s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,7 +115,8 @@ func TestHookAtTheEnd(t *testing.T) {
 			s := st.Create(copilot.SessionOptions{
 				Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT,
 				OnHooks: copilot.Hooks{
-					SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput, error) {
+					SessionEnd: func(_ context.Context, in *cliv1.HookSessionEndInput) (*cliv1.HookSessionEndOutput,
+						error) {
 						ended <- in
 						return nil, nil
 					},
@@ -114,7 +126,8 @@ func TestHookAtTheEnd(t *testing.T) {
 			if err := end(st, s); err != nil {
 				t.Fatal(err)
 			}
-			if in := harness.Await(st, ended, "the hook"); in.GetReason() == cliv1.HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED {
+			if in := harness.Await(st, ended,
+				"the hook"); in.GetReason() == cliv1.HookSessionEndInputReason_HOOK_SESSION_END_INPUT_REASON_UNSPECIFIED {
 				t.Errorf("called with %v", in)
 			}
 		})

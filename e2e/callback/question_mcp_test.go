@@ -14,7 +14,9 @@ import (
 )
 
 // withMCP has a session with an MCP server.
-func withMCP(name string, server func(*harness.Scripted) *cliv1.McpSerializableServerConfig) func(*harness.Scripted, *cliv1.SessionConfig) {
+func withMCP(
+	name string, server func(*harness.Scripted) *cliv1.McpSerializableServerConfig,
+) func(*harness.Scripted, *cliv1.SessionConfig) {
 	return func(st *harness.Scripted, c *cliv1.SessionConfig) {
 		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{name: server(st)}
 	}
@@ -23,8 +25,9 @@ func withMCP(name string, server func(*harness.Scripted) *cliv1.McpSerializableS
 // mcpQuestions are what the CLI asks because of an MCP server.
 var mcpQuestions = map[string]question{
 	"sampling": {
-		kind:   bridgev1.CallbackKind_CALLBACK_KIND_SAMPLING,
-		config: withMCP("loud", func(st *harness.Scripted) *cliv1.McpSerializableServerConfig { return harness.MCPServer(st.T) }),
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_SAMPLING,
+		config: withMCP("loud",
+			func(st *harness.Scripted) *cliv1.McpSerializableServerConfig { return harness.MCPServer(st.T) }),
 		rules: []offlinemodel.Rule{
 			harness.OnUser("ask", harness.Call("loud-ponder", map[string]any{"text": "What is it?"})),
 			harness.OnResult("loud-ponder", harness.Say("told: {{tool_result}}")),
@@ -107,7 +110,8 @@ func statusAfter(st *harness.Scripted, s *copilot.Session, decided string) strin
 		return status != cliv1.McpServerStatus_MCP_SERVER_STATUS_PENDING &&
 			(!token || status != cliv1.McpServerStatus_MCP_SERVER_STATUS_NEEDS_AUTH)
 	}
-	for ev, err := range s.Events(st.Ctx, copilot.After(decision.GetPosition()), copilot.OfTypes("session.mcp_server_status_changed")) {
+	for ev, err := range s.Events(st.Ctx, copilot.After(decision.GetPosition()),
+		copilot.OfTypes("session.mcp_server_status_changed")) {
 		if err != nil {
 			st.T.Fatal(err)
 		}

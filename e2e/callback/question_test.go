@@ -26,11 +26,13 @@ var questions = map[string]question{
 			harness.OnUser("ask", harness.Call("lookup", map[string]any{"word": "bridge"})),
 			harness.OnResult("lookup", harness.Say("told: {{tool_result}}")),
 		},
-		request: `tool_name:"lookup"`,
-		accept:  &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "something over water"}}, accepted: "something over water",
-		decline: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: copilot.Failure("no such word")}}, declined: "no such word",
-		wrong:  &bridgev1.ToolAnswer{},
-		silent: "no participant answered in time", stays: true,
+		request:  `tool_name:"lookup"`,
+		accept:   &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "something over water"}},
+		accepted: "something over water",
+		decline:  &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: copilot.Failure("no such word")}},
+		declined: "no such word",
+		wrong:    &bridgev1.ToolAnswer{},
+		silent:   "no participant answered in time", stays: true,
 	},
 	"permission": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION,
@@ -51,7 +53,10 @@ var questions = map[string]question{
 	"user input": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT,
 		rules: []offlinemodel.Rule{
-			harness.OnUser("ask", harness.Call("ask_user", map[string]any{"question": "Which colour?", "choices": []string{"red", "blue"}, "allow_freeform": true})),
+			harness.OnUser("ask",
+				harness.Call("ask_user",
+					map[string]any{"question": "Which colour?", "choices": []string{"red", "blue"},
+						"allow_freeform": true})),
 			harness.OnResult("ask_user", harness.Say("told: {{tool_result}}")),
 		},
 		request: `question:"Which colour?"`,
@@ -64,7 +69,8 @@ var questions = map[string]question{
 			return invoke(st, s, "session.ui.elicitation", map[string]any{
 				"message": "Who are you?",
 				"requestedSchema": map[string]any{
-					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []string{"name"},
+					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+					"required": []string{"name"},
 				},
 			})
 		},
@@ -85,21 +91,24 @@ var questions = map[string]question{
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_EXIT_PLAN_MODE,
 		rules: []offlinemodel.Rule{
 			harness.OnUser("ask", harness.Call("exit_plan_mode", map[string]any{
-				"summary": "First this, then that.", "actions": []string{"interactive", "exit_only"}, "recommendedAction": "interactive",
+				"summary": "First this, then that.", "actions": []string{"interactive", "exit_only"},
+				"recommendedAction": "interactive",
 			})),
 			harness.OnResult("exit_plan_mode", harness.Say("told: {{tool_result}}")),
 		},
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
-			wait := st.GoTurn(s, "ask", copilot.WithPrompt(func(p *bridgev1.Prompt) { p.AgentMode = cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN }))
+			wait := st.GoTurn(s, "ask",
+				copilot.WithPrompt(func(p *bridgev1.Prompt) { p.AgentMode = cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN }))
 			return func() string {
 				text := wait().GetText() // none where the agent is not told to go on
 				done := st.First(s, "exit_plan_mode.completed").GetEvent().GetExitPlanModeCompleted()
 				return fmt.Sprintf("approved: %v, told: %s", done.GetApproved(), text)
 			}
 		},
-		request: `summary:"First this, then that."`,
-		accept:  &copilot.ExitPlanModeAnswer{Approved: true, SelectedAction: proto.String("interactive")}, accepted: "approved: true",
-		decline: &copilot.ExitPlanModeAnswer{Feedback: proto.String("that first")}, declined: "that first",
+		request:  `summary:"First this, then that."`,
+		accept:   &copilot.ExitPlanModeAnswer{Approved: true, SelectedAction: proto.String("interactive")},
+		accepted: "approved: true",
+		decline:  &copilot.ExitPlanModeAnswer{Feedback: proto.String("that first")}, declined: "that first",
 		silent: "approved: false",
 	},
 	"hook": {
@@ -171,10 +180,12 @@ var questions = map[string]question{
 			c.Canvases = []*cliv1.CanvasDeclaration{{Id: "board", DisplayName: "Board", Description: "A board."}}
 		},
 		ask: func(st *harness.Scripted, s *copilot.Session) func() string {
-			return invoke(st, s, "session.canvas.open", map[string]any{"canvasId": "board", "instanceId": "one", "input": map[string]any{"colour": "red"}})
+			return invoke(st, s, "session.canvas.open",
+				map[string]any{"canvasId": "board", "instanceId": "one", "input": map[string]any{"colour": "red"}})
 		},
-		request: `canvas_id:"board"`,
-		accept:  &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")}, accepted: "http://127.0.0.1/board",
+		request:  `canvas_id:"board"`,
+		accept:   &cliv1.CallbackCanvasServiceOpenResponse{Url: proto.String("http://127.0.0.1/board")},
+		accepted: "http://127.0.0.1/board",
 		declined: "not today", silent: "no participant",
 	},
 	"provider token": {

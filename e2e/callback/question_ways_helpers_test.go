@@ -80,7 +80,8 @@ func (a *asker) two() {
 	got := a.begin(s)
 	cb := a.asked(one)
 	one.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
-		CallbackId: cb.GetCallbackId(), Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
+		CallbackId: cb.GetCallbackId(),
+		Answer:     &bridgev1.Answer{Answer: &bridgev1.Answer_Abstain{Abstain: &bridgev1.Abstain{}}},
 	}}})
 	if same := a.asked(two); same.GetCallbackId() != cb.GetCallbackId() {
 		a.T.Errorf("the other was asked %v", same)
@@ -90,7 +91,8 @@ func (a *asker) two() {
 		a.T.Fatalf("the answer was refused: %v", r.Failed)
 	}
 	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.ID)
-	if r := one.Answer(cb.GetCallbackId(), a.yes(cb)); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+	if r := one.Answer(cb.GetCallbackId(),
+		a.yes(cb)); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
 		a.T.Errorf("the late answer came to %v", r)
 	}
 	a.accepts(s, cb, got)
@@ -137,7 +139,8 @@ func (a *asker) twoApart(s *copilot.Session) {
 		a.T.Fatalf("the answer was refused: %v", r.Failed)
 	}
 	a.outcome(one, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, two.ID)
-	if r := one.Answer(cb.GetCallbackId(), a.yes(cb)); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
+	if r := one.Answer(cb.GetCallbackId(),
+		a.yes(cb)); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED {
 		a.T.Errorf("the late answer came to %v", r)
 	}
 	a.accepts(s, cb, got)
@@ -178,16 +181,19 @@ func (a *asker) wronged() {
 	cb := a.asked(p)
 	a.listed(s, cb)
 	for _, answer := range a.bad() {
-		if r := p.Answer(cb.GetCallbackId(), answer); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
+		if r := p.Answer(cb.GetCallbackId(),
+			answer); r.Failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID {
 			a.T.Errorf("%v came to %v", answer, r)
 		}
-		harness.WantReason(a.T, s.Resolve(a.Ctx, cb.GetCallbackId(), answer), bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
+		harness.WantReason(a.T, s.Resolve(a.Ctx, cb.GetCallbackId(), answer),
+			bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
 	}
 	if err := s.Resolve(a.Ctx, cb.GetCallbackId(), a.yes(cb)); err != nil {
 		a.T.Fatalf("the answer was refused: %v", err)
 	}
 	a.outcome(p, cb, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, "")
-	harness.WantReason(a.T, s.Resolve(a.Ctx, cb.GetCallbackId(), a.with(a.decline)), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
+	harness.WantReason(a.T, s.Resolve(a.Ctx, cb.GetCallbackId(), a.with(a.decline)),
+		bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
 	a.accepts(s, cb, got)
 }
 

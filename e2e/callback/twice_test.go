@@ -14,7 +14,8 @@ import (
 // Another answer comes too late, and so does anybody else's.
 func TestAnswerGivenTwice(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("look", harness.Call("lookup", nil)), harness.OnResult("lookup", harness.Say("told: {{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("look", harness.Call("lookup", nil)),
+		harness.OnResult("lookup", harness.Say("told: {{tool_result}}")))
 	tool := harness.Declared("lookup")
 	tool.OwnedBySession = true
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{tool}, MaxConcurrentTools: 1})

@@ -27,25 +27,29 @@ func params(text string) json.RawMessage { return json.RawMessage(text) }
 // server.
 var unaskable = map[string]question{
 	"workflow execute": {
-		kind:    bridgev1.CallbackKind_CALLBACK_KIND_WORKFLOW_EXECUTE,
-		host:    faked(fakecli.Reverse{Method: "workflow.execute", Params: params(`{"name":"build","runId":"r1","executionToken":"t1","args":{"x":1}}`)}),
-		request: `name:"build" run_id:"r1"`,
-		accept:  &cliv1.CallbackWorkflowServiceExecuteResponse{ResultJson: proto.String(`{"built":true}`)}, accepted: `{"result":{"built":true}}`,
-		decline: failing, declined: "error: not today",
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_WORKFLOW_EXECUTE,
+		host: faked(fakecli.Reverse{Method: "workflow.execute",
+			Params: params(`{"name":"build","runId":"r1","executionToken":"t1","args":{"x":1}}`)}),
+		request:  `name:"build" run_id:"r1"`,
+		accept:   &cliv1.CallbackWorkflowServiceExecuteResponse{ResultJson: proto.String(`{"built":true}`)},
+		accepted: `{"result":{"built":true}}`,
+		decline:  failing, declined: "error: not today",
 		wrong:  &cliv1.CallbackWorkflowServiceExecuteResponse{ResultJson: proto.String(`{`)},
 		silent: "error: workflow.execute: no participant",
 	},
 	"workflow abort": {
-		kind:    bridgev1.CallbackKind_CALLBACK_KIND_WORKFLOW_ABORT,
-		host:    faked(fakecli.Reverse{Method: "workflow.abort", Params: params(`{"runId":"r1","executionToken":"t1"}`)}),
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_WORKFLOW_ABORT,
+		host: faked(fakecli.Reverse{Method: "workflow.abort",
+			Params: params(`{"runId":"r1","executionToken":"t1"}`)}),
 		request: `run_id:"r1"`,
 		accept:  &cliv1.CallbackWorkflowServiceAbortResponse{}, accepted: "told: {}",
 		decline: failing, declined: "error: not today",
 		silent: "error: workflow.abort: no participant",
 	},
 	"factory execute": {
-		kind:    bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE,
-		host:    faked(fakecli.Reverse{Method: "factory.execute", Params: params(`{"name":"build","runId":"r1","executionToken":"t1","args":{"x":1}}`)}),
+		kind: bridgev1.CallbackKind_CALLBACK_KIND_FACTORY_EXECUTE,
+		host: faked(fakecli.Reverse{Method: "factory.execute",
+			Params: params(`{"name":"build","runId":"r1","executionToken":"t1","args":{"x":1}}`)}),
 		request: `name:"build" run_id:"r1"`,
 		//lint:ignore SA1019 the older supported version has it
 		accept: &cliv1.CallbackFactoryServiceExecuteResponse{ResultJson: proto.String(`7`)}, accepted: `{"result":7}`,
@@ -75,7 +79,8 @@ var unaskable = map[string]question{
 		},
 		accepted: `"decision":"confirm"`,
 		decline: &cliv1.CallbackInstallationsServiceConfirmResponse{
-			ConfirmationId: "c1", ReviewFingerprint: "f1", Decision: cliv1.InstallationDecision_INSTALLATION_DECISION_DECLINE,
+			ConfirmationId: "c1", ReviewFingerprint: "f1",
+			Decision: cliv1.InstallationDecision_INSTALLATION_DECISION_DECLINE,
 		}, declined: `"decision":"decline"`,
 		wrong:  &cliv1.CallbackInstallationsServiceConfirmResponse{ConfirmationId: "c1", ReviewFingerprint: "f1"},
 		silent: "error: installations.confirm: no participant",

@@ -19,7 +19,8 @@ func TestReadmeSnippets(t *testing.T) {
 		t.Run(tt.dir, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join("../../clients", tt.dir)
-			snippets := regexp.MustCompile("(?s)```"+tt.fence+"\n(.*?)```").FindAllStringSubmatch(read(t, dir, "README.md"), -1)
+			snippets := regexp.MustCompile("(?s)```"+tt.fence+
+				"\n(.*?)```").FindAllStringSubmatch(read(t, dir, "README.md"), -1)
 			if len(snippets) == 0 {
 				t.Fatalf("no snippet in %s", tt.fence)
 			}

@@ -35,8 +35,10 @@ func TestDeployPage(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`, "copilot.bridge.v1.SessionService",
-		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`, "Code: ResourceExhausted", "QuotaFailure",
+		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
+		"copilot.bridge.v1.SessionService",
+		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
+		"Code: ResourceExhausted", "QuotaFailure",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in what comes out", want)
@@ -90,8 +92,10 @@ func typed(t *testing.T, lines, path string) (string, error) {
 		t.Fatal(err)
 	}
 	dirs := strings.Fields(string(env))
-	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+path+":"+os.Getenv("PATH"), "COPILOT_GRPC_CLI="+os.Getenv(harness.CLIEnv),
-		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "GOFLAGS=-buildvcs=false", "XDG_CACHE_HOME=", "XDG_STATE_HOME=",
+	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+path+":"+os.Getenv("PATH"),
+		"COPILOT_GRPC_CLI="+os.Getenv(harness.CLIEnv),
+		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "GOFLAGS=-buildvcs=false", "XDG_CACHE_HOME=",
+		"XDG_STATE_HOME=",
 		`BASH_FUNC_fails%%=() { if "$@"; then return 1; fi; }`)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

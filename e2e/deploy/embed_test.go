@@ -36,7 +36,8 @@ func TestEmbed(t *testing.T) {
 	log := &firstWrite{happened: make(chan struct{})}
 	program := exec.CommandContext(r.Ctx, path, socket, filepath.Join(r.Dir, "data"))
 	program.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + r.Dir, "XDG_CACHE_HOME=" + cache, harness.CLIEnv + "=" + os.Getenv(harness.CLIEnv),
+		"PATH=" + os.Getenv("PATH"), "HOME=" + r.Dir, "XDG_CACHE_HOME=" + cache,
+		harness.CLIEnv + "=" + os.Getenv(harness.CLIEnv),
 	}
 	program.Stdout, program.Stderr = log, log
 	if err := program.Start(); err != nil {
@@ -81,11 +82,13 @@ func TestEmbed(t *testing.T) {
 		}
 		types = append(types, event.GetEvent().GetType())
 	}
-	if list := strings.Join(types, " "); !strings.Contains(list, "user.message") || !strings.Contains(list, "assistant.message") {
+	if list := strings.Join(types, " "); !strings.Contains(list, "user.message") ||
+		!strings.Contains(list, "assistant.message") {
 		t.Errorf("history: %s", list)
 	}
 	_, err = c.Session("no-such-session").Get(r.Ctx)
-	if status.Code(err) != codes.NotFound || !copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND) {
+	if status.Code(err) != codes.NotFound ||
+		!copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND) {
 		t.Errorf("an unknown session: %v", err)
 	}
 	if err := s.Close(); err != nil {

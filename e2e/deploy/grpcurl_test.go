@@ -26,7 +26,8 @@ func TestReadmeGrpcurl(t *testing.T) {
 		t.Fatalf("the README and docs/grpcurl.md have %d lines to run: %q", len(lines), lines)
 	}
 	bin := grpcurl(t) // first: it may have to be built
-	r := harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{Change: func(c *app.Config) { c.OfflineModel = app.OfflineDefault }})
+	r := harness.NewOwnFixture(t, harness.Echo,
+		harness.HostConfig{Change: func(c *app.Config) { c.OfflineModel = app.OfflineDefault }})
 	tour := &tour{Fixture: r, vars: map[string]string{
 		"SOCK": strings.TrimPrefix(r.Host.Target, "unix:"), "PATH": filepath.Dir(bin) + ":" + os.Getenv("PATH"),
 	}}
@@ -59,7 +60,8 @@ func readmeLines(t *testing.T) (lines []string) {
 // grpcurl is the path of the executable, of the version that the tools are pinned to.
 func grpcurl(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../internal/tools/go.mod", "-n", "grpcurl").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../../internal/tools/go.mod", "-n",
+		"grpcurl").Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

@@ -65,8 +65,9 @@ func newProxied(t *testing.T, patience time.Duration, rules ...harness.Rule) *pr
 	const token = "an-operator-of-the-host"
 	sum := sha256.Sum256([]byte(token))
 	files := map[string]string{
-		"tokens":      "op " + hex.EncodeToString(sum[:]) + "\n",
-		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: admin}]}}\n",
+		"tokens": "op " + hex.EncodeToString(sum[:]) + "\n",
+		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: " +
+			"admin}]}}\n",
 	}
 	p := &proxied{address: harness.FreeAddress(t), patience: patience}
 	upstream := harness.FreeAddress(t)
@@ -88,11 +89,13 @@ http {
 			t.Fatal(err)
 		}
 	}
-	p.Daemon = harness.NewDaemon(st, "--listen", upstream, "--policy", filepath.Join(dir, "policy.yaml"), "--drain-grace", "1s")
+	p.Daemon = harness.NewDaemon(st, "--listen", upstream, "--policy", filepath.Join(dir, "policy.yaml"),
+		"--drain-grace", "1s")
 	startNginx(t, bin, dir)
 	var err error
 	for p.remote == nil {
-		p.remote, err = copilot.Dial(p.Ctx, p.address, copilot.WithToken(token), copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
+		p.remote, err = copilot.Dial(p.Ctx, p.address, copilot.WithToken(token),
+			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
 		if p.Ctx.Err() != nil {
 			t.Fatalf("nginx does not answer: %v", err)
 		}
@@ -147,7 +150,8 @@ func startNginx(t *testing.T, bin, dir string) {
 func (p *proxied) subscribe(id string, heartbeat time.Duration) bridgev1.EventService_SubscribeClient {
 	p.T.Helper()
 	stream, err := p.remote.EventStreams().Subscribe(p.Ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: id}}, Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
+		Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
+		Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)},
 	})
 	if err != nil {
 		p.T.Fatal(err)
@@ -184,14 +188,16 @@ func beats(n int, recv func() (*bridgev1.SubscribeResponse, error)) error {
 // again.
 func TestNginxIdleStreams(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t, 5*time.Second, harness.Rule{When: harness.WhenUser("hello"), Reply: harness.Steps(harness.Say("hi"))})
+	p := newProxied(t, 5*time.Second,
+		harness.Rule{When: harness.WhenUser("hello"), Reply: harness.Steps(harness.Say("hi"))})
 	id := p.made()
 	silent := p.subscribe(id, time.Minute)
 	beating := p.subscribe(id, time.Second)
 	attach, err := p.remote.Callbacks().Attach(p.Ctx)
 	if err == nil {
 		err = attach.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: &bridgev1.AttachStart{
-			Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: id}, Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Second)},
+			Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: id},
+			Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Second)},
 		}}})
 	}
 	if err != nil {
@@ -242,7 +248,9 @@ func TestNginxIdleStreams(t *testing.T) {
 // through nginx, and miss nothing.
 func TestNginxDrain(t *testing.T) {
 	t.Parallel()
-	p := newProxied(t, 75*time.Second, harness.Rule{When: harness.WhenUser("one"), Reply: harness.Steps(harness.Say("1"))}, harness.Rule{When: harness.WhenUser("two"), Reply: harness.Steps(harness.Say("2"))})
+	p := newProxied(t, 75*time.Second,
+		harness.Rule{When: harness.WhenUser("one"), Reply: harness.Steps(harness.Say("1"))},
+		harness.Rule{When: harness.WhenUser("two"), Reply: harness.Steps(harness.Say("2"))})
 	id := p.made()
 	plain := p.subscribe(id, time.Second)
 	if err := beats(1, plain.Recv); err != nil {
@@ -258,7 +266,8 @@ func TestNginxDrain(t *testing.T) {
 	go func() {
 		var s seen
 		idle := 0
-		for e, err := range p.remote.Session(id).Events(ctx, copilot.FromBeginning(), copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})) {
+		for e, err := range p.remote.Session(id).Events(ctx, copilot.FromBeginning(),
+			copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})) {
 			if s.err = err; err != nil {
 				break
 			}

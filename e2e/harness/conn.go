@@ -20,7 +20,9 @@ func (r *Fixture) Conn() *grpc.ClientConn {
 }
 
 // Did calls a method that must succeed.
-func Did[Q, R proto.Message](r *Fixture, f func(context.Context, Q, ...grpc.CallOption) (R, error), q Q, opts ...grpc.CallOption) R {
+func Did[Q, R proto.Message](
+	r *Fixture, f func(context.Context, Q, ...grpc.CallOption) (R, error), q Q, opts ...grpc.CallOption,
+) R {
 	r.T.Helper()
 	reply, err := f(r.Ctx, q, opts...)
 	if err != nil {

@@ -30,7 +30,8 @@ const Planted = "planted-5ecret"
 func (d *Daemon) Provide(id string) {
 	d.T.Helper()
 	_, err := d.Client.Sessions().ProvideCredentials(d.Ctx, &bridgev1.ProvideCredentialsRequest{
-		SessionId: id, Provider: &cliv1.ProviderConfig{ApiKey: proto.String(Planted), Headers: map[string]string{"X-Key": Planted}},
+		SessionId: id,
+		Provider:  &cliv1.ProviderConfig{ApiKey: proto.String(Planted), Headers: map[string]string{"X-Key": Planted}},
 	})
 	if err != nil {
 		d.T.Fatalf("credentials of %s: %v", id, err)
@@ -96,7 +97,8 @@ func (d *Daemon) Start() {
 	}
 	socket := filepath.Join(d.Root, "s")
 	d.cmd = exec.Command(path, append([]string{
-		"serve", "--listen", "unix:" + socket, "--cli", os.Getenv(CLIEnv), "--no-login", "--home", filepath.Join(d.Root, "home"),
+		"serve", "--listen", "unix:" + socket, "--cli", os.Getenv(CLIEnv), "--no-login", "--home",
+		filepath.Join(d.Root, "home"),
 		"--user-home", d.Root, "--work-dir", d.Root, "--data-dir", filepath.Join(d.Root, "data"),
 	}, d.Flags...)...)
 	d.cmd.Stderr, d.cmd.Stdout = &d.log, &d.log
@@ -147,7 +149,8 @@ func (d *Daemon) Durable(id string) (ids []string, at []*bridgev1.Position) {
 	token := ""
 	for {
 		page, err := d.Client.Sessions().ListEvents(d.Ctx, &bridgev1.ListEventsRequest{
-			SessionId: id, PageToken: token, OriginalJson: true, Filter: &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true},
+			SessionId: id, PageToken: token, OriginalJson: true,
+			Filter: &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true},
 		})
 		if err != nil {
 			d.T.Fatalf("events of %s: %v", id, err)
@@ -195,7 +198,8 @@ func (d *Daemon) Agrees(id string) {
 	}
 	both := slices.DeleteFunc(slices.Clone(got), func(id string) bool { return !slices.Contains(want, id) })
 	if !slices.Equal(both, want) {
-		d.T.Errorf("session %s: the journal has %d of the CLI's %d events, or another order:\n%v\n%v", id, len(both), len(want), both, want)
+		d.T.Errorf("session %s: the journal has %d of the CLI's %d events, or another order:\n%v\n%v", id, len(both),
+			len(want), both, want)
 	}
 }
 
@@ -234,9 +238,10 @@ func (d *Daemon) After(id string, at *bridgev1.Position, until string) (ids []st
 	d.T.Helper()
 	ctx, cancel := context.WithCancel(d.Ctx)
 	defer cancel()
-	stream, err := d.Client.EventStreams().Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
-		SessionId: id, After: at, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
-	}}})
+	stream, err := d.Client.EventStreams().Subscribe(ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
+			SessionId: id, After: at, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+		}}})
 	if err != nil {
 		d.T.Fatal(err)
 	}

@@ -3,7 +3,8 @@
 //
 // Most tests of a package share one server and one CLI process, and have a session, a scope of the offline model and a
 // working directory of their own: NewFixture gives these, and NewScripted the same with a model that follows rules in
-// Go. Tests that end processes, restart the server or look at the whole of it take NewOwnFixture, NewOwnScripted or, for
+// Go. Tests that end processes, restart the server or look at the whole of it take NewOwnFixture, NewOwnScripted or,
+// for
 // a server in a process of its own, NewDaemon.
 //
 // The tests compare with an oracle outside the bridge where one exists: the model requests that the offline model

@@ -37,7 +37,8 @@ func NewGitHub(t *testing.T, text string) *gitHub {
 
 // As is the configuration of a session of an account.
 func (g *gitHub) As(token, model string) *cliv1.SessionConfig {
-	return &cliv1.SessionConfig{Model: proto.String(model), GithubToken: proto.String(token), WorkingDirectory: proto.String(g.Dir)}
+	return &cliv1.SessionConfig{Model: proto.String(model), GithubToken: proto.String(token),
+		WorkingDirectory: proto.String(g.Dir)}
 }
 
 // RateLimited has an account reach its limit in every turn of "ask".

@@ -108,9 +108,10 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 		settings.CLIPath = ""
 		cli := fakecli.New(fakecli.Options{Script: *config.Fake})
 		h.onClose(func() error { cli.Close(); return nil })
-		options = append(options, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
-			return cli.Connect(), nil
-		})))
+		options = append(options,
+			app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+				return cli.Connect(), nil
+			})))
 	} else {
 		runner := settings.NewRunner(logger, nil)
 		if dir := cmp.Or(config.Record, os.Getenv(corpus.DirEnv)); dir != "" {

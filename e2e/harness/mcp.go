@@ -150,11 +150,13 @@ func (r *mcpRequest) answer() map[string]any {
 		answer["result"] = map[string]any{"tools": MCPTools}
 	case "tools/call":
 		if r.Params.Name == "fail" {
-			answer["result"] = map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": "it failed"}}}
+			answer["result"] = map[string]any{"isError": true,
+				"content": []any{map[string]any{"type": "text", "text": "it failed"}}}
 			break
 		}
 		// The environment and the metadata show that what the session sets comes here.
-		return mcpText(r.ID, fmt.Sprintf("%s! (%s) %s", r.Params.Arguments.Text, os.Getenv("E2E_MCP_WORD"), r.Params.Meta))
+		return mcpText(r.ID,
+			fmt.Sprintf("%s! (%s) %s", r.Params.Arguments.Text, os.Getenv("E2E_MCP_WORD"), r.Params.Meta))
 	default:
 		answer["error"] = map[string]any{"code": -32601, "message": "no such method"}
 	}

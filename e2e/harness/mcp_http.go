@@ -29,14 +29,17 @@ func NewMCPEndpoint(t *testing.T, header, value string) *mcpEndpoint {
 	mux := http.NewServeMux()
 	e.Server = httptest.NewServer(mux)
 	t.Cleanup(e.Server.Close)
-	e.challenge = fmt.Sprintf(`Bearer resource_metadata=%q, scope="tools"`, e.Server.URL+"/.well-known/oauth-protected-resource")
+	e.challenge = fmt.Sprintf(`Bearer resource_metadata=%q, scope="tools"`,
+		e.Server.URL+"/.well-known/oauth-protected-resource")
 	mux.HandleFunc("/mcp", e.serve)
 	mux.HandleFunc("/.well-known/oauth-protected-resource", func(w http.ResponseWriter, _ *http.Request) {
-		mcpDocument(w, map[string]any{"resource": e.Server.URL + "/mcp", "authorization_servers": []string{e.Server.URL}})
+		mcpDocument(w,
+			map[string]any{"resource": e.Server.URL + "/mcp", "authorization_servers": []string{e.Server.URL}})
 	})
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		mcpDocument(w, map[string]any{
-			"issuer": e.Server.URL, "authorization_endpoint": e.Server.URL + "/authorize", "token_endpoint": e.Server.URL + "/token",
+			"issuer": e.Server.URL, "authorization_endpoint": e.Server.URL + "/authorize",
+			"token_endpoint":        e.Server.URL + "/token",
 			"registration_endpoint": e.Server.URL + "/register", "response_types_supported": []string{"code"},
 			"code_challenge_methods_supported": []string{"S256"},
 		})

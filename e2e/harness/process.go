@@ -18,7 +18,8 @@ func (st *Scripted) Written(s *copilot.Session) {
 	st.T.Helper()
 	session := &TestSession{s, st.Fixture}
 	var told []string
-	for ev, err := range s.History(st.Ctx, copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true})) {
+	for ev, err := range s.History(st.Ctx,
+		copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true})) {
 		if err != nil {
 			st.T.Fatal(err)
 		}

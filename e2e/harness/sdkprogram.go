@@ -61,8 +61,10 @@ func (c childIO) Close() error {
 
 func StartSDKProgram(t *testing.T, ctx context.Context, env []string, command ...string) *sdkProgram {
 	t.Helper()
-	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{}, Host: make(chan json.RawMessage, 16)}
-	p.Cmd = exec.Command(command[0], append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
+	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{},
+		Host: make(chan json.RawMessage, 16)}
+	p.Cmd = exec.Command(command[0],
+		append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
 	p.Cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "TERM=dumb", "COPILOT_HOME="+t.TempDir())
 	p.Cmd.Dir, p.Cmd.Stderr = RealDir(t), &p.Stderr
 	in, err := p.Cmd.StdinPipe()
@@ -252,7 +254,8 @@ func (p *sdkProgram) Converse(url string) (results []string) {
 	p.Call("session.resume", strings.Replace(open, `"tools":`, `"ignored":`, 1))
 	p.Call("session.send", `{"sessionId":"`+id+`","prompt":"hello"}`)
 	p.Until("session.idle", 5)
-	for _, call := range []string{"session.delete", "session.delete", "session.resume", "session.destroy", "runtime.shutdown"} {
+	for _, call := range []string{"session.delete", "session.delete", "session.resume", "session.destroy",
+		"runtime.shutdown"} {
 		results = append(results, call+" "+p.Call(call, `{"sessionId":"`+id+`"}`))
 	}
 	p.Mu.Lock()

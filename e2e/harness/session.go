@@ -70,7 +70,8 @@ func (s *TestSession) WaitAfter(pos *bridgev1.Position, eventType string) *bridg
 // is said when it does not come.
 func (s *TestSession) WaitUntil(what string, fits func(*bridgev1.Event) bool) *bridgev1.Event {
 	s.Fixture.T.Helper()
-	opts := []copilot.EventsOption{copilot.FromBeginning(), copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})}
+	opts := []copilot.EventsOption{copilot.FromBeginning(),
+		copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})}
 	for ev, err := range s.Events(s.Fixture.Ctx, opts...) {
 		if err != nil {
 			s.Fixture.T.Fatalf("waiting for %s: %v", what, err)

@@ -117,7 +117,8 @@ func TestBadCLI(t *testing.T) {
 		},
 		"ends at its start": {
 			func(t *testing.T) string {
-				return fakeCLI(t, `{"start":{"stderr":"first line\nthe licence has run out\n","crash":true,"exitCode":3}}`)
+				return fakeCLI(t,
+					`{"start":{"stderr":"first line\nthe licence has run out\n","crash":true,"exitCode":3}}`)
 			},
 			codes.Unavailable, bridgev1.ErrorReason_ERROR_REASON_CLI_START_FAILED, "the licence has run out",
 		},
@@ -173,7 +174,8 @@ func TestModelEndpointIsDown(t *testing.T) {
 	s := st.Create(copilot.SessionOptions{Config: config})
 	out := st.GoTurn(s, "anybody?")()
 	te := out.GetError()
-	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || te.GetErrorType() == "" || te.GetMessage() == "" || te.StatusCode != nil {
+	if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || te.GetErrorType() == "" || te.GetMessage() == "" ||
+		te.StatusCode != nil {
 		t.Errorf("the turn ended as %v", out)
 	}
 	_, err := st.Client.Sessions().UpdateProvider(st.Ctx, &bridgev1.UpdateProviderRequest{

@@ -65,8 +65,10 @@ func newServed(t *testing.T, args []string, rules ...harness.Rule) *served {
 	t.Cleanup(func() { _ = harness.Bounded(model.Close) })
 	p := &served{log: &tellingLog{listening: make(chan struct{})}}
 	p.cmd = exec.Command(path, append([]string{
-		"serve", "--listen", "unix:" + filepath.Join(dir, "s"), "--cli", os.Getenv(harness.CLIEnv), "--home", filepath.Join(dir, "copilot"),
-		"--user-home", dir, "--work-dir", dir, "--data-dir", filepath.Join(dir, "data"), "--no-login", "--log-format", "json",
+		"serve", "--listen", "unix:" + filepath.Join(dir, "s"), "--cli", os.Getenv(harness.CLIEnv), "--home",
+		filepath.Join(dir, "copilot"),
+		"--user-home", dir, "--work-dir", dir, "--data-dir", filepath.Join(dir, "data"), "--no-login", "--log-format",
+		"json",
 	}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
@@ -79,7 +81,8 @@ func newServed(t *testing.T, args []string, rules ...harness.Rule) *served {
 			t.Logf("log of the program:\n%s", p.log.String())
 		}
 	})
-	h := &harness.Host{Dir: dir, Home: filepath.Join(dir, "copilot"), Target: "unix:" + filepath.Join(dir, "s"), Model: model, Logs: new(harness.LogBuffer)}
+	h := &harness.Host{Dir: dir, Home: filepath.Join(dir, "copilot"), Target: "unix:" + filepath.Join(dir, "s"),
+		Model: model, Logs: new(harness.LogBuffer)}
 	select {
 	case <-p.log.listening:
 	case <-ctx.Done():
@@ -143,13 +146,15 @@ func TestDrain(t *testing.T) {
 			t.Fatalf("the stream ended before it was told to: %v", err)
 		}
 		if g := frame.GetGoAway(); g != nil {
-			if len(g.GetPositions()) != 1 || g.GetPositions()[0].GetPosition().GetSeq() == 0 || g.GetAfter().AsDuration() <= 0 {
+			if len(g.GetPositions()) != 1 || g.GetPositions()[0].GetPosition().GetSeq() == 0 ||
+				g.GetAfter().AsDuration() <= 0 {
 				t.Errorf("the stream was told %v", g)
 			}
 			break
 		}
 	}
-	_, err = p.Client.Sessions().Send(p.Ctx, &bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "more"}})
+	_, err = p.Client.Sessions().Send(p.Ctx,
+		&bridgev1.SendRequest{SessionId: s.ID(), Prompt: &bridgev1.Prompt{Text: "more"}})
 	harness.WantError(t, err, codes.Unavailable, bridgev1.ErrorReason_ERROR_REASON_DRAINING)
 	works.Release()
 	if out := ended(); out.GetText() != "worked" {
@@ -181,7 +186,8 @@ func serving(t *testing.T, watch healthv1.Health_WatchClient) {
 // TestDrainIsBounded: a turn that does not end does not hold up the end.
 func TestDrainIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newServed(t, []string{"--drain-grace", "1s"}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	p := newServed(t, []string{"--drain-grace", "1s"},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
 	s := p.Create(copilot.SessionOptions{})
 	p.Begin(s, "slow")
 	p.Gate("never")
@@ -198,7 +204,8 @@ func TestDrainIsBounded(t *testing.T) {
 // TestSecondSignal: it is not waited for anybody.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	p := newServed(t, []string{"--drain-grace", "10m"}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	p := newServed(t, []string{"--drain-grace", "10m"},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
 	s := p.Create(copilot.SessionOptions{})
 	watch, err := healthv1.NewHealthClient(p.Client.Conn()).Watch(p.Ctx, &healthv1.HealthCheckRequest{})
 	if err != nil {

@@ -56,7 +56,9 @@ func hostEvents(st *harness.Scripted, id string) <-chan *bridgev1.WatchHostEvent
 const hostPatience = 5 * time.Second
 
 // ended has sessions end until the host is told of one.
-func ended(st *harness.Scripted, told <-chan *bridgev1.WatchHostEventsResponse, end func() *copilot.Session) (*bridgev1.WatchHostEventsResponse, string) {
+func ended(
+	st *harness.Scripted, told <-chan *bridgev1.WatchHostEventsResponse, end func() *copilot.Session,
+) (*bridgev1.WatchHostEventsResponse, string) {
 	st.T.Helper()
 	for st.Ctx.Err() == nil {
 		s, late := end(), time.After(hostPatience)
@@ -108,7 +110,8 @@ func TestHostEvents(t *testing.T) {
 	if err == nil {
 		_, err = bad.Recv()
 	}
-	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD, "session_id")
+	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
+		"session_id")
 }
 
 // skipWithoutHostEvents skips a test on a CLI whose sessions end without them.
@@ -122,7 +125,8 @@ func skipWithoutHostEvents(r *harness.Fixture) {
 // disconnected ends a session for everybody.
 func disconnected(st *harness.Scripted, s *copilot.Session) {
 	st.T.Helper()
-	if _, err := st.Client.Sessions().DisconnectSession(st.Ctx, &bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true}); err != nil {
+	if _, err := st.Client.Sessions().DisconnectSession(st.Ctx,
+		&bridgev1.DisconnectSessionRequest{SessionId: s.ID(), Force: true}); err != nil {
 		st.T.Fatal(err)
 	}
 }

@@ -33,7 +33,8 @@ type kills struct {
 
 func newKills(t *testing.T, count *killCount) *kills {
 	t.Helper()
-	st := harness.NewScripted(t, harness.Rule{When: harness.WhenUser("slow "), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	st := harness.NewScripted(t,
+		harness.Rule{When: harness.WhenUser("slow "), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
 	text, err := json.Marshal(map[string]any{
 		"type": "openai", "wireApi": "completions", "baseUrl": st.Config().GetProvider().GetBaseUrl(), "apiKey": "k",
 		"headers": map[string]string{"X-Key": "k"},
@@ -111,7 +112,8 @@ func (k *kills) round(rnd *rand.Rand, seed int) {
 		s.prepare()
 		sessions = append(sessions, s)
 	}
-	victim, delay := []int{killServer, killServer, killCLI, killCLI, killBoth}[rnd.IntN(5)], time.Duration(rnd.Int64N(int64(100*time.Millisecond)))
+	victim, delay := []int{killServer, killServer, killCLI, killCLI,
+		killBoth}[rnd.IntN(5)], time.Duration(rnd.Int64N(int64(100*time.Millisecond)))
 	runtimes, err := k.Client.Runtimes().ListRuntimes(k.Ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {
 		k.T.Fatal(err)
@@ -154,7 +156,8 @@ func (s *killed) prepare() {
 	} else {
 		config.Provider = nil
 	}
-	made, err := s.Client.Sessions().CreateSession(s.Ctx, &bridgev1.CreateSessionRequest{Config: config, ProviderRef: ref})
+	made, err := s.Client.Sessions().CreateSession(s.Ctx,
+		&bridgev1.CreateSessionRequest{Config: config, ProviderRef: ref})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -163,11 +166,13 @@ func (s *killed) prepare() {
 		s.SayTo(s.id, "hello")
 	}
 	if s.busy {
-		_, err := s.Client.Sessions().Send(s.Ctx, &bridgev1.SendRequest{SessionId: s.id, Prompt: &bridgev1.Prompt{Text: "slow " + s.label}})
+		_, err := s.Client.Sessions().Send(s.Ctx,
+			&bridgev1.SendRequest{SessionId: s.id, Prompt: &bridgev1.Prompt{Text: "slow " + s.label}})
 		if err != nil {
 			s.T.Fatal(err)
 		}
-		_, err = s.Model.WaitRequest(s.Ctx, func(r *offlinemodel.Request) bool { return userSays(r, "slow "+s.label) > 0 })
+		_, err = s.Model.WaitRequest(s.Ctx,
+			func(r *offlinemodel.Request) bool { return userSays(r, "slow "+s.label) > 0 })
 		if err != nil {
 			s.T.Fatal(err)
 		}
@@ -186,7 +191,8 @@ func (s *killed) prepare() {
 			prompt.RequestHeaders = map[string]string{"X-Mine": "m"}
 			prompt.HeaderStrategy = bridgev1.HeaderStrategy_HEADER_STRATEGY_OVERRIDE
 		}
-		s.asked = append(s.asked, &bridgev1.SendRequest{SessionId: s.id, RequestId: fmt.Sprintf("%s-%d", s.label, i), Prompt: prompt})
+		s.asked = append(s.asked,
+			&bridgev1.SendRequest{SessionId: s.id, RequestId: fmt.Sprintf("%s-%d", s.label, i), Prompt: prompt})
 	}
 }
 
@@ -232,7 +238,8 @@ func (s *killed) check(victim int, what string) {
 	if s.secrets && victim != killCLI {
 		repeat() // nothing hangs for want of them
 		_, err := s.Client.Sessions().ProvideCredentials(s.Ctx, &bridgev1.ProvideCredentialsRequest{
-			SessionId: s.id, Provider: &cliv1.ProviderConfig{ApiKey: proto.String("k"), Headers: map[string]string{"X-Key": "k"}},
+			SessionId: s.id,
+			Provider:  &cliv1.ProviderConfig{ApiKey: proto.String("k"), Headers: map[string]string{"X-Key": "k"}},
 		})
 		if err != nil {
 			s.T.Errorf("%s: credentials: %v", what, err)
@@ -274,7 +281,8 @@ func (s *killed) check(victim int, what string) {
 			fail = "a request to the model has it twice"
 		}
 		if fail != "" {
-			s.T.Errorf("%s: %q (%s): %s; repeated %v %q; resumed %+v; anew %+v; history %q", what, text, id, fail, errs[i], moved[i], resumed, anew, history)
+			s.T.Errorf("%s: %q (%s): %s; repeated %v %q; resumed %+v; anew %+v; history %q", what, text, id, fail,
+				errs[i], moved[i], resumed, anew, history)
 		}
 		s.count.add(func(c *killCount) {
 			c.prompts++

@@ -50,7 +50,8 @@ func userSays(r *offlinemodel.Request, text string) (n int) {
 
 // twice reports whether the model was asked with a prompt in two of the user's messages.
 func (s *killed) twice(text string) bool {
-	return slices.ContainsFunc(s.Model.ModelRequests(), func(r offlinemodel.Request) bool { return userSays(&r, text) > 1 })
+	return slices.ContainsFunc(s.Model.ModelRequests(),
+		func(r offlinemodel.Request) bool { return userSays(&r, text) > 1 })
 }
 
 // history are the user's messages in the CLI's own record, which is written a little late.
@@ -81,9 +82,10 @@ func (s *killed) read(after *bridgev1.Position) told {
 	s.T.Helper()
 	ctx, cancel := context.WithTimeout(s.Ctx, harness.Patience)
 	defer cancel()
-	stream, err := s.Client.EventStreams().Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
-		SessionId: s.id, After: after, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
-	}}})
+	stream, err := s.Client.EventStreams().Subscribe(ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
+			SessionId: s.id, After: after, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+		}}})
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -94,7 +94,9 @@ func (c *killCount) failed() bool {
 func (c *killCount) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return fmt.Sprintf("%d kills (%d of the server, %d of the CLI, %d of both), %d acknowledged prompts: %d in the history once (%d of them given to the CLI again, %d of those after the model had been asked), "+
+	return fmt.Sprintf("%d kills (%d of the server, %d of the CLI, %d of both), %d acknowledged prompts: %d in the "+
+		"history once (%d of them given to the CLI again, %d of those after the model had been asked), "+
 		"%d lost and told (%d of them never asked of the model), %d violations",
-		c.kills[0]+c.kills[1]+c.kills[2], c.kills[0], c.kills[1], c.kills[2], c.prompts, c.once, c.resent, c.again, c.told, c.unasked, c.bad)
+		c.kills[0]+c.kills[1]+c.kills[2], c.kills[0], c.kills[1], c.kills[2], c.prompts, c.once, c.resent, c.again,
+		c.told, c.unasked, c.bad)
 }

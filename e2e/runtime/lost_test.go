@@ -17,8 +17,10 @@ import (
 // TestRuntimeKilledWhileIdle: the next send finds everything as it was.
 func TestRuntimeKilledWhileIdle(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("work", nil)), harness.OnResult("work", harness.Say("{{tool_result}}")))
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("work", nil)),
+		harness.OnResult("work", harness.Say("{{tool_result}}")))
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	st.Say(s, "first")
 	st.Written(s)
 	restarted := st.Kill(s.ID())
@@ -37,8 +39,10 @@ func TestRuntimeKilledWhileIdle(t *testing.T) {
 // TestRuntimeKilledInATurn: the turn is lost, and nothing else.
 func TestRuntimeKilledInATurn(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	st.Say(s, "first")
 	st.Written(s)
 	ended := st.GoTurn(s, "slow")
@@ -53,7 +57,8 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 	}
 	st.Say(s, "second")
 	wantWhole(st, "work")
-	if texts := strings.Join(harness.UserTexts(st), " "); !strings.Contains(texts, "first") || !strings.Contains(texts, "second") {
+	if texts := strings.Join(harness.UserTexts(st), " "); !strings.Contains(texts, "first") ||
+		!strings.Contains(texts, "second") {
 		t.Errorf("the model was told %q", texts)
 	}
 }
@@ -62,7 +67,8 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 // turn goes on.
 func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
+	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("works", nil)),
+		harness.OnResult("works", harness.Say("{{tool_result}}")))
 	leave := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{
 		Tools: []copilot.Tool{
@@ -79,7 +85,8 @@ func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	}
 	leave.Release()
 	decided := st.First(s, "permission.completed")
-	if ev := st.First(s, "assistant.message", copilot.After(decided.GetPosition())); ev.GetEvent().GetAssistantMessage().GetContent() != "worked" {
+	if ev := st.First(s, "assistant.message",
+		copilot.After(decided.GetPosition())); ev.GetEvent().GetAssistantMessage().GetContent() != "worked" {
 		t.Errorf("the agent said %v", ev)
 	}
 	for _, ev := range st.All(s, "session.resume") {
@@ -125,8 +132,10 @@ func wantWhole(st *harness.Scripted, tools ...string) {
 // TestRuntimeKilledInTheFirstTurn: the CLI may have written down nothing of the session yet.
 func TestRuntimeKilledInTheFirstTurn(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	ended := st.GoTurn(s, "slow")
 	st.Gate("never")
 	st.Kill(s.ID())

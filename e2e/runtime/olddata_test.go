@@ -53,7 +53,8 @@ var oldRules = []harness.Rule{
 // oldProvider writes the file of the provider that the sessions name.
 func oldProvider(st *harness.Scripted) string {
 	st.T.Helper()
-	text, err := json.Marshal(map[string]any{"type": "openai", "wireApi": "completions", "baseUrl": st.Config().GetProvider().GetBaseUrl(), "apiKey": harness.Planted})
+	text, err := json.Marshal(map[string]any{"type": "openai", "wireApi": "completions",
+		"baseUrl": st.Config().GetProvider().GetBaseUrl(), "apiKey": harness.Planted})
 	if err != nil {
 		st.T.Fatal(err)
 	}
@@ -70,8 +71,10 @@ func openOld(d *harness.Daemon, id string, key bool, tools ...*cliv1.ToolDefinit
 	r := &bridgev1.CreateSessionRequest{
 		SessionId: id, RequestId: "create " + id, ProviderRef: "ours", Handlers: &bridgev1.Handlers{Permission: true},
 		Config: &cliv1.SessionConfig{
-			Model: proto.String(offlinemodel.DefaultModel), Streaming: proto.Bool(true), SkipCustomInstructions: proto.Bool(true), Tools: tools,
-			SystemMessage:  &cliv1.SystemMessageConfig{Mode: cliv1.SystemMessageMode_SYSTEM_MESSAGE_MODE_REPLACE, Content: proto.String("You are a test.")},
+			Model: proto.String(offlinemodel.DefaultModel), Streaming: proto.Bool(true),
+			SkipCustomInstructions: proto.Bool(true), Tools: tools,
+			SystemMessage: &cliv1.SystemMessageConfig{Mode: cliv1.SystemMessageMode_SYSTEM_MESSAGE_MODE_REPLACE,
+				Content: proto.String("You are a test.")},
 			AvailableTools: &cliv1.StringList{Items: []string{"works", "asks"}},
 		},
 	}
@@ -86,7 +89,9 @@ func openOld(d *harness.Daemon, id string, key bool, tools ...*cliv1.ToolDefinit
 
 func sendOld(d *harness.Daemon, id, text string) {
 	d.T.Helper()
-	if _, err := d.Client.Sessions().Send(d.Ctx, &bridgev1.SendRequest{SessionId: id, RequestId: "send " + text, Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
+	if _, err := d.Client.Sessions().Send(d.Ctx,
+		&bridgev1.SendRequest{SessionId: id, RequestId: "send " + text,
+			Prompt: &bridgev1.Prompt{Text: text}}); err != nil {
 		d.T.Fatalf("send: %v", err)
 	}
 }
@@ -101,13 +106,16 @@ func TestMakeOldData(t *testing.T) {
 	if err := os.Mkdir(oldRoot, 0o700); err != nil {
 		t.Fatal(err) // of somebody else
 	}
-	d := harness.StartDaemon(&harness.Daemon{Scripted: st, Root: oldRoot, Path: path, Flags: []string{"--provider", oldProvider(st)}})
+	d := harness.StartDaemon(&harness.Daemon{Scripted: st, Root: oldRoot, Path: path,
+		Flags: []string{"--provider", oldProvider(st)}})
 	openOld(d, "rested", false)
 	d.SayTo("rested", "hello")
 	sendOld(d, "rested", "remember this")
 	d.After("rested", nil, "session.idle")
-	for tenant, access := range map[string]bridgev1.ShareAccess{"acme": bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE, "rival": bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE} {
-		if _, err := d.Client.Sessions().ShareSession(d.Ctx, &bridgev1.ShareSessionRequest{SessionId: "rested", Tenant: tenant, Access: access}); err != nil {
+	for tenant, access := range map[string]bridgev1.ShareAccess{"acme": bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE,
+		"rival": bridgev1.ShareAccess_SHARE_ACCESS_PARTICIPATE} {
+		if _, err := d.Client.Sessions().ShareSession(d.Ctx,
+			&bridgev1.ShareSessionRequest{SessionId: "rested", Tenant: tenant, Access: access}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +127,8 @@ func TestMakeOldData(t *testing.T) {
 	d.SayTo("left", "hello")
 	left := oldSession{ID: "left"}
 	describeEvents(d, &left)
-	if _, err := d.Client.Sessions().DisconnectSession(d.Ctx, &bridgev1.DisconnectSessionRequest{SessionId: "left", Force: true}); err != nil {
+	if _, err := d.Client.Sessions().DisconnectSession(d.Ctx,
+		&bridgev1.DisconnectSessionRequest{SessionId: "left", Force: true}); err != nil {
 		t.Fatal(err)
 	}
 	openOld(d, "Keyed", true)
@@ -169,7 +178,8 @@ func describeEvents(d *harness.Daemon, o *oldSession) {
 	for _, p := range at {
 		o.Positions = append(o.Positions, fmt.Sprintf("%d/%d", p.GetEpoch(), p.GetSeq()))
 	}
-	page, err := d.Client.Sessions().ListEvents(d.Ctx, &bridgev1.ListEventsRequest{SessionId: o.ID, Filter: &bridgev1.EventFilter{Types: []string{"session.idle"}}})
+	page, err := d.Client.Sessions().ListEvents(d.Ctx,
+		&bridgev1.ListEventsRequest{SessionId: o.ID, Filter: &bridgev1.EventFilter{Types: []string{"session.idle"}}})
 	if err != nil {
 		d.T.Fatal(err)
 	}
@@ -315,7 +325,8 @@ func goOnWithOld(d *harness.Daemon, left oldSession) {
 	d.T.Helper()
 	answer, _ := copilot.AnswerTool("by a later version")
 	resolve(d, "working", d.Waiting("working").GetCallbackId(), answer)
-	resolve(d, "asking", d.Waiting("asking").GetCallbackId(), &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: copilot.ApproveOnce()}})
+	resolve(d, "asking", d.Waiting("asking").GetCallbackId(),
+		&bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: copilot.ApproveOnce()}})
 	resolve(d, "asking", d.Waiting("asking").GetCallbackId(), answer)
 	for _, id := range []string{"working", "asking"} {
 		d.After(id, nil, "session.idle")
@@ -324,7 +335,8 @@ func goOnWithOld(d *harness.Daemon, left oldSession) {
 	if end := turnEnd(d, "running", at[len(at)-1]); end.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
 		d.T.Errorf("the turn that was cut off ended as %v", end)
 	}
-	if _, err := d.Client.Sessions().ResumeSession(d.Ctx, &bridgev1.ResumeSessionRequest{SessionId: "left"}); err != nil {
+	if _, err := d.Client.Sessions().ResumeSession(d.Ctx,
+		&bridgev1.ResumeSessionRequest{SessionId: "left"}); err != nil {
 		d.T.Errorf("resuming the session that was left: %v", err)
 	}
 	again := oldSession{ID: "left"}

@@ -17,10 +17,12 @@ import (
 // secret of the provider is on the server's disk.
 func TestNamedProvider(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.Rule{When: harness.WhenUser("wait"), WaitFor: "never", Reply: harness.Steps(harness.Say("too late"))})
+	st := harness.NewScripted(t,
+		harness.Rule{When: harness.WhenUser("wait"), WaitFor: "never", Reply: harness.Steps(harness.Say("too late"))})
 	own := st.Config().GetProvider()
 	text, err := json.Marshal(map[string]any{
-		"type": "openai", "wireApi": "completions", "baseUrl": own.GetBaseUrl(), "apiKey": harness.Planted, "headers": map[string]string{"X-Key": harness.Planted},
+		"type": "openai", "wireApi": "completions", "baseUrl": own.GetBaseUrl(), "apiKey": harness.Planted,
+		"headers": map[string]string{"X-Key": harness.Planted},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +52,8 @@ func TestNamedProvider(t *testing.T) {
 	}
 	d.SayTo(id, "hello")
 	d.Written(id)
-	sent, err := d.Client.Sessions().Send(d.Ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "wait"}})
+	sent, err := d.Client.Sessions().Send(d.Ctx,
+		&bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "wait"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,8 @@ func TestNamedProvider(t *testing.T) {
 // turnEnd reads the session's frames after a position until a turn's end is told.
 func turnEnd(d *harness.Daemon, id string, after *bridgev1.Position) *bridgev1.TurnOutcome {
 	d.T.Helper()
-	stream, err := d.Client.EventStreams().Subscribe(d.Ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id, After: after}}})
+	stream, err := d.Client.EventStreams().Subscribe(d.Ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id, After: after}}})
 	if err != nil {
 		d.T.Fatal(err)
 	}

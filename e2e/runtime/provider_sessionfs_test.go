@@ -33,7 +33,9 @@ func (d *database) Exists(context.Context) (bool, error) {
 	return len(d.queries) > 0, nil
 }
 
-func (d *database) Query(_ context.Context, r *cliv1.CallbackSessionFsServiceSqliteQueryRequest) (*cliv1.CallbackSessionFsServiceSqliteQueryResponse, error) {
+func (d *database) Query(
+	_ context.Context, r *cliv1.CallbackSessionFsServiceSqliteQueryRequest,
+) (*cliv1.CallbackSessionFsServiceSqliteQueryResponse, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.queries = append(d.queries, r.GetQuery())
@@ -44,7 +46,9 @@ func (d *database) Query(_ context.Context, r *cliv1.CallbackSessionFsServiceSql
 	return out, nil
 }
 
-func (d *database) Transaction(context.Context, *cliv1.CallbackSessionFsServiceSqliteTransactionRequest) (*cliv1.CallbackSessionFsServiceSqliteTransactionResponse, error) {
+func (d *database) Transaction(
+	context.Context, *cliv1.CallbackSessionFsServiceSqliteTransactionRequest,
+) (*cliv1.CallbackSessionFsServiceSqliteTransactionResponse, error) {
 	return nil, errors.New("no transactions")
 }
 
@@ -113,11 +117,13 @@ func wantNoState(t *testing.T, home, id string) {
 func TestSessionFileSystem(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{},
-		harness.OnUser("compute", harness.Call("sql", map[string]any{"query": "SELECT 42 AS answer", "description": "a test"})),
+		harness.OnUser("compute",
+			harness.Call("sql", map[string]any{"query": "SELECT 42 AS answer", "description": "a test"})),
 		harness.OnResult("sql", harness.Say("{{tool_result}}")))
 	files, dir := files(st)
 	db := &database{}
-	opts := copilot.SessionOptions{Config: elsewhere(st), SessionFS: &copilot.SessionFS{Files: files, SQLite: db}, OnPermission: copilot.ApproveAll}
+	opts := copilot.SessionOptions{Config: elsewhere(st), SessionFS: &copilot.SessionFS{Files: files, SQLite: db},
+		OnPermission: copilot.ApproveAll}
 	s := st.Create(opts)
 	if list := st.Ready(); len(list) != 2 {
 		t.Errorf("the runtimes are %v, want one of the session's own", list)
@@ -132,7 +138,8 @@ func TestSessionFileSystem(t *testing.T) {
 	if err := s.Disconnect(st.Ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), "session.start", "remember me", "session.shutdown")
+	wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), "session.start", "remember me",
+		"session.shutdown")
 	wantNoState(t, st.Host.Home, s.ID())
 
 	again, err := st.Dial().ResumeSession(st.Ctx, s.ID(), opts)
@@ -193,7 +200,8 @@ func TestSessionFileSystemsShareAProcess(t *testing.T) {
 		t.Errorf("the runtimes are %v, want one for both sessions", list)
 	}
 	for i, dir := range dirs {
-		wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), fmt.Sprintf("number %d", i), "session.shutdown")
+		wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), fmt.Sprintf("number %d", i),
+			"session.shutdown")
 	}
 }
 
@@ -230,7 +238,8 @@ func TestSessionFileSystemFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED || out.GetError().GetErrorType() != "persistence" {
+			if out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_FAILED ||
+				out.GetError().GetErrorType() != "persistence" {
 				t.Errorf("the turn ended %v", out)
 			}
 		})
@@ -274,7 +283,8 @@ func TestSessionFileSystemOfTwo(t *testing.T) {
 	}}))
 	wait := st.GoSay(s, "for both")
 	cb := other.Asked(bridgev1.CallbackKind_CALLBACK_KIND_FS_APPEND_FILE)
-	if cb.GetKind() != bridgev1.CallbackKind_CALLBACK_KIND_FS_APPEND_FILE || cb.GetFsAppendFile().GetPath() == "" || len(cb.GetParticipantIds()) != 2 {
+	if cb.GetKind() != bridgev1.CallbackKind_CALLBACK_KIND_FS_APPEND_FILE || cb.GetFsAppendFile().GetPath() == "" ||
+		len(cb.GetParticipantIds()) != 2 {
 		t.Errorf("the other was asked %v", cb)
 	}
 	if over := other.Resolved(cb.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED || over.GetParticipantId() != s.ParticipantID() {
@@ -334,7 +344,8 @@ func TestSessionFileSystemByHand(t *testing.T) {
 		switch {
 		case frame.GetOpening() != nil:
 			opening = true
-			if frame.GetOpening().GetParticipantId() == "" || frame.GetOpening().GetSessionId() == "" || frame.GetOpening().GetToken() == "" {
+			if frame.GetOpening().GetParticipantId() == "" || frame.GetOpening().GetSessionId() == "" ||
+				frame.GetOpening().GetToken() == "" {
 				t.Errorf("it begins with %v", frame)
 			}
 		case !opening:

@@ -73,7 +73,8 @@ func TestHistoryIsCut(t *testing.T) {
 	second, _ := message(d, id, "two")
 	_, before := d.Durable(id)
 	history := cliv1.NewSessionHistoryServiceClient(cli(d))
-	if _, err := history.Truncate(d.Ctx, &cliv1.SessionHistoryServiceTruncateRequest{SessionId: id, EventId: second}); err != nil {
+	if _, err := history.Truncate(d.Ctx,
+		&cliv1.SessionHistoryServiceTruncateRequest{SessionId: id, EventId: second}); err != nil {
 		t.Fatal(err)
 	}
 	_, gaps := d.After(id, before[len(before)-1], "session.snapshot_rewind")
@@ -103,7 +104,8 @@ func TestHistoryIsRewound(t *testing.T) {
 	back, err := history.Rewind(d.Ctx, &cliv1.SessionHistoryServiceRewindRequest{
 		SessionId: id, EventId: second, Mode: cliv1.HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION,
 	})
-	if err != nil || back.GetOutcome() != cliv1.HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS || back.GetEventsRemoved() == 0 {
+	if err != nil || back.GetOutcome() != cliv1.HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS ||
+		back.GetEventsRemoved() == 0 {
 		t.Fatalf("rewound: %v, %v", back, err)
 	}
 	if _, gaps := d.After(id, before[len(before)-1], "session.snapshot_rewind"); len(gaps) > 0 {
@@ -123,7 +125,8 @@ func TestHistoryIsRewound(t *testing.T) {
 		t.Errorf("what was before was at %v, and is at %v", before, at[:len(ids)])
 	}
 	told := strings.Join(harness.UserTexts(d.Scripted), "\n")
-	for text, want := range map[string]bool{"one": true, "two": false, "three": false, "four": true, "five": true, "six": true} {
+	for text, want := range map[string]bool{"one": true, "two": false, "three": false, "four": true, "five": true,
+		"six": true} {
 		if strings.Contains(told, text) != want {
 			t.Errorf("the model is told %q, which has %q: %v", told, text, !want)
 		}
@@ -150,7 +153,8 @@ func TestHistoryIsCompacted(t *testing.T) {
 	d.Provide(id)
 	d.SayTo(id, "five")
 	d.Agrees(id)
-	if now, at := d.Durable(id); !slices.Equal(now[:len(ids)], ids) || at[len(ids)-1].GetSeq() != before[len(ids)-1].GetSeq() || at[0].GetEpoch() != before[0].GetEpoch() {
+	if now, at := d.Durable(id); !slices.Equal(now[:len(ids)], ids) ||
+		at[len(ids)-1].GetSeq() != before[len(ids)-1].GetSeq() || at[0].GetEpoch() != before[0].GetEpoch() {
 		t.Errorf("what was before the compaction was at %v, and is at %v", before, at[:len(ids)])
 	}
 }
@@ -172,7 +176,8 @@ func TestHistoryIsRewritten(t *testing.T) {
 	d.Start()
 	d.Provide(id)
 	_, gaps := d.After(id, before[len(before)-1], "session.idle")
-	if len(gaps) == 0 || gaps[0].GetReason() != bridgev1.GapReason_GAP_REASON_EPOCH_ENDED || gaps[0].GetSession().GetSessionId() != id {
+	if len(gaps) == 0 || gaps[0].GetReason() != bridgev1.GapReason_GAP_REASON_EPOCH_ENDED ||
+		gaps[0].GetSession().GetSessionId() != id {
 		t.Errorf("who comes back is told %v", gaps)
 	}
 	d.SayTo(id, "four")

@@ -51,12 +51,15 @@ func TestFilesByAnotherClient(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f.Eventually("that it has left to be on disk", func() bool { return harness.SecretsIn(t, filepath.Join(f.Root, "data"), place) == nil })
+	f.Eventually("that it has left to be on disk",
+		func() bool { return harness.SecretsIn(t, filepath.Join(f.Root, "data"), place) == nil })
 	f.Crash()
 	_, err := f.Client.Session(s.ID()).SendAndWait(f.Ctx, "nothing")
 	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
 	f.config.Tools = nil // they are the session's already
-	s, err = f.dialAgain().ResumeSession(f.Ctx, s.ID(), copilot.SessionOptions{Config: f.config, SessionFS: &copilot.SessionFS{Files: f.files}, OnPermission: copilot.ApproveAll})
+	s, err = f.dialAgain().ResumeSession(f.Ctx, s.ID(),
+		copilot.SessionOptions{Config: f.config, SessionFS: &copilot.SessionFS{Files: f.files},
+			OnPermission: copilot.ApproveAll})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +85,11 @@ type filed struct {
 
 func newFiled(t *testing.T) *filed {
 	t.Helper()
-	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("works", nil)),
+		harness.OnResult("works", harness.Say("{{tool_result}}")))
 	files, dir := files(st)
-	f := &filed{Daemon: harness.NewDaemon(st), config: elsewhere(st), files: files, events: filepath.Join(dir, "session-state", "events.jsonl")}
+	f := &filed{Daemon: harness.NewDaemon(st), config: elsewhere(st), files: files,
+		events: filepath.Join(dir, "session-state", "events.jsonl")}
 	f.config.Provider.ApiKey = nil // a secret would be asked for first
 	return f
 }

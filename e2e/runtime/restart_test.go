@@ -31,7 +31,8 @@ func open(d *harness.Daemon, text string, tool *cliv1.ToolDefinition) (id string
 		d.T.Fatalf("create: %v", err)
 	}
 	id = created.GetSession().GetSessionId()
-	sent, err := d.Client.Sessions().Send(d.Ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}, RequestId: "send"})
+	sent, err := d.Client.Sessions().Send(d.Ctx,
+		&bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}, RequestId: "send"})
 	if err != nil {
 		d.T.Fatalf("send: %v", err)
 	}
@@ -44,7 +45,9 @@ func toolNamed(name string, skip bool) *cliv1.ToolDefinition {
 
 func resolve(d *harness.Daemon, id, callback string, a *bridgev1.Answer) {
 	d.T.Helper()
-	if _, err := d.Client.Callbacks().Resolve(d.Ctx, &bridgev1.ResolveRequest{SessionId: id, CallbackId: callback, Answer: a, RequestId: "resolve " + callback}); err != nil {
+	if _, err := d.Client.Callbacks().Resolve(d.Ctx,
+		&bridgev1.ResolveRequest{SessionId: id, CallbackId: callback, Answer: a,
+			RequestId: "resolve " + callback}); err != nil {
 		d.T.Fatalf("resolve: %v", err)
 	}
 }
@@ -170,7 +173,8 @@ func TestDataDirectoryIsTaken(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
 	path, _ := harness.Program()
-	out, err := exec.Command(path, "serve", "--listen", "unix:"+filepath.Join(d.Root, "other"), "--data-dir", filepath.Join(d.Root, "data")).CombinedOutput()
+	out, err := exec.Command(path, "serve", "--listen", "unix:"+filepath.Join(d.Root, "other"), "--data-dir",
+		filepath.Join(d.Root, "data")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "another bridge uses the data directory") {
 		t.Errorf("a second bridge: %v, %s", err, out)
 	}

@@ -147,14 +147,17 @@ func TestRuntimeProfile(t *testing.T) {
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: func(c *app.Config) {
 		c.ProfileFields = []string{"env", "home", "working_directory", "user_home"}
 		c.Homes = map[string]string{"team": named}
-	}}, harness.OnUser("look", harness.Call("bash", harness.Shell("echo $FLAVOUR $HOME; pwd"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+	}}, harness.OnUser("look", harness.Call("bash", harness.Shell("echo $FLAVOUR $HOME; pwd"))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	plain := st.Create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
 	st.Say(plain, "plain")
 	config := st.Config()
 	config.WorkingDirectory = nil
-	profile := &bridgev1.RuntimeProfile{Home: own, WorkingDirectory: work, UserHome: own, Env: map[string]string{"FLAVOUR": "vanilla"}}
+	profile := &bridgev1.RuntimeProfile{Home: own, WorkingDirectory: work, UserHome: own,
+		Env: map[string]string{"FLAVOUR": "vanilla"}}
 	s := st.Create(copilot.SessionOptions{Config: config, RuntimeProfile: profile, OnPermission: copilot.ApproveAll})
-	if out := st.Say(s, "look"); !strings.Contains(out.GetText(), "vanilla "+own) || !strings.Contains(out.GetText(), work) {
+	if out := st.Say(s, "look"); !strings.Contains(out.GetText(), "vanilla "+own) ||
+		!strings.Contains(out.GetText(), work) {
 		t.Errorf("its shell has %q", out.GetText())
 	}
 	if out := st.Say(plain, "look"); strings.Contains(out.GetText(), "vanilla") {
@@ -240,7 +243,9 @@ func TestRuntimeProfileRefused(t *testing.T) {
 		})
 	}
 	s := st.Create(copilot.SessionOptions{})
-	_, err := st.Client.ResumeSession(st.Ctx, s.ID(), copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}})
-	harness.WantField(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_SESSION_BUSY, "start.resume.runtime_profile")
+	_, err := st.Client.ResumeSession(st.Ctx, s.ID(),
+		copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}})
+	harness.WantField(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_SESSION_BUSY,
+		"start.resume.runtime_profile")
 	st.Say(s, "it goes on as it was")
 }

@@ -23,7 +23,8 @@ func impatient(c *app.Config) { c.StallTimeout, c.ModelCallTimeout = stallBound,
 // the next one is not held up.
 func TestModelThatNeverAnswers(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
 	s := st.Create(copilot.SessionOptions{})
 	watch := st.Callbacks(s.ID())
 	ended := st.GoTurn(s, "slow")
@@ -47,7 +48,8 @@ func TestModelThatNeverAnswers(t *testing.T) {
 // TestPatienceWithTools: a tool may take longer than a turn may be silent.
 func TestPatienceWithTools(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient}, harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
+	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient},
+		harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
 	works := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{works.Tool("works", "worked")}})
 	ended := st.GoSay(s, "work")
@@ -64,7 +66,10 @@ func TestPatienceWithTools(t *testing.T) {
 func TestPatienceWithTheCLIsTools(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient},
-		harness.OnUser("list", harness.Call("bash", harness.Shell(fmt.Sprintf("sleep %d; echo done by the shell", int(stallBound.Seconds())+2)))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+		harness.OnUser("list",
+			harness.Call("bash",
+				harness.Shell(fmt.Sprintf("sleep %d; echo done by the shell", int(stallBound.Seconds())+2)))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
 	if out := st.Say(s, "list"); !strings.Contains(out.GetText(), "done by the shell") {
 		t.Errorf("the turn ended as %v", out)
@@ -77,7 +82,8 @@ func TestPatienceWithTheCLIsTools(t *testing.T) {
 func TestApprovedAfterAKill(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient},
-		harness.OnUser("list", harness.Call("bash", harness.Shell("echo done by the shell"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+		harness.OnUser("list", harness.Call("bash", harness.Shell("echo done by the shell"))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	leave := harness.NewHold()
 	s := st.Create(copilot.SessionOptions{OnPermission: leave.Permission})
 	st.Begin(s, "list")
@@ -87,7 +93,8 @@ func TestApprovedAfterAKill(t *testing.T) {
 	watch := st.Callbacks(s.ID())
 	leave.Release()
 	stalled := bridgev1.TurnStatus_TURN_STATUS_STALLED
-	if out := watch.Turn(1); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED && (!st.Before("1.0.82") || out.GetStatus() != stalled) {
+	if out := watch.Turn(1); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED &&
+		(!st.Before("1.0.82") || out.GetStatus() != stalled) {
 		t.Errorf("the turn ended as %v", out)
 	}
 	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {

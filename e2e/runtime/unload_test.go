@@ -31,7 +31,8 @@ func runs(pid int) bool {
 // unloaded waits until no runtime has a session.
 func unloaded(st *harness.Scripted, s *copilot.Session) {
 	st.T.Helper()
-	st.Until("the session to be unloaded", func() bool { return state(st, s) == bridgev1.SessionState_SESSION_STATE_UNLOADED })
+	st.Until("the session to be unloaded",
+		func() bool { return state(st, s) == bridgev1.SessionState_SESSION_STATE_UNLOADED })
 }
 
 func state(st *harness.Scripted, s *copilot.Session) bridgev1.SessionState {
@@ -47,15 +48,18 @@ func state(st *harness.Scripted, s *copilot.Session) bridgev1.SessionState {
 // anybody having to do anything. The streams stay.
 func TestIdleSessionComesBack(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy}, harness.OnUser("work", harness.Call("work", nil)), harness.OnResult("work", harness.Say("{{tool_result}}")))
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy}, harness.OnUser("work", harness.Call("work", nil)),
+		harness.OnResult("work", harness.Say("{{tool_result}}")))
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	first := st.Say(s, "first")
 	watch := st.Callbacks(s.ID())
 	for range 2 {
 		unloaded(st, s)
 		if out := st.Say(s, "work"); out.GetText() != "done" {
 			t.Errorf("the agent said %q", out.GetText())
-		} else if a, b := first.GetEndPosition(), out.GetEndPosition(); a.GetEpoch() != b.GetEpoch() || a.GetSeq() >= b.GetSeq() {
+		} else if a, b := first.GetEndPosition(), out.GetEndPosition(); a.GetEpoch() != b.GetEpoch() ||
+			a.GetSeq() >= b.GetSeq() {
 			t.Errorf("the positions are %v, then %v", a, b)
 		}
 		wantWhole(st, "work")
@@ -79,7 +83,8 @@ func TestIdleSessionComesBack(t *testing.T) {
 func TestUnusedSessionComesBack(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy})
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	unloaded(st, s)
 	if out := st.Say(s, "hello"); out.GetText() != "You said: hello" {
 		t.Errorf("the agent said %q", out.GetText())
@@ -90,15 +95,18 @@ func TestUnusedSessionComesBack(t *testing.T) {
 // TestApprovalsComeBack: the CLI forgets that all is approved.
 func TestApprovalsComeBack(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy}, harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
+	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy},
+		harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{
-		Tools: []copilot.Tool{copilot.NewTool("works", "Works", func(context.Context, struct{}) (string, error) { return "worked", nil })},
+		Tools: []copilot.Tool{copilot.NewTool("works", "Works",
+			func(context.Context, struct{}) (string, error) { return "worked", nil })},
 		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
 			return copilot.Reject("nobody is to be asked"), nil
 		},
 	})
 	permissions := cliv1.NewSessionPermissionsServiceClient(st.Client.Conn())
-	if _, err := permissions.SetApproveAll(st.Ctx, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true}); err != nil {
+	if _, err := permissions.SetApproveAll(st.Ctx,
+		&cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -112,7 +120,8 @@ func TestApprovalsComeBack(t *testing.T) {
 // TestShellOfAKilledRuntime: what the agent had begun ends with its runtime.
 func TestShellOfAKilledRuntime(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("wait", harness.Call("bash", harness.Shell("echo $$ > shell.pid; sleep 1000"))))
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.OnUser("wait", harness.Call("bash", harness.Shell("echo $$ > shell.pid; sleep 1000"))))
 	s := st.Create(copilot.SessionOptions{
 		OnPermission: func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
 			return copilot.ApproveOnce(), nil
@@ -144,7 +153,8 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 // process, before what comes later.
 func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
+	st := harness.NewOwnScripted(t, harness.HostConfig{},
+		harness.Rule{When: harness.WhenUser("slow"), WaitFor: "never", Reply: harness.Steps(harness.Say("never"))})
 	s := st.Create(copilot.SessionOptions{})
 	st.Say(s, "first")
 	st.Written(s)
@@ -177,7 +187,9 @@ func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 func TestWhatKeepsASessionLoaded(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy, Raw: true},
-		harness.OnUser("shell", harness.Call("bash", map[string]any{"command": "sleep 30", "description": "waits", "mode": "async", "shellId": "s1"})),
+		harness.OnUser("shell",
+			harness.Call("bash",
+				map[string]any{"command": "sleep 30", "description": "waits", "mode": "async", "shellId": "s1"})),
 		harness.OnResult("bash", harness.Say("it runs")),
 		harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
 	approve := func(context.Context, *copilot.PermissionRequest) (*copilot.Decision, error) {
@@ -190,7 +202,8 @@ func TestWhatKeepsASessionLoaded(t *testing.T) {
 	scheduled := st.Create(copilot.SessionOptions{})
 	st.Say(scheduled, "hello")
 	if _, err := st.Client.Raw().Invoke(st.Ctx, &bridgev1.InvokeRequest{
-		SessionId: scheduled.ID(), Method: "session.schedule.add", ParamsJson: `{"interval":"1h","prompt":"again","recurring":true}`,
+		SessionId: scheduled.ID(), Method: "session.schedule.add",
+		ParamsJson: `{"interval":"1h","prompt":"again","recurring":true}`,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +226,8 @@ func TestWhatKeepsASessionLoaded(t *testing.T) {
 // TestOldRuntimeIsReplaced: its sessions move when nothing goes on in them.
 func TestOldRuntimeIsReplaced(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: func(c *app.Config) { c.MaxRuntimeAge = 4 * time.Second }},
+	st := harness.NewOwnScripted(t,
+		harness.HostConfig{Change: func(c *app.Config) { c.MaxRuntimeAge = 4 * time.Second }},
 		harness.OnUser("work", harness.Call("works", nil)), harness.OnResult("works", harness.Say("{{tool_result}}")))
 	before := st.Ready()
 	if len(before) != 1 {
@@ -229,7 +243,8 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 	st.Say(other, "and on")
 	old := func(rt *bridgev1.Runtime) bool { return rt.GetPid() == before[0].GetPid() }
 	all := st.Runtimes()
-	if i := slices.IndexFunc(all, old); i < 0 || len(all) < 2 || all[i].GetState() != bridgev1.RuntimeState_RUNTIME_STATE_STOPPING {
+	if i := slices.IndexFunc(all, old); i < 0 || len(all) < 2 ||
+		all[i].GetState() != bridgev1.RuntimeState_RUNTIME_STATE_STOPPING {
 		t.Errorf("with a session on the old runtime and one elsewhere the runtimes are %v", all)
 	}
 	works.Release()
@@ -249,7 +264,8 @@ func TestDeafRuntimeIsReplaced(t *testing.T) {
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: func(c *app.Config) {
 		c.PingInterval, c.PingTimeout = 200*time.Millisecond, 2*time.Second
 	}})
-	s := st.Create(copilot.SessionOptions{Config: particular(st), Tools: []copilot.Tool{harness.Answering("work", "done")}})
+	s := st.Create(copilot.SessionOptions{Config: particular(st),
+		Tools: []copilot.Tool{harness.Answering("work", "done")}})
 	st.Say(s, "hello")
 	st.Written(s)
 	watch := st.Callbacks(s.ID())
@@ -270,7 +286,8 @@ func TestDeafRuntimeIsReplaced(t *testing.T) {
 // TestFatRuntimeIsEnded: whatever goes on in it.
 func TestFatRuntimeIsEnded(t *testing.T) {
 	t.Parallel()
-	st := harness.NewOwnScripted(t, harness.HostConfig{Change: func(c *app.Config) { c.PingInterval, c.KillRSS = 5*time.Second, 1<<20 }})
+	st := harness.NewOwnScripted(t,
+		harness.HostConfig{Change: func(c *app.Config) { c.PingInterval, c.KillRSS = 5*time.Second, 1<<20 }})
 	s := st.Create(copilot.SessionOptions{})
 	st.Say(s, "hello")
 	st.Written(s)

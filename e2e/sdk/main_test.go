@@ -8,7 +8,8 @@ import (
 )
 
 // control compares the CLI with itself.
-var control = flag.Bool("control", false, "play each scenario twice on the CLI itself: finds what is not the same twice")
+var control = flag.Bool("control", false,
+	"play each scenario twice on the CLI itself: finds what is not the same twice")
 
 func TestMain(m *testing.M) {
 	if serveMCP() {

@@ -86,7 +86,9 @@ func startMCP(t *testing.T) string {
 			mcpOverHTTP(w, r)
 			return
 		}
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata=%q, scope="tools"`, server.URL+"/.well-known/oauth-protected-resource"))
+		w.Header().Set("WWW-Authenticate",
+			fmt.Sprintf(`Bearer resource_metadata=%q, scope="tools"`,
+				server.URL+"/.well-known/oauth-protected-resource"))
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	mux.HandleFunc("/.well-known/oauth-protected-resource", func(w http.ResponseWriter, _ *http.Request) {
@@ -94,7 +96,8 @@ func startMCP(t *testing.T) string {
 	})
 	mux.HandleFunc("/.well-known/oauth-authorization-server", func(w http.ResponseWriter, _ *http.Request) {
 		document(w, map[string]any{
-			"issuer": server.URL, "authorization_endpoint": server.URL + "/authorize", "token_endpoint": server.URL + "/token",
+			"issuer": server.URL, "authorization_endpoint": server.URL + "/authorize",
+			"token_endpoint":        server.URL + "/token",
 			"registration_endpoint": server.URL + "/register", "response_types_supported": []string{"code"},
 			"code_challenge_methods_supported": []string{"S256"},
 		})

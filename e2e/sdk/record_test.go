@@ -127,7 +127,8 @@ func TestRecordsAreMasked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]any{"id": "<id>", "at": "<time>", "in": "<work>/project", "url": "http://<address>/v1", "kept": []any{1.0, "two", nil}}
+	want := map[string]any{"id": "<id>", "at": "<time>", "in": "<work>/project", "url": "http://<address>/v1",
+		"kept": []any{1.0, "two", nil}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("masked record is %v, want %v", got, want)
 	}
@@ -135,8 +136,10 @@ func TestRecordsAreMasked(t *testing.T) {
 
 func TestDifferencesAreFound(t *testing.T) {
 	t.Parallel()
-	a := map[string]any{"same": []any{"x"}, "list": []any{"x", map[string]any{"y": 1.0}}, "shorter": []any{"x"}, "gone": nil}
-	b := map[string]any{"same": []any{"x"}, "list": []any{"x", map[string]any{"y": 2.0}}, "shorter": []any{}, "new": true}
+	a := map[string]any{"same": []any{"x"}, "list": []any{"x", map[string]any{"y": 1.0}}, "shorter": []any{"x"},
+		"gone": nil}
+	b := map[string]any{"same": []any{"x"}, "list": []any{"x", map[string]any{"y": 2.0}}, "shorter": []any{},
+		"new": true}
 	got := differences("", a, b)
 	want := []string{`gone: null | missing`, `list[1].y: 1 | 2`, `new: missing | true`, `shorter: ["x"] | []`}
 	if !slices.Equal(got, want) {

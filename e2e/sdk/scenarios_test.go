@@ -142,7 +142,8 @@ func (h *hall) sides() []side {
 	if *control {
 		return []side{direct, {name: "control", command: direct.command}}
 	}
-	return []side{direct, {name: "shim", command: []string{h.bridge, "shim"}, env: map[string]string{"COPILOT_GRPC_CLI": h.cli}}}
+	return []side{direct,
+		{name: "shim", command: []string{h.bridge, "shim"}, env: map[string]string{"COPILOT_GRPC_CLI": h.cli}}}
 }
 
 // compare plays a scenario on both sides at once. Not as subtests: the comparison would wait
@@ -200,7 +201,8 @@ func (h *hall) record(ctx context.Context, name string, s side) (any, error) {
 		return nil, err
 	}
 	env := map[string]string{
-		"SDK_MODEL": scope.URL(), "SDK_WORK": work, "SDK_CLI": s.command[0], "SDK_CLI_ARGS": string(args), "SDK_CLI_VERSION": h.version,
+		"SDK_MODEL": scope.URL(), "SDK_WORK": work, "SDK_CLI": s.command[0], "SDK_CLI_ARGS": string(args),
+		"SDK_CLI_VERSION": h.version,
 		"SDK_MCP_COMMAND": self, "SDK_MCP_URL": h.mcp + "/open", "SDK_MCP_OAUTH_URL": h.mcp + "/guarded",
 	}
 	maps.Copy(env, s.env)
@@ -217,7 +219,8 @@ func (h *hall) run(ctx context.Context, env map[string]string, command ...string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = languages[h.language].dir
-	cmd.Env = append(os.Environ(), "HOME="+h.home, "XDG_CACHE_HOME=", "XDG_DATA_HOME=", "XDG_STATE_HOME=", "XDG_RUNTIME_DIR=", cliEnv+"=")
+	cmd.Env = append(os.Environ(), "HOME="+h.home, "XDG_CACHE_HOME=", "XDG_DATA_HOME=", "XDG_STATE_HOME=",
+		"XDG_RUNTIME_DIR=", cliEnv+"=")
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -250,7 +253,8 @@ func (e excuse) match(path string) bool {
 }
 
 // excuses reads what may differ in a scenario: rows of excuses.txt, "language scenario
-// path-expression reason", where the language may be that on one version of the CLI. In control runs there is none: what differs there is no proof
+// path-expression reason", where the language may be that on one version of the CLI. In control runs there is none:
+// what differs there is no proof
 // of anything and must not be in a record.
 func excuses(t *testing.T, language, version, scenario string) excuse {
 	t.Helper()

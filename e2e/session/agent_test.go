@@ -23,7 +23,8 @@ func TestAgentWithoutDisplayName(t *testing.T) {
 	if out := st.Say(s, "and on"); out.GetText() != "You said: and on" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	if now := harness.Did(st.Fixture, agents.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()}).GetAgent(); now.GetName() != "poet" {
+	if now := harness.Did(st.Fixture, agents.GetCurrent,
+		&cliv1.SessionAgentServiceGetCurrentRequest{SessionId: s.ID()}).GetAgent(); now.GetName() != "poet" {
 		t.Errorf("the agent is %v", now)
 	}
 }

@@ -42,7 +42,8 @@ func TestSessionAttachments(t *testing.T) {
 		}
 	}
 	got := s.WaitFor("user.message").GetEvent().GetUserMessage().GetAttachments()
-	if len(got) != 3 || got[0].GetFile().GetPath() != path || got[1].GetDirectory().GetDisplayName() != "the sub folder" ||
+	if len(got) != 3 || got[0].GetFile().GetPath() != path ||
+		got[1].GetDirectory().GetDisplayName() != "the sub folder" ||
 		got[2].GetSelection().GetSelection().GetEnd().GetCharacter() != 15 {
 		t.Errorf("user.message has attachments %v", got)
 	}
@@ -53,9 +54,10 @@ func TestSessionAttachmentBlob(t *testing.T) {
 	r := harness.NewFixture(t, harness.Echo)
 	s := r.Session(r.Options(harness.Seeing))
 	data := harness.Picture(t)
-	s.Ask("What is this?", copilot.WithAttachments(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{
-		Data: data, MimeType: "image/png", DisplayName: proto.String("stripes.png"),
-	}}}))
+	s.Ask("What is this?",
+		copilot.WithAttachments(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{
+			Data: data, MimeType: "image/png", DisplayName: proto.String("stripes.png"),
+		}}}))
 	r.WantImage(data)
 }
 

@@ -28,7 +28,9 @@ type badCall struct {
 }
 
 // unary is a call by its method and request.
-func unary[Req, Resp any](method func(*copilot.Client) func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) func(context.Context, *copilot.Client) error {
+func unary[Req, Resp any](
+	method func(*copilot.Client) func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req,
+) func(context.Context, *copilot.Client) error {
 	return func(ctx context.Context, c *copilot.Client) error {
 		_, err := method(c)(ctx, req)
 		return err
@@ -36,7 +38,10 @@ func unary[Req, Resp any](method func(*copilot.Client) func(context.Context, *Re
 }
 
 // streamed is a call whose first message is waited for.
-func streamed[Req, Resp any](method func(*copilot.Client) func(context.Context, *Req, ...grpc.CallOption) (grpc.ServerStreamingClient[Resp], error), req *Req) func(context.Context, *copilot.Client) error {
+func streamed[Req, Resp any](
+	method func(*copilot.Client) func(context.Context, *Req, ...grpc.CallOption) (grpc.ServerStreamingClient[Resp],
+		error), req *Req,
+) func(context.Context, *copilot.Client) error {
 	return func(ctx context.Context, c *copilot.Client) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -92,25 +97,32 @@ func wantAllBad(st *harness.Scripted, s *copilot.Session, calls []badCall) {
 
 // The methods, by short names.
 var (
-	createSession = func(c *copilot.Client) func(context.Context, *bridgev1.CreateSessionRequest, ...grpc.CallOption) (*bridgev1.CreateSessionResponse, error) {
+	createSession = func(c *copilot.Client) func(context.Context, *bridgev1.CreateSessionRequest,
+		...grpc.CallOption) (*bridgev1.CreateSessionResponse, error) {
 		return c.Sessions().CreateSession
 	}
-	resumeSession = func(c *copilot.Client) func(context.Context, *bridgev1.ResumeSessionRequest, ...grpc.CallOption) (*bridgev1.ResumeSessionResponse, error) {
+	resumeSession = func(c *copilot.Client) func(context.Context, *bridgev1.ResumeSessionRequest,
+		...grpc.CallOption) (*bridgev1.ResumeSessionResponse, error) {
 		return c.Sessions().ResumeSession
 	}
-	send = func(c *copilot.Client) func(context.Context, *bridgev1.SendRequest, ...grpc.CallOption) (*bridgev1.SendResponse, error) {
+	send = func(c *copilot.Client) func(context.Context, *bridgev1.SendRequest,
+		...grpc.CallOption) (*bridgev1.SendResponse, error) {
 		return c.Sessions().Send
 	}
-	sendAndWait = func(c *copilot.Client) func(context.Context, *bridgev1.SendAndWaitRequest, ...grpc.CallOption) (*bridgev1.SendAndWaitResponse, error) {
+	sendAndWait = func(c *copilot.Client) func(context.Context, *bridgev1.SendAndWaitRequest,
+		...grpc.CallOption) (*bridgev1.SendAndWaitResponse, error) {
 		return c.Sessions().SendAndWait
 	}
-	listSessions = func(c *copilot.Client) func(context.Context, *bridgev1.ListSessionsRequest, ...grpc.CallOption) (*bridgev1.ListSessionsResponse, error) {
+	listSessions = func(c *copilot.Client) func(context.Context, *bridgev1.ListSessionsRequest,
+		...grpc.CallOption) (*bridgev1.ListSessionsResponse, error) {
 		return c.Sessions().ListSessions
 	}
-	listEvents = func(c *copilot.Client) func(context.Context, *bridgev1.ListEventsRequest, ...grpc.CallOption) (*bridgev1.ListEventsResponse, error) {
+	listEvents = func(c *copilot.Client) func(context.Context, *bridgev1.ListEventsRequest,
+		...grpc.CallOption) (*bridgev1.ListEventsResponse, error) {
 		return c.Sessions().ListEvents
 	}
-	subscribe = func(c *copilot.Client) func(context.Context, *bridgev1.SubscribeRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.SubscribeResponse], error) {
+	subscribe = func(c *copilot.Client) func(context.Context, *bridgev1.SubscribeRequest,
+		...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.SubscribeResponse], error) {
 		return c.EventStreams().Subscribe
 	}
 )
@@ -124,7 +136,8 @@ func withID(id string) []badCall {
 		return badCall{name: name, field: field, call: call}
 	}
 	simple := func(name string, call func(context.Context, bridgev1.SessionServiceClient) error) badCall {
-		return of(name, "session_id", func(ctx context.Context, c *copilot.Client) error { return call(ctx, sessions(c)) })
+		return of(name, "session_id",
+			func(ctx context.Context, c *copilot.Client) error { return call(ctx, sessions(c)) })
 	}
 	return []badCall{
 		simple("GetSession", func(ctx context.Context, c bridgev1.SessionServiceClient) error {
@@ -161,22 +174,28 @@ func withID(id string) []badCall {
 		}),
 		of("ResumeSession", "session_id", unary(resumeSession, &bridgev1.ResumeSessionRequest{SessionId: id})),
 		of("Send", "session_id", unary(send, &bridgev1.SendRequest{SessionId: id, Prompt: prompt})),
-		of("SendAndWait", "session_id", unary(sendAndWait, &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: prompt})),
+		of("SendAndWait", "session_id",
+			unary(sendAndWait, &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: prompt})),
 		of("ListEvents", "session_id", unary(listEvents, &bridgev1.ListEventsRequest{SessionId: id})),
 		of("ListPending", "session_id", func(ctx context.Context, c *copilot.Client) error {
 			_, err := c.Callbacks().ListPending(ctx, &bridgev1.ListPendingRequest{SessionId: id})
 			return err
 		}),
 		of("Resolve", "session_id", func(ctx context.Context, c *copilot.Client) error {
-			_, err := c.Callbacks().Resolve(ctx, &bridgev1.ResolveRequest{SessionId: id, CallbackId: "c", Answer: answer})
+			_, err := c.Callbacks().Resolve(ctx,
+				&bridgev1.ResolveRequest{SessionId: id, CallbackId: "c", Answer: answer})
 			return err
 		}),
-		of("ReadEvent", "session_id", streamed(func(c *copilot.Client) func(context.Context, *bridgev1.ReadEventRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.ReadEventResponse], error) {
-			return c.Sessions().ReadEvent
-		}, &bridgev1.ReadEventRequest{SessionId: id, Position: &bridgev1.Position{Epoch: 1, Seq: 1}})),
-		of("Run", "session_id", streamed(func(c *copilot.Client) func(context.Context, *bridgev1.RunRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.RunResponse], error) {
-			return c.Sessions().Run
-		}, &bridgev1.RunRequest{Session: &bridgev1.RunRequest_SessionId{SessionId: id}, Prompt: prompt})),
+		of("ReadEvent", "session_id",
+			streamed(func(c *copilot.Client) func(context.Context, *bridgev1.ReadEventRequest,
+				...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.ReadEventResponse], error) {
+				return c.Sessions().ReadEvent
+			}, &bridgev1.ReadEventRequest{SessionId: id, Position: &bridgev1.Position{Epoch: 1, Seq: 1}})),
+		of("Run", "session_id",
+			streamed(func(c *copilot.Client) func(context.Context, *bridgev1.RunRequest,
+				...grpc.CallOption) (grpc.ServerStreamingClient[bridgev1.RunResponse], error) {
+				return c.Sessions().Run
+			}, &bridgev1.RunRequest{Session: &bridgev1.RunRequest_SessionId{SessionId: id}, Prompt: prompt})),
 		of("Subscribe", "sessions[0].session_id", streamed(subscribe, &bridgev1.SubscribeRequest{
 			Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
 		})),
@@ -194,7 +213,8 @@ func TestBadSessionID(t *testing.T) {
 		code   codes.Code
 		reason bridgev1.ErrorReason
 	}{
-		"unknown":  {"4b7c1c1e-8a54-4f0b-9d6a-000000000000", codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
+		"unknown": {"4b7c1c1e-8a54-4f0b-9d6a-000000000000", codes.NotFound,
+			bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
 		"empty":    {"", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		"a path":   {"../../etc/passwd", codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 		"too long": {strings.Repeat("x", 129), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
@@ -238,12 +258,17 @@ func TestBadPrompt(t *testing.T) {
 		of("missing", nil, empty, "prompt.text"),
 		of("empty", &bridgev1.Prompt{}, empty, "prompt.text"),
 		of("blank", &bridgev1.Prompt{Text: " \n\t"}, empty, "prompt.text"),
-		of("over the cap", &bridgev1.Prompt{Text: strings.Repeat("x", int(info.GetLimits().GetMaxPromptBytes())+1)}, tooLarge, "prompt.text"),
+		of("over the cap", &bridgev1.Prompt{Text: strings.Repeat("x", int(info.GetLimits().GetMaxPromptBytes())+1)},
+			tooLarge, "prompt.text"),
 		of("unknown mode", &bridgev1.Prompt{Text: "x", Mode: 99}, invalid, "prompt.mode"),
 		of("unknown agent mode", &bridgev1.Prompt{Text: "x", AgentMode: 99}, invalid, "prompt.agent_mode"),
-		of("unknown header strategy", &bridgev1.Prompt{Text: "x", HeaderStrategy: 99, RequestHeaders: map[string]string{"a": "b"}}, invalid, "prompt.header_strategy"),
-		of("session id in json_extra", &bridgev1.Prompt{Text: "x", JsonExtra: `{"sessionId":"other"}`}, forbidden, "prompt.json_extra"),
-		of("declared member in json_extra", &bridgev1.Prompt{Text: "x", JsonExtra: `{"prompt":"other"}`}, forbidden, "prompt.json_extra"),
+		of("unknown header strategy",
+			&bridgev1.Prompt{Text: "x", HeaderStrategy: 99, RequestHeaders: map[string]string{"a": "b"}}, invalid,
+			"prompt.header_strategy"),
+		of("session id in json_extra", &bridgev1.Prompt{Text: "x", JsonExtra: `{"sessionId":"other"}`}, forbidden,
+			"prompt.json_extra"),
+		of("declared member in json_extra", &bridgev1.Prompt{Text: "x", JsonExtra: `{"prompt":"other"}`}, forbidden,
+			"prompt.json_extra"),
 		of("json_extra that is no object", &bridgev1.Prompt{Text: "x", JsonExtra: `[1]`}, invalid, "prompt.json_extra"),
 		of("json_extra that is no JSON", &bridgev1.Prompt{Text: "x", JsonExtra: `{"a":`}, invalid, "prompt.json_extra"),
 	})
@@ -259,7 +284,8 @@ func TestBadConfiguration(t *testing.T) {
 		badName   = bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID
 		refused   = bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED
 	)
-	of := func(name string, change func(*bridgev1.CreateSessionRequest), code codes.Code, reason bridgev1.ErrorReason, field string) badCall {
+	of := func(name string, change func(*bridgev1.CreateSessionRequest), code codes.Code, reason bridgev1.ErrorReason,
+		field string) badCall {
 		req := &bridgev1.CreateSessionRequest{Config: st.Config()}
 		change(req)
 		return badCall{name: name, call: unary(createSession, req), code: code, reason: reason, field: field}
@@ -275,15 +301,22 @@ func TestBadConfiguration(t *testing.T) {
 	wantAllBad(st, s, []badCall{
 		of("tool name with a space", tools("good", "not good"), codes.InvalidArgument, badName, "config.tools[1].name"),
 		of("tool name that is empty", tools(""), codes.InvalidArgument, badName, "config.tools[0].name"),
-		of("tool name twice", tools("same", "same"), codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH, "config.tools[1].name"),
-		of("id that exists", func(r *create) { r.SessionId = s.ID() }, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS, "session_id"),
+		of("tool name twice", tools("same", "same"), codes.AlreadyExists,
+			bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH, "config.tools[1].name"),
+		of("id that exists", func(r *create) { r.SessionId = s.ID() }, codes.AlreadyExists,
+			bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS, "session_id"),
 		of("id that is a path", func(r *create) { r.SessionId = "../x" }, codes.InvalidArgument, invalid, "session_id"),
-		of("unknown provider type", func(r *create) { r.Config.Provider.Type = 99 }, codes.InvalidArgument, invalid, "config.provider.type"),
+		of("unknown provider type", func(r *create) { r.Config.Provider.Type = 99 }, codes.InvalidArgument, invalid,
+			"config.provider.type"),
 		of("unknown lifetime", func(r *create) { r.Lifetime = 99 }, codes.InvalidArgument, invalid, "lifetime"),
-		of("session id in json_extra", func(r *create) { r.Config.JsonExtra = `{"sessionId":"x"}` }, codes.InvalidArgument, forbidden, "config.json_extra"),
-		of("declared member in json_extra", func(r *create) { r.Config.JsonExtra = `{"model":"x"}` }, codes.InvalidArgument, forbidden, "config.json_extra"),
-		of("negative callback timeout", func(r *create) { r.CallbackTimeout = durationpb.New(-time.Second) }, codes.InvalidArgument, invalid, "callback_timeout"),
-		of("callback timeout of a year", func(r *create) { r.CallbackTimeout = durationpb.New(365 * 24 * time.Hour) }, codes.InvalidArgument, invalid, "callback_timeout"),
+		of("session id in json_extra", func(r *create) { r.Config.JsonExtra = `{"sessionId":"x"}` },
+			codes.InvalidArgument, forbidden, "config.json_extra"),
+		of("declared member in json_extra", func(r *create) { r.Config.JsonExtra = `{"model":"x"}` },
+			codes.InvalidArgument, forbidden, "config.json_extra"),
+		of("negative callback timeout", func(r *create) { r.CallbackTimeout = durationpb.New(-time.Second) },
+			codes.InvalidArgument, invalid, "callback_timeout"),
+		of("callback timeout of a year", func(r *create) { r.CallbackTimeout = durationpb.New(365 * 24 * time.Hour) },
+			codes.InvalidArgument, invalid, "callback_timeout"),
 		of("callback timeout that is none", func(r *create) {
 			r.CallbackTimeout = &durationpb.Duration{Seconds: 1, Nanos: -1}
 		}, codes.InvalidArgument, invalid, "callback_timeout"),
@@ -314,9 +347,12 @@ func TestBadCalls(t *testing.T) {
 	}
 	type list = bridgev1.ListEventsRequest
 	wantAllBad(st, s, []badCall{
-		invalidField("ListSessions: page token", "page_token", unary(listSessions, &bridgev1.ListSessionsRequest{PageToken: "garbage"})),
-		invalidField("ListSessions: negative page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: -1})),
-		invalidField("ListSessions: huge page", "page_size", unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: 1001})),
+		invalidField("ListSessions: page token", "page_token",
+			unary(listSessions, &bridgev1.ListSessionsRequest{PageToken: "garbage"})),
+		invalidField("ListSessions: negative page", "page_size",
+			unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: -1})),
+		invalidField("ListSessions: huge page", "page_size",
+			unary(listSessions, &bridgev1.ListSessionsRequest{PageSize: 1001})),
 		invalidField("ListEvents: page token", "page_token", events(func(r *list) { r.PageToken = "garbage" })),
 		invalidField("ListEvents: tiny page", "page_bytes", events(func(r *list) { r.PageBytes = 5 })),
 		invalidField("ListEvents: the future", "after", events(func(r *list) {
@@ -328,7 +364,8 @@ func TestBadCalls(t *testing.T) {
 		invalidField("ListEvents: fidelity", "fidelity", events(func(r *list) { r.Fidelity = 99 })),
 		{
 			"ReadEvent: no such event", func(ctx context.Context, c *copilot.Client) error {
-				_, err := c.Session(id).ReadEvent(ctx, &bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000})
+				_, err := c.Session(id).ReadEvent(ctx,
+					&bridgev1.Position{Epoch: last.GetEpoch(), Seq: last.GetSeq() + 1000})
 				return err
 			}, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_EVENT_NOT_FOUND, "position",
 		},
@@ -367,7 +404,8 @@ func TestBadStreams(t *testing.T) {
 	const unexpected = bridgev1.ErrorReason_ERROR_REASON_FRAME_UNEXPECTED
 	id := s.ID()
 	following := func(change func(*bridgev1.SubscribeRequest)) func(context.Context, *copilot.Client) error {
-		req := &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id}}, Options: &bridgev1.StreamOptions{}}
+		req := &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
+			Options: &bridgev1.StreamOptions{}}
 		change(req)
 		return streamed(subscribe, req)
 	}
@@ -380,20 +418,26 @@ func TestBadStreams(t *testing.T) {
 	heartbeat := &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Heartbeat{Heartbeat: &bridgev1.AttachHeartbeat{}}}
 	wantAllBad(st, s, []badCall{
 		invalidField("Subscribe: to nothing", "sessions", following(func(r *sub) { r.Sessions = nil })),
-		invalidField("Subscribe: twice", "sessions[1].session_id", following(func(r *sub) { r.Sessions = append(r.Sessions, r.Sessions[0]) })),
-		invalidField("Subscribe: heartbeat", "options.heartbeat_interval", following(func(r *sub) { r.Options.HeartbeatInterval = durationpb.New(time.Millisecond) })),
-		invalidField("Subscribe: linger", "options.linger", following(func(r *sub) { r.Options.Linger = durationpb.New(time.Second) })),
+		invalidField("Subscribe: twice", "sessions[1].session_id",
+			following(func(r *sub) { r.Sessions = append(r.Sessions, r.Sessions[0]) })),
+		invalidField("Subscribe: heartbeat", "options.heartbeat_interval",
+			following(func(r *sub) { r.Options.HeartbeatInterval = durationpb.New(time.Millisecond) })),
+		invalidField("Subscribe: linger", "options.linger",
+			following(func(r *sub) { r.Options.Linger = durationpb.New(time.Second) })),
 		invalidField("Subscribe: start", "sessions[0].start", following(func(r *sub) { r.Sessions[0].Start = 99 })),
 		invalidField("Attach: nothing", "start.session", attaching(startFrame(&bridgev1.AttachStart{}))),
-		invalidField("Attach: grace", "start.grace", join(func(s *bridgev1.AttachStart) { s.Grace = durationpb.New(2 * time.Hour) })),
-		invalidField("Attach: name", "start.name", join(func(s *bridgev1.AttachStart) { s.Name = strings.Repeat("x", 129) })),
+		invalidField("Attach: grace", "start.grace",
+			join(func(s *bridgev1.AttachStart) { s.Grace = durationpb.New(2 * time.Hour) })),
+		invalidField("Attach: name", "start.name",
+			join(func(s *bridgev1.AttachStart) { s.Name = strings.Repeat("x", 129) })),
 		{
 			"Attach: tool name", join(func(s *bridgev1.AttachStart) {
 				s.Tools = append(s.Tools, harness.Declared("no good").Definition)
 			}), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_INVALID, "start.tools[0].name",
 		},
 		{"Attach: no start", attaching(heartbeat), codes.FailedPrecondition, unexpected, "start"},
-		{"Attach: two starts", attaching(startFrame(harness.JoinOf(id, nil)), startFrame(harness.JoinOf(id, nil))), codes.FailedPrecondition, unexpected, "start"},
+		{"Attach: two starts", attaching(startFrame(harness.JoinOf(id, nil)), startFrame(harness.JoinOf(id, nil))),
+			codes.FailedPrecondition, unexpected, "start"},
 	})
 }
 

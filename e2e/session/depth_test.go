@@ -26,7 +26,8 @@ func TestDeepSchemas(t *testing.T) {
 		defer cancel()
 		schema := `{"type":"object","x":` + strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels) + "}"
 		_, err := cliv1.NewSessionToolsServiceClient(st.Conn()).Set(ctx, &cliv1.SessionToolsServiceSetRequest{
-			SessionId: s.ID(), Tools: []*cliv1.ToolDefinition{{Name: "deep", Description: "d", ParametersJson: proto.String(schema)}},
+			SessionId: s.ID(),
+			Tools:     []*cliv1.ToolDefinition{{Name: "deep", Description: "d", ParametersJson: proto.String(schema)}},
 		})
 		return err
 	}
@@ -42,7 +43,8 @@ func TestDeepSchemas(t *testing.T) {
 	if deepest < 90 {
 		t.Errorf("only %d levels are taken", deepest)
 	}
-	if err := set(500); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "tools[0].parameters_json") {
+	if err := set(500); status.Code(err) != codes.InvalidArgument ||
+		!strings.Contains(err.Error(), "tools[0].parameters_json") {
 		t.Errorf("500 levels: %v", err)
 	}
 }

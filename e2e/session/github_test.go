@@ -38,7 +38,8 @@ func TestGitHub(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(list.GetModels(), func(m *cliv1.Model) bool { return m.GetId() == "gpt-5.4" })
-		if i < 0 || list.GetModels()[i].GetName() != "By responses" || !slices.Contains(list.GetModels()[i].GetSupportedReasoningEfforts(), "high") {
+		if i < 0 || list.GetModels()[i].GetName() != "By responses" ||
+			!slices.Contains(list.GetModels()[i].GetSupportedReasoningEfforts(), "high") {
 			t.Errorf("models: %v", list)
 		}
 		_, err = g.Client.Runtimes().ListModels(g.Ctx, &bridgev1.ListModelsRequest{})
@@ -101,7 +102,8 @@ func TestAutoModeSwitch(t *testing.T) {
 	asked := make(chan *copilot.AutoModeSwitchRequest, 10)
 	s := g.Session(copilot.SessionOptions{
 		Config: g.As("token-of-ann", "claude-sonnet-4.5"),
-		OnAutoModeSwitch: func(_ context.Context, q *copilot.AutoModeSwitchRequest) (*copilot.AutoModeSwitchAnswer, error) {
+		OnAutoModeSwitch: func(_ context.Context, q *copilot.AutoModeSwitchRequest) (*copilot.AutoModeSwitchAnswer,
+			error) {
 			asked <- q
 			return &copilot.AutoModeSwitchAnswer{
 				Response: cliv1.CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES,

@@ -173,7 +173,8 @@ func TestSessionResumeNewClient(t *testing.T) {
 	}
 
 	again := r.Resume(r.Dial(), s.ID(), copilot.SessionOptions{})
-	harness.WantOrder(t, harness.Types(again.Recorded()), "session.start", "user.message", "assistant.message", "session.resume")
+	harness.WantOrder(t, harness.Types(again.Recorded()), "session.start", "user.message", "assistant.message",
+		"session.resume")
 	if got := again.Ask("What is the secret?"); got != "heron" {
 		t.Errorf("after a resume the agent says %q", got)
 	}

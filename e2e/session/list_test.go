@@ -52,7 +52,8 @@ func TestSessionList(t *testing.T) {
 			continue
 		}
 		start, modified := got.GetCreateTime().AsTime(), got.GetUpdateTime().AsTime()
-		if start.Before(began.Add(-time.Second)) || start.After(time.Now()) || modified.Before(start.Add(-time.Second)) {
+		if start.Before(began.Add(-time.Second)) || start.After(time.Now()) ||
+			modified.Before(start.Add(-time.Second)) {
 			t.Errorf("started %v, modified %v, but the test began %v", start, modified, began)
 		}
 		if got.GetIsRemote() {
@@ -113,7 +114,8 @@ func TestSessionListFiltered(t *testing.T) {
 	if git == "" {
 		return
 	}
-	if got := list(r, &bridgev1.SessionFilter{GitRoot: repo})[git].GetContext(); got.GetRepository() != "example/widgets" ||
+	if got := list(r,
+		&bridgev1.SessionFilter{GitRoot: repo})[git].GetContext(); got.GetRepository() != "example/widgets" ||
 		got.GetBranch() != "trunk" || got.GetWorkingDirectory() != repo || got.GetGitRoot() != repo {
 		t.Errorf("context is %v", got)
 	}
@@ -125,7 +127,8 @@ func gitRepo(t *testing.T) string {
 	repo := harness.RealDir(t)
 	for _, args := range [][]string{
 		{"init", "--quiet", "--initial-branch", "trunk"},
-		{"-c", "user.name=e2e", "-c", "user.email=e2e@example.com", "commit", "--quiet", "--allow-empty", "--message", "first"},
+		{"-c", "user.name=e2e", "-c", "user.email=e2e@example.com", "commit", "--quiet", "--allow-empty", "--message",
+			"first"},
 		{"remote", "add", "origin", "https://github.com/example/widgets.git"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
@@ -168,7 +171,8 @@ func TestSessionListPaged(t *testing.T) {
 		t.Errorf("pages of %v, missing %v", sizes, want)
 	}
 	_, err := r.Client.Sessions().ListSessions(r.Ctx, &bridgev1.ListSessionsRequest{PageSize: 1001})
-	if e := harness.WantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "page_size" {
+	if e := harness.WantError(t, err, codes.InvalidArgument,
+		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "page_size" {
 		t.Errorf("field is %q", e.Field)
 	}
 }
@@ -182,7 +186,8 @@ func TestSessionMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetSessionId() != s.ID() || got.GetContext().GetWorkingDirectory() != r.Dir || got.GetModelId() != s.Info().GetModelId() ||
+	if got.GetSessionId() != s.ID() || got.GetContext().GetWorkingDirectory() != r.Dir ||
+		got.GetModelId() != s.Info().GetModelId() ||
 		got.GetCliVersion() != r.Host.CLI || got.GetTurnRunning() || len(got.GetParticipants()) != 1 ||
 		!strings.Contains(got.GetSummary(), "cranes") || got.GetPosition().GetSeq() == 0 {
 		t.Errorf("session is %v", got)
@@ -221,7 +226,8 @@ func TestSessionForeground(t *testing.T) {
 	s := r.Session(r.Options())
 	s.Ask("hello")
 	_, err := r.Client.Sessions().SetForegroundSession(r.Ctx, &bridgev1.SetForegroundSessionRequest{SessionId: s.ID()})
-	if e := harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED); e.Message == "" {
+	if e := harness.WantError(t, err, codes.FailedPrecondition,
+		bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED); e.Message == "" {
 		t.Error("the refusal has no words")
 	}
 	resp, err := r.Client.Sessions().GetForegroundSession(r.Ctx, &bridgev1.GetForegroundSessionRequest{})
@@ -231,7 +237,8 @@ func TestSessionForeground(t *testing.T) {
 	if resp.GetSessionId() != "" {
 		t.Errorf("a headless CLI shows session %q", resp.GetSessionId())
 	}
-	_, err = r.Client.Sessions().SetForegroundSession(r.Ctx, &bridgev1.SetForegroundSessionRequest{SessionId: "no-such-session"})
+	_, err = r.Client.Sessions().SetForegroundSession(r.Ctx,
+		&bridgev1.SetForegroundSessionRequest{SessionId: "no-such-session"})
 	harness.WantError(t, err, codes.NotFound, notFound)
 }
 
@@ -277,13 +284,15 @@ func TestSessionsWatch(t *testing.T) {
 	r := harness.NewFixture(t, harness.Echo)
 	before := r.Session(r.Options())
 	w := watch(r, 30*time.Second)
-	if got := w.until(before.ID(), bridgev1.SessionChange_SESSION_CHANGE_CURRENT); got.GetContext().GetWorkingDirectory() != r.Dir {
+	if got := w.until(before.ID(),
+		bridgev1.SessionChange_SESSION_CHANGE_CURRENT); got.GetContext().GetWorkingDirectory() != r.Dir {
 		t.Errorf("current session is %v", got)
 	}
 	s := r.Session(r.Options())
 	w.until(s.ID(), bridgev1.SessionChange_SESSION_CHANGE_CREATED)
 	s.Ask("Tell me about herons")
-	if got := w.until(s.ID(), bridgev1.SessionChange_SESSION_CHANGE_UPDATED); got.GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
+	if got := w.until(s.ID(),
+		bridgev1.SessionChange_SESSION_CHANGE_UPDATED); got.GetState() != bridgev1.SessionState_SESSION_STATE_LOADED {
 		t.Errorf("updated session is %v", got)
 	}
 	if err := s.Disconnect(r.Ctx); err != nil {

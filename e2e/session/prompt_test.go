@@ -69,9 +69,11 @@ func TestSessionSystemMessageCustomize(t *testing.T) {
 	got := system(r, &cliv1.SystemMessageConfig{
 		Mode: cliv1.SystemMessageMode_SYSTEM_MESSAGE_MODE_CUSTOMIZE,
 		Sections: map[string]*cliv1.SystemMessageSectionOverride{
-			"tone":              section(cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REPLACE, "Speak like a sailor."),
+			"tone": section(cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REPLACE,
+				"Speak like a sailor."),
 			"code_change_rules": section(cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REMOVE, ""),
-			"safety":            section(cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_APPEND, "Mind the rocks."),
+			"safety": section(cliv1.SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_APPEND,
+				"Mind the rocks."),
 		},
 		Content: proto.String("Fair winds."),
 	})
@@ -216,7 +218,8 @@ rules:
   - when: {user: "tie a knot"}
     reply: [{tool_call: {name: skill, arguments: {skill: knots}}}]
 default: {reply: [{text: "ok"}]}`)
-	r.Write("skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie knots.\n---\nThe bowline is the king of knots.\n")
+	r.Write("skills/knots/SKILL.md", "---\nname: knots\ndescription: How to tie knots.\n---\nThe bowline is the king "+
+		"of knots.\n")
 	r.Write("skills/sails/SKILL.md", "---\nname: sails\ndescription: How to set sails.\n---\nReef early.\n")
 	opts := r.Options(func(c *cliv1.SessionConfig) {
 		c.EnableSkills = proto.Bool(true)
@@ -231,7 +234,8 @@ default: {reply: [{text: "ok"}]}`)
 		t.Errorf("skill.invoked says %v", invoked)
 	}
 	requests := r.Model.ModelRequests()
-	if told := string(requests[0].Body); !strings.Contains(told, "How to tie knots.") || strings.Contains(told, "How to set sails.") {
+	if told := string(requests[0].Body); !strings.Contains(told, "How to tie knots.") ||
+		strings.Contains(told, "How to set sails.") {
 		t.Error("the model was not told of the skill, or of one that is disabled")
 	}
 	if told := string(r.LastModelRequest().Body); !strings.Contains(told, "The bowline is the king of knots.") {

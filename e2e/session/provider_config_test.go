@@ -33,9 +33,11 @@ type providerKind struct {
 }
 
 func providerKinds() []providerKind {
-	kind := func(t cliv1.ProviderConfigType, w cliv1.ProviderConfigWireApi, base func(*offlinemodel.Scope) string, version string) func(*offlinemodel.Scope) *cliv1.ProviderConfig {
+	kind := func(t cliv1.ProviderConfigType, w cliv1.ProviderConfigWireApi, base func(*offlinemodel.Scope) string,
+		version string) func(*offlinemodel.Scope) *cliv1.ProviderConfig {
 		return func(s *offlinemodel.Scope) *cliv1.ProviderConfig {
-			c := &cliv1.ProviderConfig{Type: t, WireApi: w, BaseUrl: base(s), ApiKey: proto.String(s.Name())} // CLI 1.0.81 drops the path of Azure's URL
+			// CLI 1.0.81 drops the path of Azure's URL
+			c := &cliv1.ProviderConfig{Type: t, WireApi: w, BaseUrl: base(s), ApiKey: proto.String(s.Name())}
 			if version != "" {
 				c.Azure = &cliv1.ProviderConfigAzure{ApiVersion: proto.String(version)}
 			}
@@ -47,7 +49,8 @@ func providerKinds() []providerKind {
 	return []providerKind{
 		{"openai completions", kind(openAI, completions, openAIURL, ""), "/v1/chat/completions", "Authorization"},
 		{"openai responses", kind(openAI, responses, openAIURL, ""), "/v1/responses", "Authorization"},
-		{"azure deployment", kind(azure, none, azureURL, "2024-10-21"), "/openai/deployments/" + offlinemodel.DefaultModel + "/chat/completions", "Api-Key"},
+		{"azure deployment", kind(azure, none, azureURL, "2024-10-21"),
+			"/openai/deployments/" + offlinemodel.DefaultModel + "/chat/completions", "Api-Key"},
 		{"azure v1", kind(azure, none, azureURL, ""), "/openai/v1/chat/completions", "Api-Key"},
 		{"azure responses", kind(azure, responses, azureURL, "2024-10-21"), "/openai/responses", "Api-Key"},
 		{"anthropic", kind(anthropic, none, anthropicURL, ""), "/v1/messages", "X-Api-Key"},
@@ -69,7 +72,8 @@ func TestProviders(t *testing.T) {
 			if err := s.Disconnect(r.Ctx); err != nil {
 				t.Fatal(err)
 			}
-			s = r.Resume(r.Client, s.ID(), copilot.SessionOptions{Config: &cliv1.SessionConfig{Provider: kind.config(r.Model)}})
+			s = r.Resume(r.Client, s.ID(),
+				copilot.SessionOptions{Config: &cliv1.SessionConfig{Provider: kind.config(r.Model)}})
 			if got := s.Ask("again"); got != "You said: again" {
 				t.Errorf("the answer after the resume is %q", got)
 			}
@@ -78,8 +82,10 @@ func TestProviders(t *testing.T) {
 				t.Fatalf("%d model requests", len(requests))
 			}
 			for _, q := range requests {
-				if q.Path != kind.path || !strings.HasSuffix(q.Header.Get(kind.key), r.Model.Name()) || q.Model != offlinemodel.DefaultModel {
-					t.Errorf("request %d: %s, model %q, %s %q", q.Number, q.Path, q.Model, kind.key, q.Header.Get(kind.key))
+				if q.Path != kind.path || !strings.HasSuffix(q.Header.Get(kind.key), r.Model.Name()) ||
+					q.Model != offlinemodel.DefaultModel {
+					t.Errorf("request %d: %s, model %q, %s %q", q.Number, q.Path, q.Model, kind.key,
+						q.Header.Get(kind.key))
 				}
 			}
 			if !strings.Contains(harness.Talk(requests[1]), "hello") {
@@ -99,7 +105,8 @@ func updateProvider(r *harness.Fixture, id string, p *cliv1.ProviderConfig, mode
 	if len(paths) > 0 {
 		mask = &fieldmaskpb.FieldMask{Paths: paths}
 	}
-	_, err := r.Client.Sessions().UpdateProvider(r.Ctx, &bridgev1.UpdateProviderRequest{SessionId: id, Provider: p, UpdateMask: mask, ModelId: model})
+	_, err := r.Client.Sessions().UpdateProvider(r.Ctx,
+		&bridgev1.UpdateProviderRequest{SessionId: id, Provider: p, UpdateMask: mask, ModelId: model})
 	return copilot.FromError(err)
 }
 
@@ -152,8 +159,10 @@ func TestUpdateProvider(t *testing.T) {
 	}
 
 	// What is not possible is refused and changes nothing.
-	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "base_url"), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
-	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "nonsense"), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "base_url"), codes.InvalidArgument,
+		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "nonsense"), codes.InvalidArgument,
+		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 	s.Ask("fifth")
 	sent(http.Header{"Authorization": {"Bearer another"}}, chat)
 	if got := s.RecordedTypes(); strings.Contains(strings.Join(got, " "), "session.resume") {
@@ -197,8 +206,10 @@ func TestProvideCredentials(t *testing.T) {
 	}
 	s.Ask("second")
 	q := r.LastModelRequest()
-	if q.Header.Get("Authorization") != "Bearer bearer" || q.Header.Get("X-Team") != "one" || !strings.Contains(harness.Talk(q), "first") {
+	if q.Header.Get("Authorization") != "Bearer bearer" || q.Header.Get("X-Team") != "one" ||
+		!strings.Contains(harness.Talk(q), "first") {
 		t.Errorf("headers are %q", q.Header)
 	}
-	harness.WantError(t, provide(&bridgev1.ProvideCredentialsRequest{}), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
+	harness.WantError(t, provide(&bridgev1.ProvideCredentialsRequest{}), codes.InvalidArgument,
+		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 }

@@ -43,9 +43,12 @@ default: {reply: [{text: "ok"}]}`
 		headers  map[string]string
 		want     [3]string
 	}{
-		"merged":         {bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE, turnHeaders, [3]string{"own", "turn", "turn"}},
-		"overriding":     {bridgev1.HeaderStrategy_HEADER_STRATEGY_OVERRIDE, turnHeaders, [3]string{"", "turn", "turn"}},
-		"by default":     {bridgev1.HeaderStrategy_HEADER_STRATEGY_UNSPECIFIED, turnHeaders, [3]string{"", "turn", "turn"}},
+		"merged": {bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE, turnHeaders,
+			[3]string{"own", "turn", "turn"}},
+		"overriding": {bridgev1.HeaderStrategy_HEADER_STRATEGY_OVERRIDE, turnHeaders,
+			[3]string{"", "turn", "turn"}},
+		"by default": {bridgev1.HeaderStrategy_HEADER_STRATEGY_UNSPECIFIED, turnHeaders,
+			[3]string{"", "turn", "turn"}},
 		"none to be had": {bridgev1.HeaderStrategy_HEADER_STRATEGY_OVERRIDE, nil, own},
 	} {
 		t.Run(name, func(t *testing.T) {

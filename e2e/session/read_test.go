@@ -23,7 +23,9 @@ import (
 var everything = &bridgev1.EventFilter{IncludeHeavy: true}
 
 // subscribe opens a stream over one session and returns what gives its frames.
-func subscribeTo(s *harness.TestSession, cursor *bridgev1.SessionCursor) (next func() *bridgev1.SubscribeResponse, stop func()) {
+func subscribeTo(
+	s *harness.TestSession, cursor *bridgev1.SessionCursor,
+) (next func() *bridgev1.SubscribeResponse, stop func()) {
 	s.Fixture.T.Helper()
 	ctx, cancel := context.WithCancel(s.Fixture.Ctx)
 	s.Fixture.T.Cleanup(cancel)
@@ -125,9 +127,11 @@ func TestSessionSubscribeSeveral(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
 	a, b := r.Session(r.Options()), r.Session(r.Options())
-	stream, err := r.Client.EventStreams().Subscribe(r.Ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
-		{SessionId: a.ID(), Start: bridgev1.Start_START_TAIL}, {SessionId: b.ID(), Start: bridgev1.Start_START_TAIL},
-	}})
+	stream, err := r.Client.EventStreams().Subscribe(r.Ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
+			{SessionId: a.ID(), Start: bridgev1.Start_START_TAIL},
+			{SessionId: b.ID(), Start: bridgev1.Start_START_TAIL},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +313,8 @@ func TestSessionOriginalJSON(t *testing.T) {
 	opts := []copilot.EventsOption{
 		// Without system.message: CLI 1.0.102 records that one in a shorter form.
 		copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true}),
-		copilot.WithStreamOptions(&bridgev1.StreamOptions{OriginalJson: true, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT}),
+		copilot.WithStreamOptions(&bridgev1.StreamOptions{OriginalJson: true,
+			Fidelity: bridgev1.Fidelity_FIDELITY_EXACT}),
 	}
 	for ev, err := range s.History(r.Ctx, opts...) {
 		if err != nil {

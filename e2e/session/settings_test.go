@@ -23,8 +23,10 @@ func TestSessionLog(t *testing.T) {
 		opts               []copilot.LogOption
 	}{
 		{"by the way", "session.info", []copilot.LogOption{copilot.LogURL("https://example.com/more")}},
-		{"watch out", "session.warning", []copilot.LogOption{copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_WARNING)}},
-		{"it broke", "session.error", []copilot.LogOption{copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_ERROR)}},
+		{"watch out", "session.warning",
+			[]copilot.LogOption{copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_WARNING)}},
+		{"it broke", "session.error",
+			[]copilot.LogOption{copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_ERROR)}},
 		{"in passing", "session.info", []copilot.LogOption{copilot.LogEphemeral()}},
 	}
 	for _, line := range lines {
@@ -32,8 +34,10 @@ func TestSessionLog(t *testing.T) {
 		if err != nil {
 			t.Fatalf("log %q: %v", line.message, err)
 		}
-		got := s.WaitUntil(line.message, func(ev *bridgev1.Event) bool { return ev.GetEvent().GetId() == id }).GetEvent()
-		text := got.GetSessionInfo().GetMessage() + got.GetSessionWarning().GetMessage() + got.GetSessionError().GetMessage()
+		got := s.WaitUntil(line.message,
+			func(ev *bridgev1.Event) bool { return ev.GetEvent().GetId() == id }).GetEvent()
+		text := got.GetSessionInfo().GetMessage() + got.GetSessionWarning().GetMessage() +
+			got.GetSessionError().GetMessage()
 		if got.GetType() != line.eventType || text != line.message {
 			t.Errorf("%q became %s %q", line.message, got.GetType(), text)
 		}
@@ -58,7 +62,8 @@ func TestSessionLog(t *testing.T) {
 		t.Error("the model was told a line for users")
 	}
 	_, err := s.Log(r.Ctx, "")
-	if e := harness.WantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "message" {
+	if e := harness.WantError(t, err, codes.InvalidArgument,
+		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD); e.Field != "message" {
 		t.Errorf("field is %q", e.Field)
 	}
 }
@@ -76,13 +81,15 @@ func TestSessionSetModel(t *testing.T) {
 		t.Errorf("the model in use is %q", got)
 	}
 	change := s.WaitFor("session.model_change").GetEvent().GetSessionModelChange()
-	if change.GetPreviousModel() != offlinemodel.DefaultModel || change.GetNewModel() != "gpt-5.4" || change.GetReasoningEffort() != "high" {
+	if change.GetPreviousModel() != offlinemodel.DefaultModel || change.GetNewModel() != "gpt-5.4" ||
+		change.GetReasoningEffort() != "high" {
 		t.Errorf("session.model_change says %v", change)
 	}
 	s.Ask("hello again")
 	last := r.LastModelRequest()
 	if last.Model != "gpt-5.4" || !strings.Contains(string(last.Body), `"high"`) {
-		t.Errorf("the model asked for is %q, the request has the effort: %t", last.Model, strings.Contains(string(last.Body), `"high"`))
+		t.Errorf("the model asked for is %q, the request has the effort: %t", last.Model,
+			strings.Contains(string(last.Body), `"high"`))
 	}
 	info, err := s.Get(r.Ctx)
 	if err != nil {

@@ -33,7 +33,8 @@ func TestNotSignedIn(t *testing.T) {
 	}
 	const remedy = "sign in with `copilot login`"
 	failed := out.GetOutcome().GetError()
-	if failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_NOT_SIGNED_IN || !strings.Contains(failed.GetMessage(), remedy) {
+	if failed.GetReason() != bridgev1.ErrorReason_ERROR_REASON_NOT_SIGNED_IN ||
+		!strings.Contains(failed.GetMessage(), remedy) {
 		t.Errorf("the turn's error is %v", out.GetOutcome())
 	}
 	_, err = r.Client.Runtimes().ListModels(r.Ctx, &bridgev1.ListModelsRequest{})

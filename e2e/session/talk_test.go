@@ -44,7 +44,8 @@ default: {reply: [{text: "Noted."}]}`)
 			t.Errorf("the model was not told %q, but:\n%s", want, talk)
 		}
 	}
-	harness.WantOrder(t, s.RecordedTypes(), "session.start", "user.message", "assistant.message", "user.message", "assistant.message")
+	harness.WantOrder(t, s.RecordedTypes(), "session.start", "user.message", "assistant.message", "user.message",
+		"assistant.message")
 }
 
 // TestSessionStartEvent finds the event that the CLI sends before it has replied to the
@@ -77,7 +78,8 @@ func TestSessionEventOrder(t *testing.T) {
 	s.Submit("hello")
 	s.WaitFor("session.idle")
 	events := s.Recorded()
-	harness.WantOrder(t, harness.Types(events), "user.message", "assistant.turn_start", "assistant.message", "assistant.turn_end", "session.idle")
+	harness.WantOrder(t, harness.Types(events), "user.message", "assistant.turn_start", "assistant.message",
+		"assistant.turn_end", "session.idle")
 	for i, ev := range events {
 		if got := ev.GetPosition().GetSeq(); got != uint64(i+1) {
 			t.Errorf("event %d has position %d", i, got)
@@ -271,7 +273,8 @@ func TestSessionRunOneShot(t *testing.T) {
 				outcome = frame.GetOutcome()
 			}
 			harness.WantOrder(t, seen, "session.start", "user.message", "assistant.message", "session.idle")
-			if outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED || outcome.GetText() != "You said: hello" {
+			if outcome.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED ||
+				outcome.GetText() != "You said: hello" {
 				t.Errorf("outcome is %v", outcome)
 			}
 			_, err = r.Client.Session(id).Get(r.Ctx)
@@ -284,7 +287,9 @@ func TestSessionRunOneShot(t *testing.T) {
 			harness.WantError(t, err, codes.NotFound, notFound)
 			// Nothing of it is stored: neither here nor in the CLI's history.
 			list, err := r.Client.Sessions().ListSessions(r.Ctx, &bridgev1.ListSessionsRequest{})
-			if err != nil || slices.ContainsFunc(list.GetSessions(), func(s *bridgev1.Session) bool { return s.GetSessionId() == id }) {
+			if err != nil ||
+				slices.ContainsFunc(list.GetSessions(),
+					func(s *bridgev1.Session) bool { return s.GetSessionId() == id }) {
 				t.Errorf("the session is still listed: %v, %v", list, err)
 			}
 			_, err = r.Client.Sessions().ResumeSession(r.Ctx, &bridgev1.ResumeSessionRequest{SessionId: id})
@@ -313,7 +318,8 @@ func TestSessionRunTurn(t *testing.T) {
 	if count(seen, "user.message") != 1 || count(seen, "session.idle") != 1 {
 		t.Errorf("the turn's events are %q", seen)
 	}
-	if got := s.WaitAfter(out.GetMessagePosition(), "assistant.turn_end"); copilot.ComparePositions(got.GetPosition(), out.GetEndPosition()) >= 0 {
+	if got := s.WaitAfter(out.GetMessagePosition(), "assistant.turn_end"); copilot.ComparePositions(got.GetPosition(),
+		out.GetEndPosition()) >= 0 {
 		t.Errorf("the turn ends at %v, before %v", out.GetEndPosition(), got.GetPosition())
 	}
 }

@@ -54,7 +54,8 @@ func TestToolGetsArgumentsAndItsResultReachesTheModel(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("the model was offered %v", harness.Names(first.Tools))
 	}
-	if offered := first.Tools[i]; offered.Description != "Encrypts a text" || !strings.Contains(string(offered.Parameters), "what to encrypt") {
+	if offered := first.Tools[i]; offered.Description != "Encrypts a text" ||
+		!strings.Contains(string(offered.Parameters), "what to encrypt") {
 		t.Errorf("the model was told of the tool: %+v", offered)
 	}
 }
@@ -64,7 +65,8 @@ func TestToolGetsArgumentsAndItsResultReachesTheModel(t *testing.T) {
 func TestToolFailuresReachTheModel(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
-		harness.OnUser("try", harness.Call("throws", nil), harness.Call("fails", nil), harness.Call("returns_nothing", nil)),
+		harness.OnUser("try", harness.Call("throws", nil), harness.Call("fails", nil),
+			harness.Call("returns_nothing", nil)),
 		harness.OnResult("", harness.Say("done")),
 	)
 	type none struct{}
@@ -84,7 +86,8 @@ func TestToolFailuresReachTheModel(t *testing.T) {
 	if len(told) != 3 {
 		t.Fatalf("the model got the results %q", told)
 	}
-	if told["throws"] == told["fails"] || told["fails"] == told["returns_nothing"] || told["throws"] == told["returns_nothing"] {
+	if told["throws"] == told["fails"] || told["fails"] == told["returns_nothing"] ||
+		told["throws"] == told["returns_nothing"] {
 		t.Errorf("two of the failures read alike: %q", told)
 	}
 	if strings.Contains(told["throws"], "secret") || told["throws"] == "" {
@@ -105,7 +108,8 @@ func TestToolFailuresReachTheModel(t *testing.T) {
 
 func TestToolTelemetryReachesTheEvent(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("measure", harness.Call("measure", nil)), harness.OnResult("measure", harness.Say("measured")))
+	st := harness.NewScripted(t, harness.OnUser("measure", harness.Call("measure", nil)),
+		harness.OnResult("measure", harness.Say("measured")))
 	telemetry := `{"properties":{"unit":"mm"},"metrics":{"length":12}}`
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{
 		copilot.NewTool("measure", "Measures", func(context.Context, struct{}) (*copilot.ToolResult, error) {
@@ -137,7 +141,8 @@ func TestToolCallCarriesTraceparent(t *testing.T) {
 	tracing := harness.HostConfig{Env: map[string]string{
 		"COPILOT_OTEL_ENABLED": "true", "COPILOT_OTEL_EXPORTER_TYPE": "file", "COPILOT_OTEL_FILE_EXPORTER_PATH": spans,
 	}}
-	st := harness.NewOwnScripted(t, tracing, harness.OnUser("trace", harness.Call("trace", nil)), harness.OnResult("trace", harness.Say("traced")))
+	st := harness.NewOwnScripted(t, tracing, harness.OnUser("trace", harness.Call("trace", nil)),
+		harness.OnResult("trace", harness.Say("traced")))
 	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
 	var got copilot.Call
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{
@@ -159,7 +164,8 @@ func TestToolCallCarriesTraceparent(t *testing.T) {
 func TestParallelToolCalls(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
-		harness.OnUser("both", harness.Call("meet", map[string]any{"who": "left"}), harness.Call("meet", map[string]any{"who": "right"})),
+		harness.OnUser("both", harness.Call("meet", map[string]any{"who": "left"}),
+			harness.Call("meet", map[string]any{"who": "right"})),
 		harness.OnResult("meet", harness.Say("they met")),
 	)
 	type args struct {
@@ -206,7 +212,8 @@ func TestToolCallTimesOut(t *testing.T) {
 	for name, owned := range map[string]bool{"of a participant": false, "of the session": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := harness.NewScripted(t, harness.OnUser("call", harness.Call("silent", nil)), harness.OnResult("silent", harness.Say("{{tool_result}}")))
+			st := harness.NewScripted(t, harness.OnUser("call", harness.Call("silent", nil)),
+				harness.OnResult("silent", harness.Say("{{tool_result}}")))
 			tool := declared
 			tool.OwnedBySession = owned
 			s := st.Create(copilot.SessionOptions{
@@ -219,12 +226,14 @@ func TestToolCallTimesOut(t *testing.T) {
 			}
 			asked := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL)
 			over := frames.Resolved(asked.GetCallbackId())
-			if over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT || over.GetParticipantId() != "" {
+			if over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT ||
+				over.GetParticipantId() != "" {
 				t.Errorf("the callback ended as %v", over)
 			}
 			// Too late now, and the session is none the worse for it.
 			answer, _ := copilot.AnswerTool("at last")
-			harness.WantReason(t, s.Resolve(st.Ctx, asked.GetCallbackId(), answer), bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
+			harness.WantReason(t, s.Resolve(st.Ctx, asked.GetCallbackId(), answer),
+				bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)
 		})
 	}
 }
@@ -234,14 +243,16 @@ func TestToolCallTimesOut(t *testing.T) {
 func TestToolOfOneWhoLeft(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
-		offlinemodel.Rule{When: offlinemodel.When{User: "call"}, WaitFor: "left", Reply: []offlinemodel.Step{harness.Call("fleeting", nil)}},
+		offlinemodel.Rule{When: offlinemodel.When{User: "call"}, WaitFor: "left",
+			Reply: []offlinemodel.Step{harness.Call("fleeting", nil)}},
 		harness.OnResult("fleeting", harness.Say("{{tool_result}}")),
 	)
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{
 		copilot.NewTool("lasting", "Lasts", func(context.Context, struct{}) (string, error) { return "", nil }),
 	}})
 	other := st.Join(s.ID(), copilot.SessionOptions{Tools: []copilot.Tool{
-		copilot.NewTool("fleeting", "Goes", func(context.Context, struct{}) (string, error) { return "unlikely", nil }, copilot.SkipPermission()),
+		copilot.NewTool("fleeting", "Goes", func(context.Context, struct{}) (string, error) { return "unlikely", nil },
+			copilot.SkipPermission()),
 	}})
 	turn := st.GoSay(s, "call it")
 	st.Gate("left")
@@ -256,7 +267,8 @@ func TestToolOfOneWhoLeft(t *testing.T) {
 
 func TestSessionToolAnsweredBySecondParticipant(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("look", harness.Call("lookup", nil)), harness.OnResult("lookup", harness.Say("found {{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("look", harness.Call("lookup", nil)),
+		harness.OnResult("lookup", harness.Say("found {{tool_result}}")))
 	declared := copilot.Tool{OwnedBySession: true, Definition: &cliv1.ToolDefinition{
 		Name: "lookup", Description: "Looks up", SkipPermission: proto.Bool(true),
 	}}
@@ -313,7 +325,8 @@ func TestWithoutAttach(t *testing.T) {
 	if got := permission.GetPermission().GetPermissionRequest().GetShell().GetFullCommandText(); got != "echo v > out.txt" {
 		t.Errorf("leave is asked for %q", got)
 	}
-	if err := s.Resolve(st.Ctx, permission.GetCallbackId(), copilot.AnswerPermission(copilot.ApproveOnce())); err != nil {
+	if err := s.Resolve(st.Ctx, permission.GetCallbackId(),
+		copilot.AnswerPermission(copilot.ApproveOnce())); err != nil {
 		t.Fatal(err)
 	}
 	if out := turn(); out.GetText() != "written" {
@@ -330,7 +343,8 @@ func TestWithoutAttach(t *testing.T) {
 // TestPermissionNobodyHandles is denied at once, and the tool does not run.
 func TestPermissionNobodyHandles(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))), harness.OnResult("bash", harness.Say("{{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
+		harness.OnResult("bash", harness.Say("{{tool_result}}")))
 	s := st.Create(copilot.SessionOptions{})
 	frames := st.Callbacks(s.ID())
 	st.Say(s, "touch it")

@@ -18,7 +18,8 @@ import (
 
 func TestAbortDuringShellTool(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("sleep", harness.Call("bash", harness.Shell("touch begun; sleep 300; touch ended"))))
+	st := harness.NewScripted(t, harness.OnUser("sleep", harness.Call("bash", harness.Shell("touch begun; sleep 300; "+
+		"touch ended"))))
 	s := st.Create(copilot.SessionOptions{OnPermission: copilot.ApproveAll})
 	ended := st.GoTurn(s, "sleep")
 	st.First(s, "permission.completed")
@@ -32,7 +33,8 @@ func TestAbortDuringShellTool(t *testing.T) {
 	if len(st.All(s, "abort")) != 1 {
 		t.Error("the journal has no abort event")
 	}
-	if types := (&harness.TestSession{Session: s, Fixture: st.Fixture}).RecordedTypes(); !slices.Contains(types, "abort") {
+	if types := (&harness.TestSession{Session: s, Fixture: st.Fixture}).RecordedTypes(); !slices.Contains(types,
+		"abort") {
 		t.Errorf("the CLI's record has %q", types)
 	}
 	if out := st.Say(s, "still there?"); out.GetText() != "You said: still there?" {
@@ -96,7 +98,8 @@ func TestSendAndWaitFails(t *testing.T) {
 		t.Fatalf("the turn ended as %v", out)
 	}
 	te := out.GetError()
-	if te.GetErrorType() == "" || te.GetStatusCode() != 400 || !strings.Contains(te.GetMessage(), "takes no such thing") {
+	if te.GetErrorType() == "" || te.GetStatusCode() != 400 ||
+		!strings.Contains(te.GetMessage(), "takes no such thing") {
 		t.Errorf("its error is %v", te)
 	}
 	text, err := s.ReadEvent(st.Ctx, te.GetPosition())
@@ -128,7 +131,8 @@ func TestSendAndWaitTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			st := harness.NewScripted(t, offlinemodel.Rule{
-				When: offlinemodel.When{User: "slow"}, WaitFor: "later", Reply: []offlinemodel.Step{harness.Say("at last")},
+				When: offlinemodel.When{User: "slow"}, WaitFor: "later",
+				Reply: []offlinemodel.Step{harness.Say("at last")},
 			})
 			s := st.Create(copilot.SessionOptions{})
 			out := st.GoTurn(s, "slow", limit)()
@@ -157,7 +161,8 @@ func TestSendAndWaitTimeouts(t *testing.T) {
 // from one event to the next.
 func TestIdleTimeoutDoesNotCountTools(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("think", harness.Call("think", nil)), harness.OnResult("think", harness.Say("thought")))
+	st := harness.NewScripted(t, harness.OnUser("think", harness.Call("think", nil)),
+		harness.OnResult("think", harness.Say("thought")))
 	s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{
 		copilot.NewTool("think", "Thinks", func(ctx context.Context, _ struct{}) (string, error) {
 			select {
@@ -217,7 +222,8 @@ func TestSendIsIdempotent(t *testing.T) {
 // TestRunStreamsATurn follows a turn with a tool by the one call that does it all.
 func TestRunStreamsATurn(t *testing.T) {
 	t.Parallel()
-	st := harness.NewScripted(t, harness.OnUser("add", harness.Call("add", map[string]any{"a": 1, "b": 2})), harness.OnResult("add", harness.Say("It is {{tool_result}}.")))
+	st := harness.NewScripted(t, harness.OnUser("add", harness.Call("add", map[string]any{"a": 1, "b": 2})),
+		harness.OnResult("add", harness.Say("It is {{tool_result}}.")))
 	type args struct {
 		A int `json:"a"`
 		B int `json:"b"`
@@ -237,7 +243,8 @@ func TestRunStreamsATurn(t *testing.T) {
 		seen = append(seen, ev.GetEvent().GetType())
 		text.WriteString(ev.GetEvent().GetAssistantMessageDelta().GetDeltaContent())
 	}
-	harness.WantOrder(t, seen, "user.message", "assistant.turn_start", "external_tool.requested", "external_tool.completed",
+	harness.WantOrder(t, seen, "user.message", "assistant.turn_start", "external_tool.requested",
+		"external_tool.completed",
 		"tool.execution_complete", "assistant.message", "session.idle")
 	out, err := turn.Outcome()
 	if err != nil || out.Err() != nil || out.GetText() != "It is 3." || text.String() != "It is 3." {

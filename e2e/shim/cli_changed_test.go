@@ -25,14 +25,16 @@ func TestChangedPrivateCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := harness.RealDir(t)
-	dir := filepath.Join(home, ".cache", "copilot-grpc", "cli", clibin.PinnedVersion, "node_modules", "@github", "copilot-linux-x64")
+	dir := filepath.Join(home, ".cache", "copilot-grpc", "cli", clibin.PinnedVersion, "node_modules", "@github",
+		"copilot-linux-x64")
 	marker := filepath.Join(home, "executed")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	writeAll(t, map[string][]byte{
-		filepath.Join(dir, "package.json"): []byte(`{"name":"@github/copilot-linux-x64","version":"` + clibin.PinnedVersion + `"}`),
-		filepath.Join(dir, "copilot"):      []byte("#!/bin/sh\ntouch " + marker + "\n"),
+		filepath.Join(dir,
+			"package.json"): []byte(`{"name":"@github/copilot-linux-x64","version":"` + clibin.PinnedVersion + `"}`),
+		filepath.Join(dir, "copilot"): []byte("#!/bin/sh\ntouch " + marker + "\n"),
 	})
 	if err := os.Chmod(filepath.Join(dir, "copilot"), 0o700); err != nil {
 		t.Fatal(err)
@@ -63,7 +65,8 @@ func TestChangedUnpackedFiles(t *testing.T) {
 	home := harness.RealDir(t)
 	start := func() {
 		t.Helper()
-		if answers, err := exchange(t, home, nil, shim, []string{"ping"}); err != nil || !strings.Contains(answers[1], "pong") {
+		if answers, err := exchange(t, home, nil, shim, []string{"ping"}); err != nil ||
+			!strings.Contains(answers[1], "pong") {
 			t.Fatalf("%v, %v", answers, err)
 		}
 	}

@@ -42,7 +42,8 @@ type processResult struct {
 func runCLI(t *testing.T, home string, command []string, args ...string) processResult {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)], args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + home, "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + home}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + home, "COPILOT_HOME=" + t.TempDir(),
+		"TMPDIR=" + home}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -93,7 +94,8 @@ func exchange(t *testing.T, tmp string, env, command, methods []string) (answers
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)],
 		"--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + tmp, "COPILOT_HOME=" + t.TempDir(), "TMPDIR=" + tmp}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + tmp, "COPILOT_HOME=" + t.TempDir(),
+		"TMPDIR=" + tmp}, env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -35,12 +35,15 @@ func remoteBridge(st *harness.Scripted) (d *harness.Daemon, flags, env []string)
 	writeAll(st.T, map[string][]byte{
 		cert: []byte(chain), key: []byte(secret),
 		filepath.Join(dir, "tokens"): fmt.Appendf(nil, "acme %s\n", hex.EncodeToString(sum[:])),
-		policy:                       fmt.Appendf(nil, "version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], private_urls: [%q]}\n", harness.Origin(st.Model.OpenAIBaseURL())),
-		config:                       []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
+		policy: fmt.Appendf(nil,
+			"version: 1\nidentity: {tokens: tokens}\ntenants:\n  acme: {members: [{token: acme, role: owner}], "+
+				"private_urls: [%q]}\n", harness.Origin(st.Model.OpenAIBaseURL())),
+		config: []byte("# how the bridge is reached\ntls-ca = " + cert + "\ngrace = 50s\n"),
 	})
 	address := harness.FreeAddress(st.T)
 	d = harness.NewDaemon(st, "--listen", address, "--tls-cert", cert, "--tls-key", key, "--policy", policy)
-	return d, []string{"--target", address}, []string{"COPILOT_GRPC_TOKEN=" + harness.TenantToken("acme"), "COPILOT_GRPC_CONFIG=" + config}
+	return d, []string{"--target", address}, []string{"COPILOT_GRPC_TOKEN=" + harness.TenantToken("acme"),
+		"COPILOT_GRPC_CONFIG=" + config}
 }
 
 // A program behind a shim does not notice that the bridge, which is reached over TLS and
@@ -53,7 +56,8 @@ func TestShimRemote(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("lookup", nil)), harness.OnResult("lookup", harness.Say("It said {{tool_result}}")))
+	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("lookup", nil)),
+		harness.OnResult("lookup", harness.Say("It said {{tool_result}}")))
 	d, flags, env := remoteBridge(st)
 	p := harness.StartSDKProgram(t, st.Ctx, env, append([]string{path, "shim"}, flags...)...)
 	if got := p.Call("connect", `{}`); !strings.Contains(got, `"protocolVersion":3`) {
@@ -61,7 +65,8 @@ func TestShimRemote(t *testing.T) {
 	}
 	const id = "9a0c1f4e-5a10-4c39-9d9e-0c7a2f1d8b11"
 	p.Call("session.create", `{"sessionId":"`+id+`","model":"gpt-4.1","streaming":true,"requestPermission":true,
-		"provider":{"type":"openai","wireApi":"completions","apiKey":"`+harness.Planted+`","baseUrl":"`+st.Model.OpenAIBaseURL()+`"},
+		"provider":{"type":"openai","wireApi":"completions","apiKey":"`+harness.Planted+`","baseUrl":"`+
+		st.Model.OpenAIBaseURL()+`"},
 		"tools":[{"name":"lookup","description":"d","parameters":{"type":"object"}}]}`)
 	turns := []struct {
 		prompt string
@@ -73,7 +78,8 @@ func TestShimRemote(t *testing.T) {
 	}
 	for i, turn := range turns {
 		turn.before()
-		if got := p.Call("session.send", `{"sessionId":"`+id+`","prompt":"`+turn.prompt+`"}`); !strings.Contains(got, "messageId") {
+		if got := p.Call("session.send", `{"sessionId":"`+id+`","prompt":"`+turn.prompt+`"}`); !strings.Contains(got,
+			"messageId") {
 			t.Fatalf("send %d: %s", i, got)
 		}
 		p.Until("session.idle", i+1)
@@ -84,8 +90,9 @@ func TestShimRemote(t *testing.T) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	for event, n := range map[string]int{
-		"session.start": 1, "user.message": 3, "assistant.message": 5, "tool.execution_complete": 2, "external_tool.requested": 2,
-		"session.idle": 3, "session.resume": 0, "session.shutdown": 1,
+		"session.start": 1, "user.message": 3, "assistant.message": 5, "tool.execution_complete": 2,
+		"external_tool.requested": 2,
+		"session.idle":            3, "session.resume": 0, "session.shutdown": 1,
 	} {
 		if got := len(slices.DeleteFunc(slices.Clone(p.Events), func(e string) bool { return e != event })); got != n {
 			t.Errorf("%s was heard %d times, not %d", event, got, n)

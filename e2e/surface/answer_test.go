@@ -23,7 +23,8 @@ default: {reply: [{text: "done"}]}`)
 	session, permissions := cliv1.NewSessionServiceClient(r.Conn()), cliv1.NewSessionPermissionsServiceClient(r.Conn())
 	config := r.Options().Config
 	id := harness.Did(r, session.Create, &cliv1.SessionServiceCreateRequest{
-		Model: config.Model, Provider: config.Provider, WorkingDirectory: config.WorkingDirectory, RequestPermission: proto.Bool(true),
+		Model: config.Model, Provider: config.Provider, WorkingDirectory: config.WorkingDirectory,
+		RequestPermission: proto.Bool(true),
 	}).GetSessionId()
 	r.Own(id)
 	s := &harness.TestSession{Session: r.Client.Session(id), Fixture: r}
@@ -40,7 +41,8 @@ default: {reply: [{text: "done"}]}`)
 	}
 	_, err := permissions.HandlePendingPermissionRequest(r.Ctx, answer("bogus"))
 	harness.WantError(t, err, codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID)
-	check(t, harness.Did(r, permissions.HandlePendingPermissionRequest, answer("approve-once")).GetSuccess(), "not accepted")
+	check(t, harness.Did(r, permissions.HandlePendingPermissionRequest, answer("approve-once")).GetSuccess(),
+		"not accepted")
 	s.WaitFor("session.idle")
 	_, err = permissions.HandlePendingPermissionRequest(r.Ctx, answer("approve-once"))
 	harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)

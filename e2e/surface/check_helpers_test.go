@@ -153,7 +153,8 @@ func (c *checker) scalars(path string, node rawSchema, s slot) {
 	case "string":
 		isTime := f.Message() != nil && f.Message().FullName() == "google.protobuf.Timestamp"
 		isBytes := kind == protoreflect.BytesKind
-		ok = kind == protoreflect.StringKind || isTime && node["format"] == "date-time" || isBytes && node["contentEncoding"] == "base64"
+		ok = kind == protoreflect.StringKind || isTime && node["format"] == "date-time" || isBytes &&
+			node["contentEncoding"] == "base64"
 	case "boolean":
 		ok = kind == protoreflect.BoolKind
 	case "integer":

@@ -37,7 +37,8 @@ default: {reply: [{text: "You said: {{user}}"}]}`
 
 // approveAll lets the agent do what it likes.
 func (r *sample) approveAll(s *harness.TestSession) {
-	harness.Did(r.Fixture, cliv1.NewSessionPermissionsServiceClient(r.conn).SetApproveAll, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true})
+	harness.Did(r.Fixture, cliv1.NewSessionPermissionsServiceClient(r.conn).SetApproveAll,
+		&cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: s.ID(), Enabled: true})
 }
 
 // sampleTodos: what the agent notes in its database is read without it.
@@ -45,8 +46,11 @@ func sampleTodos(t *testing.T, r *sample) {
 	s := r.Session(r.Options())
 	r.approveAll(s)
 	s.Ask("list what is to do")
-	todos := harness.Did(r.Fixture, cliv1.NewSessionPlanServiceClient(r.conn).ReadSqlTodos, &cliv1.SessionPlanServiceReadSqlTodosRequest{SessionId: s.ID()}).GetRows()
-	check(t, len(todos) == 1 && todos[0].GetId() == "dig" && todos[0].GetTitle() == "Dig the garden" && todos[0].GetStatus() == "pending", "todos: %v", todos)
+	todos := harness.Did(r.Fixture, cliv1.NewSessionPlanServiceClient(r.conn).ReadSqlTodos,
+		&cliv1.SessionPlanServiceReadSqlTodosRequest{SessionId: s.ID()}).GetRows()
+	check(t,
+		len(todos) == 1 && todos[0].GetId() == "dig" && todos[0].GetTitle() == "Dig the garden" &&
+			todos[0].GetStatus() == "pending", "todos: %v", todos)
 }
 
 // sampleRewind: going back takes a message from what the model is told, and the change that
@@ -61,23 +65,29 @@ func sampleRewind(t *testing.T, r *sample) {
 	check(t, err == nil && string(text) == "after\n", "the file is %q, %v", text, err)
 	history := cliv1.NewSessionHistoryServiceClient(r.conn)
 	var point *cliv1.HistoryRewindPoint
-	for _, p := range harness.Did(r.Fixture, history.ListRewindPoints, &cliv1.SessionHistoryServiceListRewindPointsRequest{SessionId: s.ID()}).GetPoints() {
+	for _, p := range harness.Did(r.Fixture, history.ListRewindPoints,
+		&cliv1.SessionHistoryServiceListRewindPointsRequest{SessionId: s.ID()}).GetPoints() {
 		if strings.HasPrefix(p.GetUserMessage(), "change") {
 			point = p
 		}
 	}
 	check(t, point.GetCanRestoreFiles() && point.GetFileCount() == 1, "the point is %v", point)
-	preview := harness.Did(r.Fixture, history.PreviewRewind, &cliv1.SessionHistoryServicePreviewRewindRequest{SessionId: s.ID(), EventId: point.GetEventId()})
+	preview := harness.Did(r.Fixture, history.PreviewRewind,
+		&cliv1.SessionHistoryServicePreviewRewindRequest{SessionId: s.ID(), EventId: point.GetEventId()})
 	check(t, preview.GetAvailable() && preview.GetFileCount() == 1, "preview: %v", preview)
 	back := harness.Did(r.Fixture, history.Rewind, &cliv1.SessionHistoryServiceRewindRequest{
-		SessionId: s.ID(), EventId: point.GetEventId(), Mode: cliv1.HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION_AND_FILES,
+		SessionId: s.ID(), EventId: point.GetEventId(),
+		Mode: cliv1.HistoryRewindMode_HISTORY_REWIND_MODE_CONVERSATION_AND_FILES,
 	})
-	check(t, back.GetOutcome() == cliv1.HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS && back.GetEventsRemoved() > 0 && len(back.GetRestoredFiles()) == 1, "rewound: %v", back)
+	check(t,
+		back.GetOutcome() == cliv1.HistoryRewindOutcome_HISTORY_REWIND_OUTCOME_SUCCESS && back.GetEventsRemoved() > 0 &&
+			len(back.GetRestoredFiles()) == 1, "rewound: %v", back)
 	text, err = os.ReadFile(path)
 	check(t, err == nil && string(text) == "before\n", "the file is %q, %v", text, err)
 	s.Ask("third words")
 	body := string(r.LastModelRequest().Body)
-	check(t, strings.Contains(body, "first words") && !strings.Contains(body, "change the file"), "the model is told what was gone back from")
+	check(t, strings.Contains(body, "first words") && !strings.Contains(body, "change the file"),
+		"the model is told what was gone back from")
 }
 
 // sampleMCPLife: a server's processes are started, ended and started anew; the model has its
@@ -98,14 +108,18 @@ func sampleMCPLife(t *testing.T, r *sample) {
 	}
 	offered := func(words string) bool {
 		s.Ask(words)
-		return slices.ContainsFunc(r.LastModelRequest().Tools, func(o offlinemodel.Tool) bool { return strings.Contains(o.Name, "shout") })
+		return slices.ContainsFunc(r.LastModelRequest().Tools,
+			func(o offlinemodel.Tool) bool { return strings.Contains(o.Name, "shout") })
 	}
 	check(t, len(processes()) == 1 && offered("one"), "at the beginning: processes %q", processes())
-	harness.Did(r.Fixture, mcp.StopServer, &cliv1.SessionMcpServiceStopServerRequest{SessionId: s.ID(), ServerName: "mine"})
+	harness.Did(r.Fixture, mcp.StopServer,
+		&cliv1.SessionMcpServiceStopServerRequest{SessionId: s.ID(), ServerName: "mine"})
 	check(t, !offered("two"), "the model has the tools of a server that was stopped")
-	harness.Did(r.Fixture, mcp.StartServer, &cliv1.SessionMcpServiceStartServerRequest{SessionId: s.ID(), ServerName: "mine", Config: server})
+	harness.Did(r.Fixture, mcp.StartServer,
+		&cliv1.SessionMcpServiceStartServerRequest{SessionId: s.ID(), ServerName: "mine", Config: server})
 	check(t, len(processes()) == 2 && offered("three"), "after a start: processes %q", processes())
-	harness.Did(r.Fixture, mcp.RestartServer, &cliv1.SessionMcpServiceRestartServerRequest{SessionId: s.ID(), ServerName: "mine", Config: server})
+	harness.Did(r.Fixture, mcp.RestartServer,
+		&cliv1.SessionMcpServiceRestartServerRequest{SessionId: s.ID(), ServerName: "mine", Config: server})
 	check(t, len(processes()) == 3 && offered("four"), "after a restart: processes %q", processes())
 }
 
@@ -141,10 +155,12 @@ func sampleRules(t *testing.T, r *sample) {
 	}
 	rule := []*cliv1.PermissionRule{{Kind: "shell", Argument: proto.String("echo:*")}}
 	session := cliv1.PermissionsModifyRulesScope_PERMISSIONS_MODIFY_RULES_SCOPE_SESSION
-	harness.Did(r.Fixture, permissions.ModifyRules, &cliv1.SessionPermissionsServiceModifyRulesRequest{SessionId: s.ID(), Scope: session, Add: rule})
+	harness.Did(r.Fixture, permissions.ModifyRules,
+		&cliv1.SessionPermissionsServiceModifyRulesRequest{SessionId: s.ID(), Scope: session, Add: rule})
 	text := said()
 	check(t, strings.HasPrefix(text, "allowed by a rule"), "with the rule: %q", text)
-	harness.Did(r.Fixture, permissions.ModifyRules, &cliv1.SessionPermissionsServiceModifyRulesRequest{SessionId: s.ID(), Scope: session, Remove: rule})
+	harness.Did(r.Fixture, permissions.ModifyRules,
+		&cliv1.SessionPermissionsServiceModifyRulesRequest{SessionId: s.ID(), Scope: session, Remove: rule})
 	text = said()
 	check(t, !strings.HasPrefix(text, "allowed by a rule"), "without the rule: %q", text)
 	r.approveAll(s)
@@ -163,13 +179,19 @@ func sampleContext(t *testing.T, r *sample) {
 	info := harness.Did(r.Fixture, meta.ContextInfo, &cliv1.SessionMetadataServiceContextInfoRequest{
 		SessionId: s.ID(), PromptTokenLimit: 1000, OutputTokenLimit: 1000,
 	}).GetContextInfo()
-	check(t, info.GetModelName() == offlinemodel.DefaultModel && info.GetPromptTokenLimit() == 1000 && info.GetConversationTokens() > 200 &&
-		info.GetTotalTokens() >= info.GetConversationTokens()+info.GetSystemTokens(), "context: %v", info)
-	compacted := harness.Did(r.Fixture, cliv1.NewSessionHistoryServiceClient(r.conn).Compact, &cliv1.SessionHistoryServiceCompactRequest{SessionId: s.ID()})
-	check(t, compacted.GetSuccess() && compacted.GetMessagesRemoved() > 0 && compacted.GetContextWindow().GetCurrentTokens() > 0, "compacted: %v", compacted)
+	check(t,
+		info.GetModelName() == offlinemodel.DefaultModel && info.GetPromptTokenLimit() == 1000 &&
+			info.GetConversationTokens() > 200 &&
+			info.GetTotalTokens() >= info.GetConversationTokens()+info.GetSystemTokens(), "context: %v", info)
+	compacted := harness.Did(r.Fixture, cliv1.NewSessionHistoryServiceClient(r.conn).Compact,
+		&cliv1.SessionHistoryServiceCompactRequest{SessionId: s.ID()})
+	check(t,
+		compacted.GetSuccess() && compacted.GetMessagesRemoved() > 0 &&
+			compacted.GetContextWindow().GetCurrentTokens() > 0, "compacted: %v", compacted)
 	s.Ask("and now")
 	told := r.LastModelRequest().Messages
-	check(t, len(told) == 2 && strings.Contains(told[0].Text, "summarized"), "the model is told %d messages: %v", len(told), told)
+	check(t, len(told) == 2 && strings.Contains(told[0].Text, "summarized"), "the model is told %d messages: %v",
+		len(told), told)
 }
 
 // sampleAnswers: what the CLI asks by a request is answered by its own methods, and the
@@ -199,12 +221,16 @@ func sampleAnswers(t *testing.T, r *sample) {
 	check(t, strings.Contains(string(r.LastModelRequest().Body), "green"), "the model is not told the answer")
 	check(t, !harness.Did(r.Fixture, ui.HandlePendingUserInput, green).GetSuccess(), "a second answer was taken")
 
-	harness.Did(r.Fixture, session.Send, &cliv1.SessionServiceSendRequest{SessionId: id, Prompt: "leave the plan", AgentMode: cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN})
+	harness.Did(r.Fixture, session.Send,
+		&cliv1.SessionServiceSendRequest{SessionId: id, Prompt: "leave the plan",
+			AgentMode: cliv1.SendAgentMode_SEND_AGENT_MODE_PLAN})
 	asked = s.WaitFor("exit_plan_mode.requested").GetEvent().GetExitPlanModeRequested().GetRequestId()
 	callback = frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_EXIT_PLAN_MODE).GetCallbackId()
-	check(t, harness.Did(r.Fixture, ui.HandlePendingExitPlanMode, &cliv1.SessionUiServiceHandlePendingExitPlanModeRequest{
-		SessionId: id, RequestId: asked, Response: &cliv1.UIExitPlanModeResponse{Feedback: proto.String("first that")},
-	}).GetSuccess(), "the answer was not taken")
+	check(t,
+		harness.Did(r.Fixture, ui.HandlePendingExitPlanMode, &cliv1.SessionUiServiceHandlePendingExitPlanModeRequest{
+			SessionId: id, RequestId: asked,
+			Response: &cliv1.UIExitPlanModeResponse{Feedback: proto.String("first that")},
+		}).GetSuccess(), "the answer was not taken")
 	frames.Resolved(callback)
 	done := s.WaitFor("exit_plan_mode.completed").GetEvent().GetExitPlanModeCompleted()
 	check(t, !done.GetApproved() && done.GetFeedback() == "first that", "the question ended as %v", done)
@@ -216,7 +242,8 @@ func sampleLarge(t *testing.T, r *sample) {
 	s := r.Session(r.Options())
 	ws := cliv1.NewSessionWorkspacesServiceClient(r.conn)
 	content := strings.Repeat("0123456789abcde\n", 5<<20/16)
-	harness.Did(r.Fixture, ws.CreateFile, &cliv1.SessionWorkspacesServiceCreateFileRequest{SessionId: s.ID(), Path: "large.txt", Content: content})
+	harness.Did(r.Fixture, ws.CreateFile,
+		&cliv1.SessionWorkspacesServiceCreateFileRequest{SessionId: s.ID(), Path: "large.txt", Content: content})
 	q := &cliv1.SessionWorkspacesServiceReadFileRequest{SessionId: s.ID(), Path: "large.txt"}
 	_, err := ws.ReadFile(r.Ctx, q)
 	check(t, status.Code(err) == codes.ResourceExhausted, "with gRPC's own limit of 4 MiB: %v", err)

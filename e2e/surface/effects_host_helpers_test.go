@@ -32,24 +32,29 @@ func samplePlugins(t *testing.T, r *sample) {
 	plugins, markets := cliv1.NewPluginsServiceClient(r.conn), cliv1.NewPluginsMarketplacesServiceClient(r.conn)
 	r.Write("market/.github/plugin/marketplace.json",
 		`{"name":"local-market","owner":{"name":"me"},"plugins":[{"name":"greeter","source":"./greeter","description":"Greets.","version":"1.0.0"}]}`)
-	r.Write("market/greeter/plugin.json", `{"name":"greeter","description":"Greets.","version":"1.0.0","skills":"skills"}`)
+	r.Write("market/greeter/plugin.json",
+		`{"name":"greeter","description":"Greets.","version":"1.0.0","skills":"skills"}`)
 	r.Write("market/greeter/skills/greet/SKILL.md", "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
 	known := func() bool {
 		list := harness.Did(r.Fixture, markets.List, &cliv1.PluginsMarketplacesServiceListRequest{})
-		return slices.ContainsFunc(list.GetMarketplaces(), func(m *cliv1.MarketplaceInfo) bool { return m.GetName() == "local-market" })
+		return slices.ContainsFunc(list.GetMarketplaces(),
+			func(m *cliv1.MarketplaceInfo) bool { return m.GetName() == "local-market" })
 	}
 	listed := func() []*cliv1.InstalledPluginInfo {
 		return harness.Did(r.Fixture, plugins.List, &cliv1.PluginsServiceListRequest{}).GetPlugins()
 	}
 	check(t, !known() && len(listed()) == 0, "there is something at the beginning: %v", listed())
-	harness.Did(r.Fixture, markets.Add, &cliv1.PluginsMarketplacesServiceAddRequest{Source: filepath.Join(r.Dir, "market")})
+	harness.Did(r.Fixture, markets.Add,
+		&cliv1.PluginsMarketplacesServiceAddRequest{Source: filepath.Join(r.Dir, "market")})
 	check(t, known(), "the marketplace is not known")
-	offers := harness.Did(r.Fixture, markets.Browse, &cliv1.PluginsMarketplacesServiceBrowseRequest{Name: "local-market"}).GetPlugins()
+	offers := harness.Did(r.Fixture, markets.Browse,
+		&cliv1.PluginsMarketplacesServiceBrowseRequest{Name: "local-market"}).GetPlugins()
 	check(t, len(offers) == 1 && offers[0].GetName() == "greeter", "the marketplace has %v", offers)
 	harness.Did(r.Fixture, plugins.Install, &cliv1.PluginsServiceInstallRequest{Source: "greeter@local-market"})
 	on := listed()
 	check(t, len(on) == 1 && on[0].GetName() == "greeter" && on[0].GetEnabled(), "installed: %v", on)
-	harness.Did(r.Fixture, plugins.Disable, &cliv1.PluginsServiceDisableRequest{Names: []string{"greeter@local-market"}})
+	harness.Did(r.Fixture, plugins.Disable,
+		&cliv1.PluginsServiceDisableRequest{Names: []string{"greeter@local-market"}})
 	off := listed()
 	check(t, len(off) == 1 && !off[0].GetEnabled(), "disabled: %v", off)
 	harness.Did(r.Fixture, plugins.Enable, &cliv1.PluginsServiceEnableRequest{Names: []string{"greeter@local-market"}})
@@ -57,7 +62,8 @@ func samplePlugins(t *testing.T, r *sample) {
 	harness.Did(r.Fixture, plugins.Uninstall, &cliv1.PluginsServiceUninstallRequest{Name: "greeter@local-market"})
 	check(t, !slices.ContainsFunc(listed(), (*cliv1.InstalledPluginInfo).GetEnabled), "uninstalled: %v", listed())
 	text, err := os.ReadFile(filepath.Join(r.Host.Home, "settings.json"))
-	check(t, err == nil && strings.Contains(string(text), `"greeter@local-market": false`), "settings.json is %s, %v", text, err)
+	check(t, err == nil && strings.Contains(string(text), `"greeter@local-market": false`), "settings.json is %s, %v",
+		text, err)
 	harness.Did(r.Fixture, markets.Remove, &cliv1.PluginsMarketplacesServiceRemoveRequest{Name: "local-market"})
 	check(t, !known(), "the marketplace is known yet")
 }
@@ -70,11 +76,15 @@ func sampleSessions(t *testing.T, r *sample) {
 	list := harness.Did(r.Fixture, sessions.List, &cliv1.SessionsServiceListRequest{})
 	check(t, len(list.GetSessions()) == 1, "sessions: %v", list)
 	fork := harness.Did(r.Fixture, sessions.Fork, &cliv1.SessionsServiceForkRequest{SessionId: s.ID()})
-	check(t, len(harness.ReadRecord(t, filepath.Join(r.Host.Home, "session-state", fork.GetSessionId(), "events.jsonl"))) > 0, "the fork has no history")
+	check(t,
+		len(harness.ReadRecord(t,
+			filepath.Join(r.Host.Home, "session-state", fork.GetSessionId(), "events.jsonl"))) > 0,
+		"the fork has no history")
 	sizes := harness.Did(r.Fixture, sessions.GetSizes, &cliv1.SessionsServiceGetSizesRequest{}).GetSizes()
 	check(t, sizes[s.ID()] > 0 && sizes[fork.GetSessionId()] > 0, "sizes: %v", sizes)
 	harness.Did(r.Fixture, sessions.CheckInUse, &cliv1.SessionsServiceCheckInUseRequest{SessionIds: []string{s.ID()}})
-	harness.Did(r.Fixture, sessions.BulkDelete, &cliv1.SessionsServiceBulkDeleteRequest{SessionIds: []string{s.ID(), fork.GetSessionId()}})
+	harness.Did(r.Fixture, sessions.BulkDelete,
+		&cliv1.SessionsServiceBulkDeleteRequest{SessionIds: []string{s.ID(), fork.GetSessionId()}})
 	_, err := os.Stat(filepath.Join(r.Host.Home, "session-state", s.ID()))
 	check(t, os.IsNotExist(err), "the deleted session is there: %v", err)
 	_, err = s.Get(r.Ctx)
@@ -82,15 +92,21 @@ func sampleSessions(t *testing.T, r *sample) {
 }
 
 func sampleServer(t *testing.T, r *sample) {
-	pong := harness.Did(r.Fixture, cliv1.NewServerServiceClient(r.conn).Ping, &cliv1.ServerServicePingRequest{Message: proto.String("hello")})
+	pong := harness.Did(r.Fixture, cliv1.NewServerServiceClient(r.conn).Ping,
+		&cliv1.ServerServicePingRequest{Message: proto.String("hello")})
 	check(t, strings.Contains(pong.GetMessage(), "hello"), "ping: %v", pong)
 	status := harness.Did(r.Fixture, cliv1.NewStatusServiceClient(r.conn).Get, &cliv1.StatusServiceGetRequest{})
 	check(t, status.GetProtocolVersion() == 3, "status: %v", status)
 	auth := harness.Did(r.Fixture, cliv1.NewAuthServiceClient(r.conn).GetStatus, &cliv1.AuthServiceGetStatusRequest{})
 	check(t, !auth.GetIsAuthenticated(), "auth: %v", auth)
 	tools := harness.Did(r.Fixture, cliv1.NewToolsServiceClient(r.conn).List, &cliv1.ToolsServiceListRequest{})
-	check(t, slices.ContainsFunc(tools.GetTools(), func(t *cliv1.Tool) bool { return t.GetName() == "bash" }), "tools: %d", len(tools.GetTools()))
+	check(t, slices.ContainsFunc(tools.GetTools(), func(t *cliv1.Tool) bool { return t.GetName() == "bash" }),
+		"tools: %d", len(tools.GetTools()))
 	r.Write("AGENTS.md", "Be kind.\n")
-	found := harness.Did(r.Fixture, cliv1.NewInstructionsServiceClient(r.conn).Discover, &cliv1.InstructionsServiceDiscoverRequest{ProjectPaths: []string{r.Dir}})
-	check(t, slices.ContainsFunc(found.GetSources(), func(s *cliv1.InstructionSource) bool { return strings.Contains(s.GetContent(), "Be kind.") }), "instructions: %v", found)
+	found := harness.Did(r.Fixture, cliv1.NewInstructionsServiceClient(r.conn).Discover,
+		&cliv1.InstructionsServiceDiscoverRequest{ProjectPaths: []string{r.Dir}})
+	check(t,
+		slices.ContainsFunc(found.GetSources(),
+			func(s *cliv1.InstructionSource) bool { return strings.Contains(s.GetContent(), "Be kind.") }),
+		"instructions: %v", found)
 }

@@ -81,7 +81,8 @@ func compiled(t *testing.T, out *schemagen.Output) *descriptorpb.FileDescriptorS
 		t.Fatalf("find buf: %v", err)
 	}
 	image := filepath.Join(dir, "image.binpb")
-	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(buf)), "build", "--as-file-descriptor-set", "-o", image)
+	build := exec.CommandContext(t.Context(), strings.TrimSpace(string(buf)), "build", "--as-file-descriptor-set", "-o",
+		image)
 	build.Dir = dir
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("buf build: %v\n%s", err, said)
@@ -137,7 +138,8 @@ func bridgeFiles() []*descriptorpb.FileDescriptorProto {
 	var add func(path string)
 	add = func(path string) {
 		f, err := protoregistry.GlobalFiles.FindFileByPath(path)
-		if err != nil || known[path] || strings.HasPrefix(path, "copilot/cli/") || strings.HasPrefix(path, "copilot/json/") {
+		if err != nil || known[path] || strings.HasPrefix(path, "copilot/cli/") ||
+			strings.HasPrefix(path, "copilot/json/") {
 			return
 		}
 		known[path] = true

@@ -61,7 +61,8 @@ func TestOldClient(t *testing.T) {
 	t.Logf("typed: %v; known by name only: %v", seen.typed, seen.named)
 
 	err = c.conn.Invoke(r.Ctx, "/copilot.bridge.v1.SessionService/GetSession",
-		c.of("copilot.bridge.v1.GetSessionRequest", `{"sessionId": "nobody"}`), c.message("copilot.bridge.v1.GetSessionResponse"))
+		c.of("copilot.bridge.v1.GetSessionRequest", `{"sessionId": "nobody"}`),
+		c.message("copilot.bridge.v1.GetSessionResponse"))
 	if status.Code(err) != codes.NotFound {
 		t.Errorf("an unknown session: got %v", err)
 	}
@@ -116,7 +117,8 @@ type pastStream struct {
 func (c *oldClient) run(request proto.Message) *pastStream {
 	c.t.Helper()
 	s := &pastStream{typed: map[string]int{}, named: map[string]int{}}
-	stream, err := c.conn.NewStream(c.rig.Ctx, &grpc.StreamDesc{ServerStreams: true}, "/copilot.bridge.v1.SessionService/Run")
+	stream, err := c.conn.NewStream(c.rig.Ctx, &grpc.StreamDesc{ServerStreams: true},
+		"/copilot.bridge.v1.SessionService/Run")
 	if err == nil {
 		err = errors.Join(stream.SendMsg(request), stream.CloseSend())
 	}

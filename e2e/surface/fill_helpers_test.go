@@ -48,7 +48,8 @@ func (f filler) fill(m protoreflect.Message, depth int) {
 	for i := range md.Fields().Len() {
 		fd := md.Fields().Get(i)
 		rules := fieldRules(fd)
-		if fd.Number() == jsonExtra || slices.Contains(unsent[md.FullName()], fd.Name()) || fd.ContainingOneof() != nil && !fd.ContainingOneof().IsSynthetic() {
+		if fd.Number() == jsonExtra || slices.Contains(unsent[md.FullName()], fd.Name()) ||
+			fd.ContainingOneof() != nil && !fd.ContainingOneof().IsSynthetic() {
 			continue
 		}
 		if f.whole && depth < maxWhole || rules.GetRequired() && !rules.GetNullable() && !fd.IsMap() {
@@ -67,7 +68,8 @@ const (
 // CLI knows too: cases have been added behind.
 func (f filler) variant(md protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	cases := md.Oneofs().Get(0).Fields()
-	if second := cases.Get(min(1, cases.Len()-1)); f.whole && second.Number() != unrecognized && second.Message() != md {
+	if second := cases.Get(min(1, cases.Len()-1)); f.whole && second.Number() != unrecognized &&
+		second.Message() != md {
 		return second
 	}
 	return cases.Get(0)

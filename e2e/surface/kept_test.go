@@ -34,28 +34,47 @@ func TestSettingsOutliveTheRuntime(t *testing.T) {
 	paths, permissions := cliv1.NewSessionPermissionsPathsServiceClient(conn), cliv1.NewSessionPermissionsServiceClient(conn)
 	harness.Did(r, skills.Disable, &cliv1.SessionSkillsServiceDisableRequest{SessionId: id, Name: "greet"})
 	harness.Did(r, agent.Select, &cliv1.SessionAgentServiceSelectRequest{SessionId: id, Name: "poet"})
-	harness.Did(r, mode.Set, &cliv1.SessionModeServiceSetRequest{SessionId: id, Mode: cliv1.SessionMode_SESSION_MODE_PLAN})
+	harness.Did(r, mode.Set,
+		&cliv1.SessionModeServiceSetRequest{SessionId: id, Mode: cliv1.SessionMode_SESSION_MODE_PLAN})
 	harness.Did(r, paths.Add, &cliv1.SessionPermissionsPathsServiceAddRequest{SessionId: id, Path: extra})
-	harness.Did(r, permissions.SetMode, &cliv1.SessionPermissionsServiceSetModeRequest{SessionId: id, Mode: cliv1.PermissionMode_PERMISSION_MODE_ALLOW_ALL})
-	harness.Did(r, cliv1.NewSessionNameServiceClient(conn).Set, &cliv1.SessionNameServiceSetRequest{SessionId: id, Name: "kept"})
-	harness.Did(r, cliv1.NewSessionOptionsServiceClient(conn).Update, &cliv1.SessionOptionsServiceUpdateRequest{SessionId: id, ExcludedTools: &cliv1.StringList{Items: []string{"view"}}})
+	harness.Did(r, permissions.SetMode,
+		&cliv1.SessionPermissionsServiceSetModeRequest{SessionId: id,
+			Mode: cliv1.PermissionMode_PERMISSION_MODE_ALLOW_ALL})
+	harness.Did(r, cliv1.NewSessionNameServiceClient(conn).Set,
+		&cliv1.SessionNameServiceSetRequest{SessionId: id, Name: "kept"})
+	harness.Did(r, cliv1.NewSessionOptionsServiceClient(conn).Update,
+		&cliv1.SessionOptionsServiceUpdateRequest{SessionId: id,
+			ExcludedTools: &cliv1.StringList{Items: []string{"view"}}})
 
 	verify := func(when string) {
 		t.Helper()
-		for _, one := range harness.Did(r, skills.List, &cliv1.SessionSkillsServiceListRequest{SessionId: id}).GetSkills() {
+		for _, one := range harness.Did(r, skills.List,
+			&cliv1.SessionSkillsServiceListRequest{SessionId: id}).GetSkills() {
 			check(t, one.GetName() != "greet" || !one.GetEnabled(), "%s: the skill is on", when)
 		}
-		check(t, harness.Did(r, agent.GetCurrent, &cliv1.SessionAgentServiceGetCurrentRequest{SessionId: id}).GetAgent().GetName() == "poet", "%s: the agent is another", when)
-		check(t, harness.Did(r, mode.Get, &cliv1.SessionModeServiceGetRequest{SessionId: id}).GetValue() == cliv1.SessionMode_SESSION_MODE_PLAN, "%s: the mode is another", when)
-		allowed := harness.Did(r, paths.IsPathWithinAllowedDirectories, &cliv1.SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest{SessionId: id, Path: filepath.Join(extra, "x")})
+		check(t,
+			harness.Did(r, agent.GetCurrent,
+				&cliv1.SessionAgentServiceGetCurrentRequest{SessionId: id}).GetAgent().GetName() == "poet",
+			"%s: the agent is another", when)
+		check(t,
+			harness.Did(r, mode.Get,
+				&cliv1.SessionModeServiceGetRequest{SessionId: id}).GetValue() == cliv1.SessionMode_SESSION_MODE_PLAN,
+			"%s: the mode is another", when)
+		allowed := harness.Did(r, paths.IsPathWithinAllowedDirectories,
+			&cliv1.SessionPermissionsPathsServiceIsPathWithinAllowedDirectoriesRequest{SessionId: id,
+				Path: filepath.Join(extra, "x")})
 		check(t, allowed.GetAllowed(), "%s: the path is not allowed", when)
-		name := harness.Did(r, cliv1.NewSessionNameServiceClient(conn).Get, &cliv1.SessionNameServiceGetRequest{SessionId: id})
+		name := harness.Did(r, cliv1.NewSessionNameServiceClient(conn).Get,
+			&cliv1.SessionNameServiceGetRequest{SessionId: id})
 		check(t, name.GetName() == "kept", "%s: the name is %v", when, name)
-		check(t, harness.Did(r, permissions.GetMode, &cliv1.SessionPermissionsServiceGetModeRequest{SessionId: id}).GetMode() == cliv1.PermissionMode_PERMISSION_MODE_ALLOW_ALL,
+		check(t,
+			harness.Did(r, permissions.GetMode,
+				&cliv1.SessionPermissionsServiceGetModeRequest{SessionId: id}).GetMode() == cliv1.PermissionMode_PERMISSION_MODE_ALLOW_ALL,
 			"%s: not everything is approved", when)
 		s.Ask("hello " + when)
 		last := r.LastModelRequest()
-		check(t, strings.Contains(string(last.Body), "You are a poet of note."), "%s: the model is not told of the agent", when)
+		check(t, strings.Contains(string(last.Body), "You are a poet of note."),
+			"%s: the model is not told of the agent", when)
 		for _, tool := range last.Tools {
 			check(t, tool.Name != "view", "%s: the model has an excluded tool", when)
 		}

@@ -61,7 +61,8 @@ func TestRunShell(t *testing.T) {
 	both := make(chan ran, 2)
 	for _, command := range []string{"echo one; echo wrong >&2; pwd; exit 3", "sleep 0.2; echo two"} {
 		go func() {
-			both <- shell(st, map[bool]*copilot.Session{true: s, false: other}[strings.Contains(command, "one")], command)
+			both <- shell(st, map[bool]*copilot.Session{true: s, false: other}[strings.Contains(command, "one")],
+				command)
 		}()
 	}
 	for range 2 {

@@ -105,10 +105,11 @@ func reflected(t *testing.T, r *harness.Fixture) *reflection {
 // server.
 func cliFiles() []string {
 	var out []string
-	protoregistry.GlobalFiles.RangeFilesByPackage(cliv1.File_copilot_cli_v1_session_proto.Package(), func(f protoreflect.FileDescriptor) bool {
-		out = append(out, f.Path())
-		return true
-	})
+	protoregistry.GlobalFiles.RangeFilesByPackage(cliv1.File_copilot_cli_v1_session_proto.Package(),
+		func(f protoreflect.FileDescriptor) bool {
+			out = append(out, f.Path())
+			return true
+		})
 	return out
 }
 

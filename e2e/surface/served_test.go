@@ -28,7 +28,8 @@ func TestSurfaceIsServed(t *testing.T) {
 		}
 		service := string(rpc.Parent().FullName())
 		if api.served[service] == rules.GetInternal() {
-			t.Errorf("%s: internal is %v, and %s is served is %v", name, rules.GetInternal(), service, api.served[service])
+			t.Errorf("%s: internal is %v, and %s is served is %v", name, rules.GetInternal(), service,
+				api.served[service])
 		}
 		if served++; rules.GetInternal() {
 			internal++
@@ -69,7 +70,8 @@ func TestNewClientOldCLI(t *testing.T) {
 		if f := rpc.Input().Fields().ByName("session_id"); f != nil {
 			request.Set(f, protoreflect.ValueOfString(s.ID()))
 		}
-		err := conn.Invoke(r.Ctx, "/"+string(rpc.Parent().FullName())+"/"+string(rpc.Name()), request, dynamicpb.NewMessage(rpc.Output()))
+		err := conn.Invoke(r.Ctx, "/"+string(rpc.Parent().FullName())+"/"+string(rpc.Name()), request,
+			dynamicpb.NewMessage(rpc.Output()))
 		if status.Code(err) != codes.Unimplemented || reasonIn(err) == "" {
 			t.Errorf("%s: got %v (reason %q), want UNIMPLEMENTED with a reason", name, err, reasonIn(err))
 		}

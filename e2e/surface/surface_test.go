@@ -60,7 +60,8 @@ func TestSurface(t *testing.T) {
 	for _, f := range c.told() {
 		t.Error(f)
 	}
-	t.Logf("CLI %s: %d methods, %d callbacks, %d event types, %d definitions, %d of them unused by the schemas themselves",
+	t.Logf("CLI %s: %d methods, %d callbacks, %d event types, %d definitions, %d of them unused by the schemas "+
+		"themselves",
 		r.Host.CLI, len(cli.methods)-cli.callbacks+len(unlistedMethods), cli.callbacks+len(unlistedCallbacks),
 		len(cli.events)+len(unlistedEvents), len(cli.definitions), rest)
 }
@@ -116,7 +117,8 @@ func readSurface(t *testing.T, dir string) *surface {
 	}
 	// The oldest supported version has 366 methods and 133 event types.
 	if len(s.methods) < 366 || len(s.events) < 133 || len(s.definitions) < 1500 || slices.Contains(s.events, "<nil>") {
-		t.Fatalf("read only %d methods, %d event types, %d definitions", len(s.methods), len(s.events), len(s.definitions))
+		t.Fatalf("read only %d methods, %d event types, %d definitions", len(s.methods), len(s.events),
+			len(s.definitions))
 	}
 	// A method in a tree that is not looked into would be missed by all that follows.
 	if n := mentions(methods, "rpcMethod") + mentions(events, "rpcMethod"); n != len(s.methods) {
@@ -204,7 +206,8 @@ func (s *surface) leaves(tree rawSchema, callback bool) {
 			s.leaves(node, callback)
 			continue
 		}
-		s.methods = append(s.methods, rawMethod{name: name, callback: callback, params: node["params"], result: node["result"]})
+		s.methods = append(s.methods,
+			rawMethod{name: name, callback: callback, params: node["params"], result: node["result"]})
 		if callback {
 			s.callbacks++
 		}

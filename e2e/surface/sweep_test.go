@@ -53,7 +53,9 @@ var unhandled = []string{"session.mcp.configureGitHub", "session.workflow.runFro
 
 // complaint is what the CLI says of parameters that are missing, unknown or of another
 // type: such a request does not follow from the schema.
-var complaint = regexp.MustCompile("(?i)missing field|unknown field|unknown variant|invalid type|did not match any variant|expected (string|object|number|boolean|array) parameter|invalid params|must be (a|an) (string|object|number|boolean|array)")
+var complaint = regexp.MustCompile("(?i)missing field|unknown field|unknown variant|invalid type|did not match any " +
+	"variant|expected (string|object|number|boolean|array) parameter|invalid params|must be (a|an) " +
+	"(string|object|number|boolean|array)")
 
 // Every method is called twice with parameters that follow from its descriptor alone: once
 // with what it requires, and once with all that it has. Its answer
@@ -65,7 +67,8 @@ func TestEveryMethod(t *testing.T) {
 	recorded := t.TempDir()
 	r := harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{
 		Raw: true, Record: recorded,
-		Env:    map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1,localhost", "BROWSER": "/bin/false"},
+		Env: map[string]string{"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
+			"NO_PROXY": "127.0.0.1,localhost", "BROWSER": "/bin/false"},
 		Change: func(c *app.Config) { c.Internal = true },
 	})
 	var methods []protoreflect.MethodDescriptor
@@ -114,7 +117,8 @@ func TestEveryMethod(t *testing.T) {
 		}
 	}
 	slices.Sort(extra)
-	t.Logf("CLI %s: %d methods: %v; with members in json_extra: %d %q", r.Host.CLI, len(methods), counts, len(extra), extra)
+	t.Logf("CLI %s: %d methods: %v; with members in json_extra: %d %q", r.Host.CLI, len(methods), counts, len(extra),
+		extra)
 	check(t, counts["OK"] > len(methods)/2, "only %d calls of %d methods succeeded", counts["OK"], len(methods))
 	if err := r.Host.Close(); err != nil { // then all is recorded
 		t.Errorf("end of the host: %v", err)
@@ -145,9 +149,12 @@ func replayed(t *testing.T, recorded string) {
 // answers, which the first has given.
 var answeredByBridge = []string{"session.destroy", "session.detach", "session.delete", "session.tools.set",
 	"session.eventLog.registerInterest", "session.eventLog.releaseInterest",
-	"session.tools.handlePendingToolCall", "session.permissions.handlePendingPermissionRequest", "session.ui.handlePendingElicitation",
-	"session.ui.handlePendingSampling", "session.ui.handlePendingSessionLimitsExhausted", "session.commands.handlePendingCommand",
-	"session.commands.respondToQueuedCommand", "session.mcp.oauth.handlePendingRequest", "session.mcp.headers.handlePendingHeadersRefreshRequest"}
+	"session.tools.handlePendingToolCall", "session.permissions.handlePendingPermissionRequest",
+	"session.ui.handlePendingElicitation",
+	"session.ui.handlePendingSampling", "session.ui.handlePendingSessionLimitsExhausted",
+	"session.commands.handlePendingCommand",
+	"session.commands.respondToQueuedCommand", "session.mcp.oauth.handlePendingRequest",
+	"session.mcp.headers.handlePendingHeadersRefreshRequest"}
 
 // compareExactly compares the answers that callers got, as JSON, with those that the CLI
 // gave: one of them must be the same value.
@@ -167,7 +174,8 @@ func compareExactly(t *testing.T, recorded string, answered []swept) {
 			text, err := reference.Canonical(result)
 			return err == nil && text == one.answer
 		}) {
-			t.Errorf("%s: a caller was answered %.500s; the CLI said %.500s", one.method, one.answer, results[one.method])
+			t.Errorf("%s: a caller was answered %.500s; the CLI said %.500s", one.method, one.answer,
+				results[one.method])
 		}
 	}
 	t.Logf("%d answers are what the CLI said", compared)
@@ -207,7 +215,8 @@ func sweep(r *harness.Fixture, call invoke, m protoreflect.MethodDescriptor, f f
 	} else {
 		one.outcome, one.problem = judge(r, rules, err)
 	}
-	if slices.Contains([]string{"session.destroy", "session.detach", "session.delete", "sessions.bulkDelete"}, one.method) {
+	if slices.Contains([]string{"session.destroy", "session.detach", "session.delete", "sessions.bulkDelete"},
+		one.method) {
 		c, err := r.Client.CreateSession(r.Ctx, r.Options())
 		if err != nil {
 			one.problem = fmt.Sprintf("a new session after it: %v", err)
@@ -250,7 +259,8 @@ func judge(r *harness.Fixture, rules *jsonv1.MethodRules, err error) (outcome, p
 		reason = e.Reason
 	}
 	outcome = strings.TrimPrefix(reason.String(), "ERROR_REASON_")
-	has := (rules.GetSince() == "" || !r.Before(rules.GetSince())) && (rules.GetLast() == "" || !newer(r, rules.GetLast()))
+	has := (rules.GetSince() == "" || !r.Before(rules.GetSince())) &&
+		(rules.GetLast() == "" || !newer(r, rules.GetLast()))
 	switch {
 	case st.Code() == codes.DeadlineExceeded:
 		return "waits", ""
@@ -266,7 +276,8 @@ func judge(r *harness.Fixture, rules *jsonv1.MethodRules, err error) (outcome, p
 		return "field unknown to this CLI", ""
 	case complaint.MatchString(rpc.GetMessage()):
 		return outcome, "complaint: " + rpc.GetMessage()
-	case reason == bridgev1.ErrorReason_ERROR_REASON_INTERNAL || reason == bridgev1.ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ||
+	case reason == bridgev1.ErrorReason_ERROR_REASON_INTERNAL ||
+		reason == bridgev1.ErrorReason_ERROR_REASON_CLI_PROTOCOL_ERROR ||
 		reason == bridgev1.ErrorReason_ERROR_REASON_RUNTIME_LOST:
 		return outcome, err.Error()
 	}

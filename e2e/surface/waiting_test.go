@@ -28,16 +28,18 @@ var waitingCalls = map[string]waiting{
 	"elicitation": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
 		call: func(r *sample, id string) (string, error) {
-			reply, err := cliv1.NewSessionUiServiceClient(r.conn).Elicitation(r.Ctx, &cliv1.SessionUiServiceElicitationRequest{
-				SessionId: id, Message: "Go on?", RequestedSchema: &cliv1.UIElicitationSchema{},
-			})
+			reply, err := cliv1.NewSessionUiServiceClient(r.conn).Elicitation(r.Ctx,
+				&cliv1.SessionUiServiceElicitationRequest{
+					SessionId: id, Message: "Go on?", RequestedSchema: &cliv1.UIElicitationSchema{},
+				})
 			return reply.String(), err
 		},
 		answer: func(r *sample, id, request string) {
-			harness.Did(r.Fixture, cliv1.NewSessionUiServiceClient(r.conn).HandlePendingElicitation, &cliv1.SessionUiServiceHandlePendingElicitationRequest{
-				SessionId: id, RequestId: request,
-				Result: &cliv1.UIElicitationResponse{Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE},
-			})
+			harness.Did(r.Fixture, cliv1.NewSessionUiServiceClient(r.conn).HandlePendingElicitation,
+				&cliv1.SessionUiServiceHandlePendingElicitationRequest{
+					SessionId: id, RequestId: request,
+					Result: &cliv1.UIElicitationResponse{Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE},
+				})
 		},
 		result: "UI_ELICITATION_RESPONSE_ACTION_DECLINE",
 	},
@@ -45,15 +47,17 @@ var waitingCalls = map[string]waiting{
 		kind:  bridgev1.CallbackKind_CALLBACK_KIND_COMMAND,
 		joins: harness.Commanding("deploy"),
 		call: func(r *sample, id string) (string, error) {
-			reply, err := cliv1.NewSessionCommandsServiceClient(r.conn).Invoke(r.Ctx, &cliv1.SessionCommandsServiceInvokeRequest{
-				SessionId: id, Name: "deploy", Input: proto.String("prod"),
-			})
+			reply, err := cliv1.NewSessionCommandsServiceClient(r.conn).Invoke(r.Ctx,
+				&cliv1.SessionCommandsServiceInvokeRequest{
+					SessionId: id, Name: "deploy", Input: proto.String("prod"),
+				})
 			return fmt.Sprint(reply, err), nil // of a command that fails the CLI makes an error
 		},
 		answer: func(r *sample, id, request string) {
-			harness.Did(r.Fixture, cliv1.NewSessionCommandsServiceClient(r.conn).HandlePendingCommand, &cliv1.SessionCommandsServiceHandlePendingCommandRequest{
-				SessionId: id, RequestId: request, Error: proto.String("not on a Friday"),
-			})
+			harness.Did(r.Fixture, cliv1.NewSessionCommandsServiceClient(r.conn).HandlePendingCommand,
+				&cliv1.SessionCommandsServiceHandlePendingCommandRequest{
+					SessionId: id, RequestId: request, Error: proto.String("not on a Friday"),
+				})
 		},
 		result: "not on a Friday",
 	},
@@ -82,7 +86,9 @@ func (w waiting) test(t *testing.T, r *sample) {
 	}()
 	asked := frames.Requested(w.kind)
 	go func() {
-		_, err := st.TryAttach(st.Client, harness.JoinOf(s.ID(), &bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
+		_, err := st.TryAttach(st.Client,
+			harness.JoinOf(s.ID(),
+				&bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT}}))
 		joined <- err
 	}()
 	st.Until("the participant", func() bool {
@@ -108,7 +114,8 @@ func TestAutoModeSwitchByMethod(t *testing.T) {
 	session, ui := cliv1.NewSessionServiceClient(g.Conn()), cliv1.NewSessionUiServiceClient(g.Conn())
 	config := g.As("token-of-ann", "claude-sonnet-4.5")
 	id := harness.Did(g.Fixture, session.Create, &cliv1.SessionServiceCreateRequest{
-		Model: config.Model, GithubToken: config.GithubToken, WorkingDirectory: config.WorkingDirectory, RequestAutoModeSwitch: proto.Bool(true),
+		Model: config.Model, GithubToken: config.GithubToken, WorkingDirectory: config.WorkingDirectory,
+		RequestAutoModeSwitch: proto.Bool(true),
 	}).GetSessionId()
 	g.Own(id)
 	s := &harness.TestSession{Session: g.Client.Session(id), Fixture: g.Fixture}
@@ -117,14 +124,16 @@ func TestAutoModeSwitchByMethod(t *testing.T) {
 	asked := s.WaitFor("auto_mode_switch.requested").GetEvent().GetAutoModeSwitchRequested()
 	callback := frames.Requested(bridgev1.CallbackKind_CALLBACK_KIND_AUTO_MODE_SWITCH)
 	yes := &cliv1.SessionUiServiceHandlePendingAutoModeSwitchRequest{
-		SessionId: id, RequestId: asked.GetRequestId(), Response: cliv1.UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_YES,
+		SessionId: id, RequestId: asked.GetRequestId(),
+		Response: cliv1.UIAutoModeSwitchResponse_UI_AUTO_MODE_SWITCH_RESPONSE_YES,
 	}
 	check(t, harness.Did(g.Fixture, ui.HandlePendingAutoModeSwitch, yes).GetSuccess(), "the answer was not taken")
 	if over := frames.Resolved(callback.GetCallbackId()); over.GetOutcome() != bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED {
 		t.Errorf("the question ended as %v", over)
 	}
 	done := s.WaitFor("auto_mode_switch.completed").GetEvent().GetAutoModeSwitchCompleted()
-	check(t, done.GetResponse() == cliv1.AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_YES, "the CLI took it for %v", done)
+	check(t, done.GetResponse() == cliv1.AutoModeSwitchResponse_AUTO_MODE_SWITCH_RESPONSE_YES, "the CLI took it for %v",
+		done)
 	s.WaitFor("session.idle")
 	check(t, !harness.Did(g.Fixture, ui.HandlePendingAutoModeSwitch, yes).GetSuccess(), "a second answer was taken")
 	if got := s.Ask("go on"); got != "by claude-haiku-4.5: go on" {

@@ -103,7 +103,8 @@ func TestSandboxOfAReloadedPolicy(t *testing.T) {
 func (r *tenants) begin(conn *grpc.ClientConn, id string) {
 	r.T.Helper()
 	client := bridgev1.NewSessionServiceClient(conn)
-	if _, err := client.Send(r.Ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "go on"}}); err != nil {
+	if _, err := client.Send(r.Ctx,
+		&bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "go on"}}); err != nil {
 		r.T.Fatal(err)
 	}
 	awaitTrue(r.T, r.Ctx, "the turn", func() bool {

@@ -31,9 +31,11 @@ func TestGuestReadsNothingOfTheSharer(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config := &cliv1.SessionConfig{Model: r.Options().Config.Model, Provider: r.Provider(), WorkingDirectory: proto.String(r.Dir)}
+	config := &cliv1.SessionConfig{Model: r.Options().Config.Model, Provider: r.Provider(),
+		WorkingDirectory: proto.String(r.Dir)}
 	harness.Seeing(config)
-	if _, err := owner.CreateSession(r.Ctx, &bridgev1.CreateSessionRequest{SessionId: "pair", Config: config}); err != nil {
+	if _, err := owner.CreateSession(r.Ctx,
+		&bridgev1.CreateSessionRequest{SessionId: "pair", Config: config}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := owner.ShareSession(r.Ctx, &bridgev1.ShareSessionRequest{
@@ -46,16 +48,20 @@ func TestGuestReadsNothingOfTheSharer(t *testing.T) {
 		t.Fatal(err)
 	}
 	attachments := map[string]*cliv1.Attachment{
-		"file":      {Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: path, DisplayName: "secret.png"}}},
-		"directory": {Variant: &cliv1.Attachment_Directory{Directory: &cliv1.AttachmentDirectory{Path: r.Dir, DisplayName: "dir"}}},
-		"selection": {Variant: &cliv1.Attachment_Selection{Selection: &cliv1.AttachmentSelection{FilePath: path, DisplayName: "x", Text: "x"}}},
+		"file": {Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: path,
+			DisplayName: "secret.png"}}},
+		"directory": {Variant: &cliv1.Attachment_Directory{Directory: &cliv1.AttachmentDirectory{Path: r.Dir,
+			DisplayName: "dir"}}},
+		"selection": {Variant: &cliv1.Attachment_Selection{Selection: &cliv1.AttachmentSelection{FilePath: path,
+			DisplayName: "x", Text: "x"}}},
 	}
 	for name, a := range attachments {
 		list := []*cliv1.Attachment{a}
 		prompt := &bridgev1.Prompt{Text: "look", Attachments: list}
 		_, err := sessions.SendAndWait(r.Ctx, &bridgev1.SendAndWaitRequest{SessionId: "host/pair", Prompt: prompt})
 		wantDenied(t, name+" by SendAndWait", err)
-		_, err = cliv1.NewSessionServiceClient(guest).Send(r.Ctx, &cliv1.SessionServiceSendRequest{SessionId: "host/pair", Prompt: "look", Attachments: list})
+		_, err = cliv1.NewSessionServiceClient(guest).Send(r.Ctx,
+			&cliv1.SessionServiceSendRequest{SessionId: "host/pair", Prompt: "look", Attachments: list})
 		wantDenied(t, name+" by session.send", err)
 		stream, err := bridgev1.NewCallbackServiceClient(guest).Attach(r.Ctx)
 		if err == nil {
@@ -85,7 +91,8 @@ func TestGuestReadsNothingOfTheSharer(t *testing.T) {
 		t.Errorf("a guest's prompt has %d images", n)
 	}
 	if _, err := owner.SendAndWait(r.Ctx, &bridgev1.SendAndWaitRequest{
-		SessionId: "pair", Prompt: &bridgev1.Prompt{Text: "look", Attachments: []*cliv1.Attachment{attachments["file"]}},
+		SessionId: "pair",
+		Prompt:    &bridgev1.Prompt{Text: "look", Attachments: []*cliv1.Attachment{attachments["file"]}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,15 @@ func (r *tenants) pid(conn *grpc.ClientConn) int64 {
 // another tenant is not.
 func TestMemoryLimitOfATenant(t *testing.T) {
 	t.Parallel()
-	r := newTenantsWith(t, harness.Echo, ", limits: {runtime_memory_bytes: 1048576}", func(c *app.Config) { c.PingInterval = 5 * time.Second })
+	r := newTenantsWith(t, harness.Echo, ", limits: {runtime_memory_bytes: 1048576}",
+		func(c *app.Config) { c.PingInterval = 5 * time.Second })
 	acme, rival := r.as("acme"), r.as("rival")
 	r.create(rival, "small", nil)
 	r.ask(rival, "small", "hello")
 	before := r.pid(rival)
 	r.create(acme, "fat", nil)
-	stream, err := bridgev1.NewEventServiceClient(acme).Subscribe(r.Ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "fat"}}})
+	stream, err := bridgev1.NewEventServiceClient(acme).Subscribe(r.Ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "fat"}}})
 	for cause := ""; cause == ""; {
 		var f *bridgev1.SubscribeResponse
 		if err == nil {

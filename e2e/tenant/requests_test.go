@@ -39,7 +39,8 @@ func TestReadsWithARequestID(t *testing.T) {
 	acme, rival := r.as("acme"), r.as("rival")
 	r.create(rival, "s", nil)
 	send := func(id string) string {
-		out, err := bridgev1.NewSessionServiceClient(rival).Send(r.Ctx, &bridgev1.SendRequest{SessionId: "s", RequestId: id, Prompt: &bridgev1.Prompt{Text: "once"}})
+		out, err := bridgev1.NewSessionServiceClient(rival).Send(r.Ctx,
+			&bridgev1.SendRequest{SessionId: "s", RequestId: id, Prompt: &bridgev1.Prompt{Text: "once"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestReadsWithARequestID(t *testing.T) {
 		t.Errorf("the message %s was sent again as %s", first, again)
 	}
 	// The tenants share no ids.
-	out, err := bridgev1.NewSessionServiceClient(acme).Send(r.Ctx, &bridgev1.SendRequest{SessionId: "s", RequestId: "r1", Prompt: &bridgev1.Prompt{Text: "once"}})
+	out, err := bridgev1.NewSessionServiceClient(acme).Send(r.Ctx,
+		&bridgev1.SendRequest{SessionId: "s", RequestId: "r1", Prompt: &bridgev1.Prompt{Text: "once"}})
 	if err != nil || out.GetMessageId() == first {
 		t.Errorf("another tenant's request with the same id: %v, %v", out, err)
 	}

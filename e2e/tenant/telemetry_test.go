@@ -142,12 +142,15 @@ func TestTelemetryOfATurn(t *testing.T) {
 			}}
 			if cli {
 				config.Env = map[string]string{
-					"COPILOT_OTEL_ENABLED": "true", "COPILOT_OTEL_EXPORTER_TYPE": "file", "COPILOT_OTEL_FILE_EXPORTER_PATH": file,
+					"COPILOT_OTEL_ENABLED": "true", "COPILOT_OTEL_EXPORTER_TYPE": "file",
+					"COPILOT_OTEL_FILE_EXPORTER_PATH": file,
 				}
 			}
-			st := harness.NewOwnScripted(t, config, harness.OnUser("trace", harness.Call("trace", nil)), harness.OnResult("trace", harness.Say("traced")))
+			st := harness.NewOwnScripted(t, config, harness.OnUser("trace", harness.Call("trace", nil)),
+				harness.OnResult("trace", harness.Say("traced")))
 			id, got := tracedTurn(st)
-			for _, line := range []string{`copilot_turns_total{status="completed"} 1`, `copilot_callbacks_total{kind="tool_call",outcome="answered"} 1`} {
+			for _, line := range []string{`copilot_turns_total{status="completed"} 1`,
+				`copilot_callbacks_total{kind="tool_call",outcome="answered"} 1`} {
 				// The turn may end before the answer's call has returned. st.ctx ends the wait.
 				for !strings.Contains(page(st, "/metrics"), line) {
 				}

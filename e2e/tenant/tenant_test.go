@@ -88,7 +88,8 @@ tenants:
 // as connects as somebody.
 func (r *tenants) as(name string) *grpc.ClientConn {
 	r.T.Helper()
-	conn, err := grpc.NewClient(r.Host.Tcp, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(tokenOf(name)))
+	conn, err := grpc.NewClient(r.Host.Tcp, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(tokenOf(name)))
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func (r *tenants) create(conn *grpc.ClientConn, id string, change func(*cliv1.Se
 	tick := time.NewTicker(100 * time.Millisecond) // the policy is read anew now and then
 	defer tick.Stop()
 	for {
-		_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(r.Ctx, &bridgev1.CreateSessionRequest{SessionId: id, Config: config})
+		_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(r.Ctx,
+			&bridgev1.CreateSessionRequest{SessionId: id, Config: config})
 		if err != nil && !strings.Contains(err.Error(), "not on the tenant's list") {
 			r.T.Fatalf("create: %v", err)
 		}
@@ -119,7 +121,8 @@ func (r *tenants) create(conn *grpc.ClientConn, id string, change func(*cliv1.Se
 
 func (r *tenants) ask(conn *grpc.ClientConn, id, text string) *bridgev1.TurnOutcome {
 	r.T.Helper()
-	out, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(r.Ctx, &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
+	out, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(r.Ctx,
+		&bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
 	if err != nil {
 		r.T.Fatalf("ask: %v", err)
 	}
@@ -151,7 +154,8 @@ func TestTenantsAreEmptyAndApart(t *testing.T) {
 		if err != nil || len(runtimes.GetRuntimes()) != 1 {
 			t.Errorf("%s has the runtimes %v, %v", name, runtimes, err)
 		}
-		events, err := bridgev1.NewSessionServiceClient(conn).ListEvents(r.Ctx, &bridgev1.ListEventsRequest{SessionId: "same"})
+		events, err := bridgev1.NewSessionServiceClient(conn).ListEvents(r.Ctx,
+			&bridgev1.ListEventsRequest{SessionId: "same"})
 		other := map[string]string{"acme": "only rival", "rival": "only acme"}[name]
 		if err != nil || strings.Contains(fmt.Sprint(events), other) {
 			t.Errorf("%s reads what the other said (%v)", name, err)
@@ -168,7 +172,8 @@ func TestTenantsAreEmptyAndApart(t *testing.T) {
 	} {
 		config := &cliv1.SessionConfig{Provider: r.Provider()}
 		change(config)
-		_, err := bridgev1.NewSessionServiceClient(acme).CreateSession(r.Ctx, &bridgev1.CreateSessionRequest{Config: config})
+		_, err := bridgev1.NewSessionServiceClient(acme).CreateSession(r.Ctx,
+			&bridgev1.CreateSessionRequest{Config: config})
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: %v, want PERMISSION_DENIED", what, err)
 		}
@@ -216,11 +221,13 @@ rules:
 	r := newTenants(t, script, bubblewrap)
 	acme := r.as("acme")
 	r.create(acme, "boxed", nil)
-	if _, err := cliv1.NewSessionPermissionsServiceClient(acme).SetApproveAll(r.Ctx, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: "boxed", Enabled: true}); err != nil {
+	if _, err := cliv1.NewSessionPermissionsServiceClient(acme).SetApproveAll(r.Ctx,
+		&cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: "boxed", Enabled: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.ask(acme, "boxed", "look")
-	events, err := bridgev1.NewSessionServiceClient(acme).ListEvents(r.Ctx, &bridgev1.ListEventsRequest{SessionId: "boxed"})
+	events, err := bridgev1.NewSessionServiceClient(acme).ListEvents(r.Ctx,
+		&bridgev1.ListEventsRequest{SessionId: "boxed"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +235,8 @@ rules:
 	if strings.Contains(text, "the host's secret") {
 		t.Error("the shell has read a file of the host's")
 	}
-	if home := filepath.Join(r.data, "tenants", "acme", "home"); !strings.Contains(text, home) || !strings.Contains(text, "No such file") {
+	if home := filepath.Join(r.data, "tenants", "acme", "home"); !strings.Contains(text, home) ||
+		!strings.Contains(text, "No such file") {
 		t.Errorf("the shell has not looked: %s", text)
 	}
 }

@@ -27,7 +27,8 @@ func TestTenantHasAUser(t *testing.T) {
 		t.Errorf("the turn ended as %v", out)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid(acme)))
-	if err != nil || !strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t%d\t%d\t%d\n", nobody, nobody, nobody, nobody)) {
+	if err != nil ||
+		!strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t%d\t%d\t%d\n", nobody, nobody, nobody, nobody)) {
 		t.Errorf("the process is another's (%v):\n%s", err, status)
 	}
 	if info, err := os.Stat(filepath.Join(home, "copilot")); err != nil || info.Mode().Perm() != 0o700 {
@@ -53,7 +54,8 @@ func newUserTenants(t *testing.T) (r *tenants, home string) {
 	cli := filepath.Join(dir, "copilot")
 	copyExecutable(t, os.Getenv(harness.CLIEnv), cli)
 	home = filepath.Join(dir, "acme")
-	r = newTenantsWith(t, harness.Echo, fmt.Sprintf(", user: {uid: %d, gid: %d}, home: %q", nobody, nobody, home), func(c *app.Config) { c.CLIPath = cli })
+	r = newTenantsWith(t, harness.Echo, fmt.Sprintf(", user: {uid: %d, gid: %d}, home: %q", nobody, nobody, home),
+		func(c *app.Config) { c.CLIPath = cli })
 	return r, home
 }
 

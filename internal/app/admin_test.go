@@ -32,7 +32,8 @@ func (r *running) await(t *testing.T, path string, code int, text string) {
 // health is there all the time.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	c := Config{Listen: []string{"127.0.0.1:0"}, AdminListen: "127.0.0.1:0", AdminToken: adminToken, DrainGrace: testTimeout}
+	c := Config{Listen: []string{"127.0.0.1:0"}, AdminListen: "127.0.0.1:0", AdminToken: adminToken,
+		DrainGrace: testTimeout}
 	script := fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Hang: true}}}}}
 	a, err := New(t.Context(), c, WithRunner(fake(t, script)))
 	if err != nil {
@@ -45,7 +46,8 @@ func TestReadiness(t *testing.T) {
 	defer cancel()
 	go func() { r.ended <- a.Run(ctx) }()
 	r.await(t, "/readyz", http.StatusOK, "ready")
-	conn, err := grpc.NewClient(a.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(bearer(a.Token())))
+	conn, err := grpc.NewClient(a.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(bearer(a.Token())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,8 @@ func TestReadiness(t *testing.T) {
 	if _, err := sessions.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sessions.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "hang"}}); err != nil {
+	if _, err := sessions.Send(t.Context(),
+		&bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "hang"}}); err != nil {
 		t.Fatal(err)
 	}
 	cancel() // a turn runs, which is waited for
@@ -70,10 +73,16 @@ func TestNotReadyWithBrokenCLI(t *testing.T) {
 	for who, ready := range map[string]bool{"operator": false, "acme-owner": true} {
 		t.Run(who, func(t *testing.T) {
 			t.Parallel()
-			o := startObserved(t, nil, WithRestarts(runtime.Backoff{First: time.Millisecond}, runtime.Breaker{Limit: 1, Cooldown: time.Hour}))
-			o.plays("", fakecli.Script{Faults: []fakecli.MethodFault{{Method: "connect", Fault: fakecli.Fault{Kind: fakecli.FaultClose}}}})
-			o.plays("acme", fakecli.Script{Faults: []fakecli.MethodFault{{Method: "connect", Fault: fakecli.Fault{Kind: fakecli.FaultClose}}}})
-			_, err := bridgev1.NewSessionServiceClient(o.as(who)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{})
+			o := startObserved(t, nil,
+				WithRestarts(runtime.Backoff{First: time.Millisecond}, runtime.Breaker{Limit: 1, Cooldown: time.Hour}))
+			o.plays("",
+				fakecli.Script{Faults: []fakecli.MethodFault{{Method: "connect",
+					Fault: fakecli.Fault{Kind: fakecli.FaultClose}}}})
+			o.plays("acme",
+				fakecli.Script{Faults: []fakecli.MethodFault{{Method: "connect",
+					Fault: fakecli.Fault{Kind: fakecli.FaultClose}}}})
+			_, err := bridgev1.NewSessionServiceClient(o.as(who)).CreateSession(t.Context(),
+				&bridgev1.CreateSessionRequest{})
 			if err == nil {
 				t.Fatal("the CLI starts")
 			}

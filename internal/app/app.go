@@ -126,7 +126,9 @@ func (a *App) startOffline(ctx context.Context, profile *runtime.Profile) (defau
 }
 
 // newBridge makes the bridge and the supervisor of its runtimes, which stops first.
-func (a *App) newBridge(directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte) (*bridge.Bridge, error) {
+func (a *App) newBridge(
+	directory bridge.Directory, set *settings, profile runtime.Profile, defaults []byte,
+) (*bridge.Bridge, error) {
 	providers, err := a.config.readProviders()
 	if err != nil {
 		return nil, err

@@ -31,7 +31,10 @@ func fake(t *testing.T, script fakecli.Script) runtime.Runner {
 	t.Helper()
 	cli := fakecli.New(fakecli.Options{Script: script})
 	t.Cleanup(cli.Close)
-	return runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) { return cli.Connect(), nil })
+	return runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser,
+		error) {
+		return cli.Connect(), nil
+	})
 }
 
 // shortDir returns a directory whose path is short enough for a socket.
@@ -103,7 +106,9 @@ func (r *running) dial(t *testing.T) (context.Context, *copilot.Client) {
 
 // subscribe opens a stream that stays open until the server ends it, and waits for its
 // first frame.
-func subscribe(ctx context.Context, t *testing.T, c *copilot.Client, id string) grpc.ServerStreamingClient[bridgev1.SubscribeResponse] {
+func subscribe(
+	ctx context.Context, t *testing.T, c *copilot.Client, id string,
+) grpc.ServerStreamingClient[bridgev1.SubscribeResponse] {
 	t.Helper()
 	stream, err := c.EventStreams().Subscribe(ctx, &bridgev1.SubscribeRequest{
 		Sessions: []*bridgev1.SessionCursor{{SessionId: id}},
@@ -133,10 +138,11 @@ func TestApp(t *testing.T) {
 	}
 	asked := make(chan string, 1)
 	s, err := c.CreateSession(ctx, copilot.SessionOptions{
-		Tools: []copilot.Tool{copilot.NewTool("weather", "tells it", func(_ context.Context, at struct{ City string }) (string, error) {
-			asked <- at.City
-			return "rain", nil
-		})},
+		Tools: []copilot.Tool{copilot.NewTool("weather", "tells it",
+			func(_ context.Context, at struct{ City string }) (string, error) {
+				asked <- at.City
+				return "rain", nil
+			})},
 		OnPermission: copilot.ApproveAll,
 	})
 	if err != nil {
@@ -279,7 +285,8 @@ func TestOfflineModelIsTheDefault(t *testing.T) {
 	cli := fakecli.New(fakecli.Options{})
 	t.Cleanup(cli.Close)
 	specs := make(chan runtime.Spec, 1)
-	r := start(t, Config{OfflineModel: OfflineDefault, Env: map[string]string{"A": "b"}}, WithLogger(slog.New(slog.DiscardHandler)),
+	r := start(t, Config{OfflineModel: OfflineDefault, Env: map[string]string{"A": "b"}},
+		WithLogger(slog.New(slog.DiscardHandler)),
 		WithRunner(runtime.InProcess(func(_ context.Context, spec runtime.Spec) (io.ReadWriteCloser, error) {
 			specs <- spec
 			return cli.Connect(), nil

@@ -42,7 +42,8 @@ tenants:
 		t.Errorf("the other caller is %v, the first one %v", bob, alice)
 	}
 	if bob.GetSession().GetSessionId() != alice.GetSession().GetSessionId() {
-		t.Errorf("the session was created twice: %q and %q", alice.GetSession().GetSessionId(), bob.GetSession().GetSessionId())
+		t.Errorf("the session was created twice: %q and %q", alice.GetSession().GetSessionId(),
+			bob.GetSession().GetSessionId())
 	}
 	again, _ := attach("alice")
 	if again.GetToken() != alice.GetToken() || !again.GetReturned() {

@@ -16,7 +16,8 @@ import (
 // said is an entry in short: the members, in this order, that it has.
 func said(e map[string]any) string {
 	var words []string
-	for _, key := range []string{"msg", "outcome", "reason", "caller", "tenant", "role", "method", "session_id", "owner", "with", "access", "kind", "subject", "decision"} {
+	for _, key := range []string{"msg", "outcome", "reason", "caller", "tenant", "role", "method", "session_id",
+		"owner", "with", "access", "kind", "subject", "decision"} {
 		if v, ok := e[key]; ok {
 			words = append(words, fmt.Sprint(v))
 		}
@@ -33,15 +34,19 @@ func TestAuditLog(t *testing.T) {
 	o.plays("acme", deploying)
 	deploy(ctx, t, o.tenants, "acme-owner", "s", "go")
 	owner, observer := bridgev1.NewSessionServiceClient(o.as("acme-owner")), bridgev1.NewSessionServiceClient(o.as("acme-observer"))
-	if _, err := owner.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "rival", Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE}); err != nil {
+	if _, err := owner.ShareSession(ctx,
+		&bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "rival",
+			Access: bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE}); err != nil {
 		t.Fatal(err)
 	}
 	accept(t, o.as("rival"), "acme/s")
-	if _, err := owner.UnshareSession(ctx, &bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
+	if _, err := owner.UnshareSession(ctx,
+		&bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = observer.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "x"})
-	_, _ = cliv1.NewSessionPermissionsServiceClient(o.as("acme-owner")).SetApproveAll(ctx, &cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: "s", Enabled: true})
+	_, _ = cliv1.NewSessionPermissionsServiceClient(o.as("acme-owner")).SetApproveAll(ctx,
+		&cliv1.SessionPermissionsServiceSetApproveAllRequest{SessionId: "s", Enabled: true})
 	_, _ = cliv1.NewAccountServiceClient(o.as("operator")).Login(ctx, &cliv1.AccountServiceLoginRequest{})
 	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer no-token-of-anybody")
 	_, _ = bridgev1.NewSessionServiceClient(o.as("")).ListSessions(wrong, &bridgev1.ListSessionsRequest{})
@@ -97,12 +102,14 @@ func TestAuditOfDefaults(t *testing.T) {
 	o := startObserved(t, nil)
 	o.plays("", deploying)
 	c := bridgev1.NewSessionServiceClient(o.as("operator"))
-	if _, err := c.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s", Config: &cliv1.SessionConfig{
-		Tools: []*cliv1.ToolDefinition{{Name: "deploy"}},
-	}}); err != nil {
+	if _, err := c.CreateSession(t.Context(),
+		&bridgev1.CreateSessionRequest{SessionId: "s", Config: &cliv1.SessionConfig{
+			Tools: []*cliv1.ToolDefinition{{Name: "deploy"}},
+		}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "go"}}); err != nil {
+	if _, err := c.SendAndWait(t.Context(),
+		&bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "go"}}); err != nil {
 		t.Fatal(err)
 	}
 	o.stop()

@@ -349,7 +349,8 @@ func (c *Config) checkNumbers() error {
 		}
 	}
 	if c.MaxPromptBytes > c.MaxRequestBytes {
-		return wrongf("max_prompt_bytes", "a prompt of %d bytes does not fit into a request of %d (max_request_bytes)", c.MaxPromptBytes, c.MaxRequestBytes)
+		return wrongf("max_prompt_bytes", "a prompt of %d bytes does not fit into a request of %d (max_request_bytes)",
+			c.MaxPromptBytes, c.MaxRequestBytes)
 	}
 	return nil
 }

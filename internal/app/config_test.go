@@ -24,12 +24,13 @@ func TestValidateRefuses(t *testing.T) {
 		"dial and start":            {Config{Dial: "localhost:1", CLIPath: "/bin/copilot"}, "exclude"},
 		"token for nobody":          {Config{DialToken: "secret"}, "needs an address"},
 		"negative size":             {Config{MaxAttachmentBytes: -1}, "max_attachment_bytes: it must not be negative"},
-		"negative time":             {Config{CallbackTimeout: -time.Second}, "callback_timeout: it must not be negative"},
-		"prompt over request":       {Config{MaxPromptBytes: 2, MaxRequestBytes: 1}, "does not fit"},
-		"log level":                 {Config{LogLevel: "loud"}, `"loud"`},
-		"log format":                {Config{LogFormat: "xml"}, `"xml"`},
-		"CLI log level":             {Config{CLILogLevel: "loud"}, `"loud"`},
-		"reserved variable":         {Config{Env: map[string]string{"COPILOT_HOME": "/x"}}, `"COPILOT_HOME"`},
+		"negative time": {Config{CallbackTimeout: -time.Second},
+			"callback_timeout: it must not be negative"},
+		"prompt over request": {Config{MaxPromptBytes: 2, MaxRequestBytes: 1}, "does not fit"},
+		"log level":           {Config{LogLevel: "loud"}, `"loud"`},
+		"log format":          {Config{LogFormat: "xml"}, `"xml"`},
+		"CLI log level":       {Config{CLILogLevel: "loud"}, `"loud"`},
+		"reserved variable":   {Config{Env: map[string]string{"COPILOT_HOME": "/x"}}, `"COPILOT_HOME"`},
 	} {
 		if tc.config.Listen == nil {
 			tc.config.Listen = []string{"unix:s.sock"}
@@ -61,7 +62,8 @@ func TestValidateCompletes(t *testing.T) {
 	if given[0] != "unix:s.sock" {
 		t.Errorf("the caller's list became %q", given)
 	}
-	if c.CallbackTimeout != callback.DefaultTimeout || c.LogLevel != "info" || c.LogFormat != "text" || c.Version == "" {
+	if c.CallbackTimeout != callback.DefaultTimeout || c.LogLevel != "info" || c.LogFormat != "text" ||
+		c.Version == "" {
 		t.Errorf("defaults: %+v", c)
 	}
 }
@@ -110,7 +112,8 @@ func TestNewLogger(t *testing.T) {
 		}
 		log.Debug("hidden")
 		log.Info("shown")
-		if got := out.String(); !strings.HasSuffix(got, tc.want) || strings.Contains(got, "hidden") || tc.want == "" && got != "" {
+		if got := out.String(); !strings.HasSuffix(got, tc.want) || strings.Contains(got, "hidden") || tc.want == "" &&
+			got != "" {
 			t.Errorf("%s %s: %q", tc.level, tc.format, got)
 		}
 	}

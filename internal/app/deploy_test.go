@@ -23,14 +23,16 @@ func TestDeployedSettings(t *testing.T) {
 	}
 	c := DefaultConfig()
 	l := setting.NewLoader(c.Table(), EnvPrefix)
-	if err := l.Load(func(string) string { return "" }, "config.yaml", []byte(manifest.Data["config.yaml"])); err != nil {
+	if err := l.Load(func(string) string { return "" }, "config.yaml",
+		[]byte(manifest.Data["config.yaml"])); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Validate(); err != nil {
 		t.Error(err)
 	}
 	set := readText(t, "../../deploy/kubernetes/statefulset.yaml")
-	for _, path := range []string{filepath.Dir(c.TLSCert), filepath.Dir(c.Policy), filepath.Dir(strings.TrimPrefix(c.Listen[0], "unix:"))} {
+	for _, path := range []string{filepath.Dir(c.TLSCert), filepath.Dir(c.Policy),
+		filepath.Dir(strings.TrimPrefix(c.Listen[0], "unix:"))} {
 		if !strings.Contains(set, "mountPath: "+path+"}") && !strings.Contains(set, "mountPath: "+path+",") {
 			t.Errorf("nothing is mounted at %q", path)
 		}
@@ -47,7 +49,8 @@ func TestDeployedSettings(t *testing.T) {
 // The image has the CLI that is pinned.
 func TestImageHasThePinnedCLI(t *testing.T) {
 	t.Parallel()
-	if text := readText(t, "../../deploy/Dockerfile"); !strings.Contains(text, "ARG CLI_VERSION="+clibin.PinnedVersion+"\n") {
+	if text := readText(t, "../../deploy/Dockerfile"); !strings.Contains(text,
+		"ARG CLI_VERSION="+clibin.PinnedVersion+"\n") {
 		t.Errorf("the Dockerfile has not version %s of the CLI", clibin.PinnedVersion)
 	}
 }

@@ -23,7 +23,8 @@ const probeTimeout = 2 * time.Second
 // starts a CLI, installing it if need be, and ends it again.
 func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []runtime.Finding {
 	if err := c.Validate(); err != nil {
-		return []runtime.Finding{failed("configuration", err, "correct the flag, the environment variable or the key of the file")}
+		return []runtime.Finding{failed("configuration", err,
+			"correct the flag, the environment variable or the key of the file")}
 	}
 	set := newSettings(options)
 	r := runner(&c, &set)
@@ -124,7 +125,8 @@ func socketFinding(ctx context.Context, path string) runtime.Finding {
 	}
 	dir := existing(filepath.Dir(path))
 	if err := tryWrite(dir); err != nil {
-		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err), "choose another socket with --listen unix:PATH")
+		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err),
+			"choose another socket with --listen unix:PATH")
 	}
 	return fine(subject, "%q can be made", path)
 }

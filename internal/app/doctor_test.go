@@ -32,8 +32,10 @@ func TestDoctorFindsWhatServeRefuses(t *testing.T) {
 		return path
 	}
 	write("tokens", "acme "+strings.Repeat("ab", 32)+"\n")
-	const certificates = "version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: [{dns: a, role: owner}]}}\n"
-	const tokens = "version: 1\nidentity: {tokens: tokens}\ntenants: {acme: {members: [{token: acme, role: owner}], providers: [x]}}\n"
+	const certificates = "version: 1\nidentity: {certificates: true}\ntenants: {acme: {members: [{dns: a, role: " +
+		"owner}]}}\n"
+	const tokens = "version: 1\nidentity: {tokens: tokens}\ntenants: {acme: {members: [{token: acme, role: owner}], " +
+		"providers: [x]}}\n"
 	for name, change := range map[string]func(*Config){
 		"a policy that is no policy":           func(c *Config) { c.Policy = write("bad", "version: 9\n") },
 		"certificates without a CA":            func(c *Config) { c.Policy = write("ca", certificates) },
@@ -54,7 +56,8 @@ func TestDoctorFindsWhatServeRefuses(t *testing.T) {
 				_ = a.Close()
 				t.Fatal("serve takes it")
 			}
-			if f := findingOf(Diagnose(t.Context(), c, false), "files"); f.Level != runtime.LevelError || f.Text != err.Error() {
+			if f := findingOf(Diagnose(t.Context(), c, false), "files"); f.Level != runtime.LevelError ||
+				f.Text != err.Error() {
 				t.Errorf("doctor says %+v, serve %v", f, err)
 			}
 		})

@@ -83,7 +83,8 @@ func (c *Config) checkPermissions(paths []trustedPath, logger *slog.Logger) erro
 			refused = append(refused, wrong(p.setting, p.Finding))
 			continue
 		}
-		logger.Warn("trusted path is open to other users", slog.String("setting", p.setting), slog.String("path", p.Path),
+		logger.Warn("trusted path is open to other users", slog.String("setting", p.setting),
+			slog.String("path", p.Path),
 			slog.String("problem", p.Text), slog.String("remedy", p.Remedy))
 	}
 	return errors.Join(refused...)

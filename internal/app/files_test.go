@@ -30,13 +30,17 @@ func TestOpenFilesAreRefused(t *testing.T) {
 		open    func(t *testing.T, c *Config)
 		setting string
 	}{
-		"policy":    {func(t *testing.T, c *Config) { chmod(t, c.Policy, 0o666) }, "policy"},
-		"tokens":    {func(t *testing.T, c *Config) { chmod(t, filepath.Join(filepath.Dir(c.Policy), "tokens.txt"), 0o666) }, "policy"},
+		"policy": {func(t *testing.T, c *Config) { chmod(t, c.Policy, 0o666) }, "policy"},
+		"tokens": {func(t *testing.T,
+			c *Config) {
+			chmod(t, filepath.Join(filepath.Dir(c.Policy), "tokens.txt"), 0o666)
+		}, "policy"},
 		"directory": {func(t *testing.T, c *Config) { chmod(t, filepath.Dir(c.Policy), 0o777) }, "policy"},
 		"data":      {func(t *testing.T, c *Config) { chmod(t, c.DataDir, 0o777) }, "data_dir"},
 		"provider": {func(t *testing.T, c *Config) {
 			path := filepath.Join(t.TempDir(), "provider.json")
-			if err := os.WriteFile(path, []byte(`{"type":"openai","baseUrl":"http://127.0.0.1:1"}`), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(`{"type":"openai","baseUrl":"http://127.0.0.1:1"}`),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 			chmod(t, path, 0o666)
@@ -47,7 +51,8 @@ func TestOpenFilesAreRefused(t *testing.T) {
 			t.Parallel()
 			c := Config{
 				Listen: []string{"127.0.0.1:0"}, DataDir: filepath.Join(t.TempDir(), "data"),
-				Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator"),
+				Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival",
+					"thief", "operator"),
 			}
 			if err := os.Mkdir(c.DataDir, 0o700); err != nil {
 				t.Fatal(err)
@@ -56,7 +61,8 @@ func TestOpenFilesAreRefused(t *testing.T) {
 			var log bytes.Buffer
 			logger := WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 			_, err := New(t.Context(), c, WithRunner(fake(t, fakecli.Script{})), logger)
-			if err == nil || !strings.Contains(err.Error(), tc.setting) || !strings.Contains(err.Error(), "every user of this machine") ||
+			if err == nil || !strings.Contains(err.Error(), tc.setting) ||
+				!strings.Contains(err.Error(), "every user of this machine") ||
 				!strings.Contains(err.Error(), "chmod o-w") {
 				t.Fatalf("New() = %v, want a refusal that names %s and the remedy", err, tc.setting)
 			}
@@ -68,7 +74,8 @@ func TestOpenFilesAreRefused(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Error(err)
 			}
-			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "every user of this machine") {
+			if !strings.Contains(log.String(), "level=WARN") ||
+				!strings.Contains(log.String(), "every user of this machine") {
 				t.Errorf("lax_permissions does not warn: %s", log.String())
 			}
 		})
@@ -94,10 +101,12 @@ func TestDoctorTellsOfPermissions(t *testing.T) {
 	data := t.TempDir()
 	chmod(t, data, 0o777)
 	text := ""
-	for _, f := range Diagnose(context.Background(), Config{Listen: []string{"unix:" + filepath.Join(shared, "s")}, DataDir: data}, false) {
+	for _, f := range Diagnose(context.Background(),
+		Config{Listen: []string{"unix:" + filepath.Join(shared, "s")}, DataDir: data}, false) {
 		text += f.Text + "\n"
 	}
-	for _, want := range []string{"data_dir: ", "written by every user", "listen: ", "make a socket of that name first"} {
+	for _, want := range []string{"data_dir: ", "written by every user", "listen: ",
+		"make a socket of that name first"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, text)
 		}

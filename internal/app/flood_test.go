@@ -64,7 +64,8 @@ func TestFloodedServer(t *testing.T) { //nolint:paralleltest // a process of its
 		t.Fatal(err)
 	}
 	ts := startTenants(t, func(c *Config) {
-		c.Policy, c.TLSCert, c.TLSKey = filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "cert"), filepath.Join(dir, "key")
+		c.Policy, c.TLSCert, c.TLSKey = filepath.Join(dir, "policy.yaml"), filepath.Join(dir,
+			"cert"), filepath.Join(dir, "key")
 		c.AdminListen = "unix:" + filepath.Join(dir, "admin")
 	})
 	fmt.Println("\nserves " + ts.Target())
@@ -146,11 +147,13 @@ func knock(target, name string, c *tls.Config) (net.Conn, error) {
 	f, e := http2.NewFramer(&out, nil), hpack.NewEncoder(&block)
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "https"}, {":path", "/copilot.bridge.v1.RuntimeService/GetServerInfo"},
-		{":authority", target}, {"content-type", "application/grpc"}, {"te", "trailers"}, {"authorization", "Bearer " + secretOf(name)},
+		{":authority", target}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{"authorization", "Bearer " + secretOf(name)},
 	} {
 		_ = e.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]})
 	}
-	err = errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}))
+	err = errors.Join(f.WriteSettings(),
+		f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true}))
 	if err == nil {
 		_, err = conn.Write(out.Bytes())
 	}
@@ -217,19 +220,22 @@ func TestFlood(t *testing.T) {
 	if n := open.Load(); n < floodFiles/2 {
 		t.Errorf("only %d connections are open: the server is not flooded", n)
 	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(credentials.NewTLS(trust.Clone())), grpc.WithPerRPCCredentials(bearer(secretOf("rival"))))
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(credentials.NewTLS(trust.Clone())),
+		grpc.WithPerRPCCredentials(bearer(secretOf("rival"))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	if _, err := bridgev1.NewSessionServiceClient(conn).CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s"}); err != nil {
+	if _, err := bridgev1.NewSessionServiceClient(conn).CreateSession(ctx,
+		&bridgev1.CreateSessionRequest{SessionId: "s"}); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
-	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "admin"))
-	}}}
+	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, "admin"))
+		}}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost/readyz", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +253,8 @@ func TestFlood(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if _, err := bridgev1.NewSessionServiceClient(conn).GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil {
+	if _, err := bridgev1.NewSessionServiceClient(conn).GetSession(ctx,
+		&bridgev1.GetSessionRequest{SessionId: "s"}); err != nil {
 		t.Errorf("another tenant afterwards: %v", err)
 	}
 }

@@ -21,18 +21,21 @@ func TestGuestsApproveNothingOfTheHost(t *testing.T) {
 		t.Run(owner, func(t *testing.T) {
 			t.Parallel()
 			ts := startTenants(t, func(c *Config) {
-				c.Policy = writePolicy(t, guestsPolicy, "open-owner", "boxed-owner", "open-guest", "boxed-guest", "host", "operator")
+				c.Policy = writePolicy(t, guestsPolicy, "open-owner", "boxed-owner", "open-guest", "boxed-guest",
+					"host", "operator")
 			})
 			ts.plays(owner, fakecli.Script{Prompts: []fakecli.Prompt{
 				{Match: custom, Turns: []fakecli.Turn{{Tools: []fakecli.Tool{{Name: "deploy"}}}, {Text: "done"}}},
 				{Match: shell, Turns: []fakecli.Turn{{Tools: []fakecli.Tool{{
-					Name: "deploy", Permission: []byte(`{"kind":"shell","fullCommandText":"rm -rf /","commands":[{"identifier":"rm"}]}`),
+					Name:       "deploy",
+					Permission: []byte(`{"kind":"shell","fullCommandText":"rm -rf /","commands":[{"identifier":"rm"}]}`),
 				}}}, {Text: "done"}}},
 			}})
-			if _, err := bridgev1.NewSessionServiceClient(ts.as(owner)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
-				SessionId: "s", Handlers: &bridgev1.Handlers{Permission: true},
-				Config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{{Name: "deploy", Description: "x"}}},
-			}); err != nil {
+			if _, err := bridgev1.NewSessionServiceClient(ts.as(owner)).CreateSession(t.Context(),
+				&bridgev1.CreateSessionRequest{
+					SessionId: "s", Handlers: &bridgev1.Handlers{Permission: true},
+					Config: &cliv1.SessionConfig{Tools: []*cliv1.ToolDefinition{{Name: "deploy", Description: "x"}}},
+				}); err != nil {
 				t.Fatal(err)
 			}
 			name := owner + "/s"
@@ -55,15 +58,21 @@ func TestGuestsApproveNothingOfTheHost(t *testing.T) {
 			for _, exact := range []bool{false, true} {
 				wantCode(t, "the CLI's own method", g.handle(id, exact), codes.PermissionDenied)
 			}
-			wantCode(t, "rejecting", g.resolve(id, &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{}}}), codes.OK)
+			wantCode(t, "rejecting",
+				g.resolve(id, &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{}}}), codes.OK)
 			g.over()
 			id = g.asked(custom)
-			wantCode(t, "approving writing with a caller's tool", g.resolve(id, decided(forSession)), codes.PermissionDenied)
-			wantCode(t, "approving a caller's tool", g.resolve(id, &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}), codes.OK)
-			wantCode(t, "answering the tool", g.resolve(g.waiting(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL), &bridgev1.Answer{
-				Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "done"}}},
-			}), codes.OK)
-			for _, kind := range []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_HOOK, bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START} {
+			wantCode(t, "approving writing with a caller's tool", g.resolve(id, decided(forSession)),
+				codes.PermissionDenied)
+			wantCode(t, "approving a caller's tool",
+				g.resolve(id, &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}),
+				codes.OK)
+			wantCode(t, "answering the tool",
+				g.resolve(g.waiting(bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL), &bridgev1.Answer{
+					Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "done"}}},
+				}), codes.OK)
+			for _, kind := range []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_HOOK,
+				bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START} {
 				wantCode(t, "handling "+kind.String(), g.handles(kind), codes.PermissionDenied)
 			}
 		})
@@ -96,7 +105,8 @@ func (g guestAnswers) asked(prompt string) (id string) {
 func (g guestAnswers) waiting(kind bridgev1.CallbackKind) (id string) {
 	g.t.Helper()
 	await(g.t, kind.String(), func() bool {
-		list, err := bridgev1.NewCallbackServiceClient(g.conn).ListPending(g.t.Context(), &bridgev1.ListPendingRequest{SessionId: g.name})
+		list, err := bridgev1.NewCallbackServiceClient(g.conn).ListPending(g.t.Context(),
+			&bridgev1.ListPendingRequest{SessionId: g.name})
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -114,7 +124,8 @@ func (g guestAnswers) waiting(kind bridgev1.CallbackKind) (id string) {
 }
 
 func (g guestAnswers) resolve(id string, a *bridgev1.Answer) error {
-	_, err := bridgev1.NewCallbackServiceClient(g.conn).Resolve(g.t.Context(), &bridgev1.ResolveRequest{SessionId: g.name, CallbackId: id, Answer: a})
+	_, err := bridgev1.NewCallbackServiceClient(g.conn).Resolve(g.t.Context(),
+		&bridgev1.ResolveRequest{SessionId: g.name, CallbackId: id, Answer: a})
 	return err
 }
 
@@ -124,10 +135,11 @@ func (g guestAnswers) handle(id string, exact bool) error {
 	if exact {
 		ctx = metadata.AppendToOutgoingContext(ctx, "copilot-fidelity", "exact")
 	}
-	_, err := cliv1.NewSessionPermissionsServiceClient(g.conn).HandlePendingPermissionRequest(ctx, &cliv1.SessionPermissionsServiceHandlePendingPermissionRequestRequest{
-		SessionId: g.name, RequestId: id,
-		Result: &cliv1.PermissionDecision{Variant: &cliv1.PermissionDecision_ApproveOnce{ApproveOnce: &cliv1.PermissionDecisionApproveOnce{}}},
-	})
+	_, err := cliv1.NewSessionPermissionsServiceClient(g.conn).HandlePendingPermissionRequest(ctx,
+		&cliv1.SessionPermissionsServiceHandlePendingPermissionRequestRequest{
+			SessionId: g.name, RequestId: id,
+			Result: &cliv1.PermissionDecision{Variant: &cliv1.PermissionDecision_ApproveOnce{ApproveOnce: &cliv1.PermissionDecisionApproveOnce{}}},
+		})
 	return err
 }
 
@@ -150,7 +162,8 @@ func (g guestAnswers) handles(kind bridgev1.CallbackKind) error {
 func (g guestAnswers) over() {
 	g.t.Helper()
 	await(g.t, "the turn's end", func() bool {
-		got, err := bridgev1.NewSessionServiceClient(g.conn).GetSession(g.t.Context(), &bridgev1.GetSessionRequest{SessionId: g.name})
+		got, err := bridgev1.NewSessionServiceClient(g.conn).GetSession(g.t.Context(),
+			&bridgev1.GetSessionRequest{SessionId: g.name})
 		if err != nil {
 			g.t.Fatal(err)
 		}

@@ -160,7 +160,8 @@ func about(d protoreflect.MessageDescriptor, id string) (*dynamicpb.Message, boo
 // names reports whether a request is still about the session.
 func names(m protoreflect.Message, id string) bool {
 	text := fmt.Sprint(m.Interface())
-	return strings.Contains(text, `session_id:"`+id+`"`) && !strings.Contains(text, "resume:{") && !strings.Contains(text, "create:{")
+	return strings.Contains(text, `session_id:"`+id+`"`) && !strings.Contains(text, "resume:{") &&
+		!strings.Contains(text, "create:{")
 }
 
 // guestsPolicy lets whoever has a sandbox, and whoever has none, share with each other.
@@ -198,7 +199,8 @@ func guests(t *testing.T, f func(t *testing.T, ts *tenants, owner, guest, name s
 				t.Parallel()
 				ts := startTenants(t, func(c *Config) {
 					c.Internal, c.Raw = true, true
-					c.Policy = writePolicy(t, guestsPolicy, "open-owner", "boxed-owner", "open-guest", "boxed-guest", "host", "operator")
+					c.Policy = writePolicy(t, guestsPolicy, "open-owner", "boxed-owner", "open-guest", "boxed-guest",
+						"host", "operator")
 				})
 				f(t, ts, owner, guest, ts.sharedWith(t, owner, guest))
 			})
@@ -323,19 +325,23 @@ func afterJoining(t *testing.T, conn *grpc.ClientConn, name string, frame *bridg
 // may talk, with what it brings itself.
 func TestGuestsMayTalk(t *testing.T) {
 	t.Parallel()
-	blob := &cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{Data: []byte("x"), MimeType: "text/plain"}}}
-	file := &cliv1.Attachment{Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: mark, DisplayName: "x"}}}
+	blob := &cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{Data: []byte("x"),
+		MimeType: "text/plain"}}}
+	file := &cliv1.Attachment{Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: mark,
+		DisplayName: "x"}}}
 	guests(t, func(t *testing.T, ts *tenants, _, guest, name string) {
 		send := func(id string, a *cliv1.Attachment) error {
-			_, err := bridgev1.NewSessionServiceClient(ts.as(guest)).SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{
-				SessionId: id, Prompt: &bridgev1.Prompt{Text: "hi", Attachments: []*cliv1.Attachment{a}},
-			})
+			_, err := bridgev1.NewSessionServiceClient(ts.as(guest)).SendAndWait(t.Context(),
+				&bridgev1.SendAndWaitRequest{
+					SessionId: id, Prompt: &bridgev1.Prompt{Text: "hi", Attachments: []*cliv1.Attachment{a}},
+				})
 			return err
 		}
 		wantCode(t, "a blob to the shared session", send(name, blob), codes.OK)
 		wantCode(t, "a file to the shared session", send(name, file), codes.PermissionDenied)
 		_, err := bridgev1.NewRawServiceClient(ts.as(guest)).Invoke(t.Context(), &bridgev1.InvokeRequest{
-			Method: "session.send", SessionId: name, ParamsJson: `{"prompt":"hi","attachments":[{"type":"file","path":"` + mark + `"}]}`,
+			Method: "session.send", SessionId: name,
+			ParamsJson: `{"prompt":"hi","attachments":[{"type":"file","path":"` + mark + `"}]}`,
 		})
 		wantCode(t, "RawService about the shared session", err, codes.PermissionDenied)
 		sessionOf(t, ts.as(guest), "own")

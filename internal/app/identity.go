@@ -26,7 +26,8 @@ func (c *Config) checkSecurity() error {
 	case c.TLSClientCRL != "" && c.TLSClientCA == "":
 		return wrongf("tls_client_crl", "revocation lists require a CA of client certificates (tls_client_ca)")
 	case c.Policy != "" && c.Token != "":
-		return wrongf("token", "with a policy the server has no token: give a static token a role in the tenant \"host\"")
+		return wrongf("token", "with a policy the server has no token: give a static token a role in the tenant "+
+			"\"host\"")
 	case c.Policy != "" && c.Dial != "":
 		return wrongf("dial", "tenants cannot share a dialled CLI server: policy and dial exclude each other")
 	}
@@ -55,7 +56,8 @@ func (c *Config) tls() *server.TLS {
 	if c.TLSCert == "" {
 		return nil
 	}
-	return &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA, ClientCRLFile: c.TLSClientCRL}
+	return &server.TLS{CertFile: c.TLSCert, KeyFile: c.TLSKey, ClientCAFile: c.TLSClientCA,
+		ClientCRLFile: c.TLSClientCRL}
 }
 
 // tenants says how the bridge treats the tenants of a policy: as it is at the time.
@@ -104,8 +106,9 @@ func (c *Config) tenant(name string, t policy.Tenant, own runtime.Profile) tenan
 	}
 	fields := t.RuntimeProfileFields
 	return tenancy.Tenant{
-		Profile: profile, ProfileFields: fields, Providers: t.Providers, Ambient: t.Ambient, Confined: len(t.Sandbox) > 0,
-		Limits: t.Limits,
+		Profile: profile, ProfileFields: fields, Providers: t.Providers, Ambient: t.Ambient,
+		Confined: len(t.Sandbox) > 0,
+		Limits:   t.Limits,
 	}
 }
 

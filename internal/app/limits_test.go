@@ -58,7 +58,8 @@ func over(t *testing.T, limit string, err error) {
 func sessions(t *testing.T, conn *grpc.ClientConn, n int) error {
 	t.Helper()
 	for i := range n {
-		_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: fmt.Sprint("s", i)})
+		_, err := bridgev1.NewSessionServiceClient(conn).CreateSession(t.Context(),
+			&bridgev1.CreateSessionRequest{SessionId: fmt.Sprint("s", i)})
 		if err != nil {
 			return err
 		}
@@ -71,8 +72,10 @@ var exceeding = map[string]struct {
 	limits string
 	exceed func(t *testing.T, conn *grpc.ClientConn) error
 }{
-	"sessions":                  {"sessions: 2", func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
-	"loaded_sessions":           {"loaded_sessions: 2", func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
+	"sessions": {"sessions: 2",
+		func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
+	"loaded_sessions": {"loaded_sessions: 2",
+		func(t *testing.T, c *grpc.ClientConn) error { return sessions(t, c, 3) }},
 	"runtimes":                  {"runtimes: 1", twoRuntimes},
 	"runtime_starts_per_minute": {"runtime_starts_per_minute: 1", twoRuntimes},
 	"streams":                   {"streams: 2", threeStreams},
@@ -144,7 +147,8 @@ tenants:
 			ts.slow("acme")
 			ts.slow("rival")
 			over(t, limit, tc.exceed(t, ts.as("acme")))
-			if err := tc.exceed(t, ts.as("rival")); err == nil || !strings.Contains(err.Error(), "the server's limit "+limit) {
+			if err := tc.exceed(t, ts.as("rival")); err == nil ||
+				!strings.Contains(err.Error(), "the server's limit "+limit) {
 				t.Errorf("the other tenant gets %v", err)
 			}
 		})
@@ -161,7 +165,8 @@ func (ts *tenants) slow(tenant string) {
 // threeRequests are requests that could come again.
 func threeRequests(t *testing.T, c *grpc.ClientConn) error {
 	for i := range 3 {
-		_, err := bridgev1.NewSessionServiceClient(c).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{RequestId: fmt.Sprint("r", i)})
+		_, err := bridgev1.NewSessionServiceClient(c).CreateSession(t.Context(),
+			&bridgev1.CreateSessionRequest{RequestId: fmt.Sprint("r", i)})
 		if err != nil {
 			return err
 		}
@@ -184,7 +189,8 @@ func threeStreams(t *testing.T, c *grpc.ClientConn) error {
 		return err
 	}
 	for range 3 {
-		stream, err := bridgev1.NewEventServiceClient(c).Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s0"}}})
+		stream, err := bridgev1.NewEventServiceClient(c).Subscribe(t.Context(),
+			&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s0"}}})
 		if err == nil {
 			_, err = stream.Recv()
 		}
@@ -252,7 +258,8 @@ func longMessage(t *testing.T, c *grpc.ClientConn) error {
 
 func sixCalls(t *testing.T, c *grpc.ClientConn) error {
 	for range 6 {
-		if _, err := bridgev1.NewRuntimeServiceClient(c).GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{}); err != nil {
+		if _, err := bridgev1.NewRuntimeServiceClient(c).GetServerInfo(t.Context(),
+			&bridgev1.GetServerInfoRequest{}); err != nil {
 			return err
 		}
 	}
@@ -263,7 +270,8 @@ func sixCalls(t *testing.T, c *grpc.ClientConn) error {
 func TestPromptLimitOfATenant(t *testing.T) {
 	t.Parallel()
 	ts := limited(t, "prompt_bytes: 10")
-	info, err := bridgev1.NewRuntimeServiceClient(ts.as("acme")).GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{})
+	info, err := bridgev1.NewRuntimeServiceClient(ts.as("acme")).GetServerInfo(t.Context(),
+		&bridgev1.GetServerInfoRequest{})
 	if err != nil || info.GetLimits().GetMaxPromptBytes() != 10 {
 		t.Errorf("the limit that is told is %v, %v", info.GetLimits(), err)
 	}
@@ -272,7 +280,8 @@ func TestPromptLimitOfATenant(t *testing.T) {
 		if err := sessions(t, conn, 1); err != nil {
 			t.Fatal(err)
 		}
-		_, err := bridgev1.NewSessionServiceClient(conn).Send(t.Context(), &bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "longer than ten"}})
+		_, err := bridgev1.NewSessionServiceClient(conn).Send(t.Context(),
+			&bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "longer than ten"}})
 		if status.Code(err) != want {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
@@ -294,18 +303,21 @@ func TestPendingCallbacksOfATenant(t *testing.T) {
 	for name, want := range map[string]int{"acme": 1, "rival": 2} {
 		conn := ts.as(name)
 		client := bridgev1.NewSessionServiceClient(conn)
-		_, err := client.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: "s0", Config: &cliv1.SessionConfig{
-			Tools: []*cliv1.ToolDefinition{{Name: "work", SkipPermission: &skip}},
-		}})
+		_, err := client.CreateSession(t.Context(),
+			&bridgev1.CreateSessionRequest{SessionId: "s0", Config: &cliv1.SessionConfig{
+				Tools: []*cliv1.ToolDefinition{{Name: "work", SkipPermission: &skip}},
+			}})
 		if err == nil {
-			_, err = client.Send(t.Context(), &bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "go"}})
+			_, err = client.Send(t.Context(),
+				&bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "go"}})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		asked := 0
 		stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(t.Context(), &bridgev1.SubscribeRequest{
-			Callbacks: true, Sessions: []*bridgev1.SessionCursor{{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING}},
+			Callbacks: true,
+			Sessions:  []*bridgev1.SessionCursor{{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING}},
 		})
 		for seen := 0; err == nil && seen < 2; {
 			var f *bridgev1.SubscribeResponse
@@ -321,7 +333,8 @@ func TestPendingCallbacksOfATenant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pending, err := bridgev1.NewCallbackServiceClient(conn).ListPending(t.Context(), &bridgev1.ListPendingRequest{SessionId: "s0"})
+		pending, err := bridgev1.NewCallbackServiceClient(conn).ListPending(t.Context(),
+			&bridgev1.ListPendingRequest{SessionId: "s0"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,9 +351,10 @@ func TestRuntimesAreShared(t *testing.T) {
 	profiles := []string{"debug", "info", "warning"}
 	take := func(name string) (taken int, err error) {
 		for _, level := range profiles {
-			_, err = bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
-				RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: level},
-			})
+			_, err = bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(),
+				&bridgev1.CreateSessionRequest{
+					RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: level},
+				})
 			if err != nil {
 				return taken, err
 			}

@@ -23,22 +23,25 @@ var noises = map[string]func(ctx context.Context, conn *grpc.ClientConn) error{
 		return err
 	},
 	"sends": func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := bridgev1.NewSessionServiceClient(conn).Send(ctx, &bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "noise"}})
+		_, err := bridgev1.NewSessionServiceClient(conn).Send(ctx,
+			&bridgev1.SendRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "noise"}})
 		return err
 	},
 	"streams": func(ctx context.Context, conn *grpc.ClientConn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
-			{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING},
-		}})
+		stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx,
+			&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
+				{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING},
+			}})
 		if err == nil {
 			_, err = stream.Recv()
 		}
 		return err
 	},
 	"large messages": func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := bridgev1.NewRuntimeServiceClient(conn).Ping(ctx, &bridgev1.PingRequest{Message: strings.Repeat("x", 1<<20)})
+		_, err := bridgev1.NewRuntimeServiceClient(conn).Ping(ctx,
+			&bridgev1.PingRequest{Message: strings.Repeat("x", 1<<20)})
 		return err
 	},
 }
@@ -46,7 +49,8 @@ var noises = map[string]func(ctx context.Context, conn *grpc.ClientConn) error{
 // While one tenant does all it can, the calls of another are answered as ever.
 func TestNoisyNeighbour(t *testing.T) {
 	t.Parallel()
-	ts := limited(t, "requests_per_second: 50, calls: 4, streams: 4, turns: 2, sessions: 4, message_bytes: 100000, journal_bytes: 10000000")
+	ts := limited(t, "requests_per_second: 50, calls: 4, streams: 4, turns: 2, sessions: 4, message_bytes: 100000, "+
+		"journal_bytes: 10000000")
 	for _, name := range []string{"acme", "rival"} {
 		if err := sessions(t, ts.as(name), 1); err != nil {
 			t.Fatal(err)
@@ -57,7 +61,8 @@ func TestNoisyNeighbour(t *testing.T) {
 		took := make([]time.Duration, n)
 		for i := range took {
 			begin := time.Now()
-			out, err := quiet.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "hi"}})
+			out, err := quiet.SendAndWait(t.Context(),
+				&bridgev1.SendAndWaitRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "hi"}})
 			if err != nil || out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 				t.Errorf("the quiet tenant gets %v, %v", out, err)
 			}
@@ -93,7 +98,8 @@ func TestNoisyNeighbour(t *testing.T) {
 	for range each * len(noises) {
 		<-ended
 	}
-	t.Logf("a turn of the quiet tenant takes %v alone (at worst %v), and %v (%v) beside the noisy one, of whose calls %d are made and %d refused",
+	t.Logf("a turn of the quiet tenant takes %v alone (at worst %v), and %v (%v) beside the noisy one, of whose "+
+		"calls %d are made and %d refused",
 		alone, aloneWorst, beside, besideWorst, done.Load(), refused.Load())
 	if refused.Load() == 0 || done.Load() == 0 {
 		t.Errorf("%d calls of the noisy tenant are made, %d refused", done.Load(), refused.Load())

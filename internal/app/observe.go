@@ -28,12 +28,18 @@ const AuditStderr = "stderr"
 // observeRows are the settings of how the server is looked at.
 func (c *Config) observeRows() []setting.Row {
 	return []setting.Row{
-		fixed("admin_listen", &c.AdminListen, "`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH, which only the server's user can open, or HOST:PORT with admin_token (default: none)"),
-		secret("admin_token", &c.AdminToken, "bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and /readyz require none"),
+		fixed("admin_listen", &c.AdminListen,
+			"`address` of the admin listener (health, readiness, metrics, profiles, channelz): unix:PATH, which only "+
+				"the server's user can open, or HOST:PORT with admin_token (default: none)"),
+		secret("admin_token", &c.AdminToken,
+			"bearer `token` of requests to a TCP address of the admin listener, at least 16 characters; /healthz and "+
+				"/readyz require none"),
 		fixed("admin_wide", &c.AdminWide, "allow an admin address that other machines can reach"),
-		fixed("otlp", &c.OTLP, "export spans and metrics by OTLP, configured by OpenTelemetry's environment variables. An endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, enables it too"),
+		fixed("otlp", &c.OTLP, "export spans and metrics by OTLP, configured by OpenTelemetry's environment "+
+			"variables. An endpoint, here or in OTEL_EXPORTER_OTLP_ENDPOINT, enables it too"),
 		fixed("otlp_endpoint", &c.OTLPEndpoint, "`URL` of the OTLP endpoint (default: OTEL_EXPORTER_OTLP_ENDPOINT)"),
-		fixed("otlp_protocol", &c.OTLPProtocol, "OTLP `protocol`: grpc, http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
+		fixed("otlp_protocol", &c.OTLPProtocol,
+			"OTLP `protocol`: grpc, http/protobuf (default: OTEL_EXPORTER_OTLP_PROTOCOL, or http/protobuf)"),
 		fixed("audit_log", &c.AuditLog, "`file` to append the audit log to, or \""+AuditStderr+"\" (default: none)"),
 	}
 }
@@ -107,7 +113,8 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 	}
 	if c.AdminListen != "" {
 		o.admin, err = admin.New(ctx, admin.Config{
-			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready, Logger: a.logger,
+			Listen: c.AdminListen, Token: c.AdminToken, Wide: c.AdminWide, Metrics: o.telemetry.Page(), Ready: o.ready,
+			Logger: a.logger,
 		})
 		if err != nil {
 			return err
@@ -155,7 +162,8 @@ func (a *App) watch(b *bridge.Bridge) error {
 }
 
 // states are all states of CLI processes, so that states without a process are reported as zero.
-var states = []runtime.State{runtime.StateStarting, runtime.StateReady, runtime.StateStopping, runtime.StateBackoff, runtime.StateBroken}
+var states = []runtime.State{runtime.StateStarting, runtime.StateReady, runtime.StateStopping, runtime.StateBackoff,
+	runtime.StateBroken}
 
 // figures puts what no bridge counts.
 func (o *observing) figures(put observe.Put) {

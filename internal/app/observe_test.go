@@ -65,7 +65,8 @@ func families(page string) map[string]family {
 	lines := bufio.NewScanner(strings.NewReader(page))
 	for lines.Scan() {
 		line := lines.Text()
-		if words := strings.Fields(line); strings.HasPrefix(line, "# TYPE ") && !strings.HasPrefix(words[2], "go_") && !strings.HasPrefix(words[2], "process_") {
+		if words := strings.Fields(line); strings.HasPrefix(line, "# TYPE ") && !strings.HasPrefix(words[2], "go_") &&
+			!strings.HasPrefix(words[2], "process_") {
 			found[words[2]] = family{kind: words[3]}
 			continue
 		}
@@ -175,7 +176,8 @@ func (o *observed) entries(t *testing.T) (list []map[string]any) {
 
 // deploying is a script whose prompts call a tool that has to be permitted.
 var deploying = fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{
-	{Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"key":"PLANTED-argument"}`)}}}, {Text: "Done."},
+	{Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"key":"PLANTED-argument"}`)}}},
+	{Text: "Done."},
 }}}}
 
 // deploy has a session take a turn in which a participant permits and answers a tool call.
@@ -220,7 +222,8 @@ func deploy(ctx context.Context, t *testing.T, ts *tenants, as, id, prompt strin
 			send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: answer}})
 		}
 	}()
-	out, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: prompt}})
+	out, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx,
+		&bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: prompt}})
 	if err != nil || out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Fatalf("the turn: %v, %v", out, err)
 	}
@@ -238,14 +241,17 @@ func (ts *tenants) plays(tenant string, script fakecli.Script) {
 func TestFiguresAreAsDocumented(t *testing.T) {
 	t.Parallel()
 	o := startObserved(t, func(c *Config) {
-		c.Policy = writePolicy(t, tenantsPolicy+"    limits: {sessions: 1}\n", "operator", "acme-owner", "acme-participant", "acme-observer", "rival", "thief")
+		c.Policy = writePolicy(t, tenantsPolicy+"    limits: {sessions: 1}\n", "operator", "acme-owner",
+			"acme-participant", "acme-observer", "rival", "thief")
 	})
 	o.plays("", deploying)
 	deploy(t.Context(), t, o.tenants, "operator", "s", "go")
-	if _, err := bridgev1.NewSessionServiceClient(o.as("operator")).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{}); err == nil {
+	if _, err := bridgev1.NewSessionServiceClient(o.as("operator")).CreateSession(t.Context(),
+		&bridgev1.CreateSessionRequest{}); err == nil {
 		t.Fatal("a second session is no session too much")
 	}
-	stream, err := bridgev1.NewEventServiceClient(o.as("operator")).Subscribe(t.Context(), &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s"}}})
+	stream, err := bridgev1.NewEventServiceClient(o.as("operator")).Subscribe(t.Context(),
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s"}}})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -254,10 +260,13 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 	}
 	_, page := o.get(t, "/metrics")
 	for _, line := range []string{
-		`copilot_turns_total{status="completed"} 1`, `copilot_sessions{state="loaded"} 1`, `copilot_refused_total{limit="sessions"} 1`,
-		`copilot_callbacks_total{kind="permission",outcome="answered"} 1`, `copilot_callbacks_total{kind="tool_call",outcome="answered"} 1`,
+		`copilot_turns_total{status="completed"} 1`, `copilot_sessions{state="loaded"} 1`,
+		`copilot_refused_total{limit="sessions"} 1`,
+		`copilot_callbacks_total{kind="permission",outcome="answered"} 1`,
+		`copilot_callbacks_total{kind="tool_call",outcome="answered"} 1`,
 		`copilot_streams{method="copilot.bridge.v1.EventService/Subscribe"} 1`, `copilot_runtimes{state="ready"} 1`,
-		`copilot_callback_duration_seconds_count{kind="tool_call"} 1`, `copilot_runtime_start_duration_seconds_count{outcome="started"} 1`,
+		`copilot_callback_duration_seconds_count{kind="tool_call"} 1`,
+		`copilot_runtime_start_duration_seconds_count{outcome="started"} 1`,
 	} {
 		if !strings.Contains(page, line+"\n") {
 			t.Errorf("the page has no line %q", line)
@@ -294,7 +303,8 @@ func TestTraceGoesThrough(t *testing.T) {
 	o := startObserved(t, nil)
 	o.plays("", deploying)
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01", "tracestate", "vendor=value")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-"+trace+"-00f067aa0ba902b7-01",
+		"tracestate", "vendor=value")
 	deploy(ctx, t, o.tenants, "operator", "s", "go")
 	o.stop()
 	o.end(t)

@@ -67,14 +67,16 @@ func TestObserverDoesNotLockItsTenantOut(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)
 	observer, owner := bridgev1.NewRuntimeServiceClient(ts.as("acme-observer")), ts.as("acme-owner")
-	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-observer")).ListSessions(t.Context(), &bridgev1.ListSessionsRequest{}); err != nil {
+	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-observer")).ListSessions(t.Context(),
+		&bridgev1.ListSessionsRequest{}); err != nil {
 		t.Errorf("a list of sessions while no process runs: %v", err)
 	}
 	if err := sessions(t, owner, 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, level := range []string{"none", "error", "warning", "info", "debug", "all", "default"} {
-		_, err := observer.Ping(t.Context(), &bridgev1.PingRequest{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: level}})
+		_, err := observer.Ping(t.Context(),
+			&bridgev1.PingRequest{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: level}})
 		wantCode(t, fmt.Sprint("ping of ", level), err, codes.FailedPrecondition)
 	}
 	if _, err := observer.Ping(t.Context(), &bridgev1.PingRequest{}); err != nil {
@@ -85,7 +87,8 @@ func TestObserverDoesNotLockItsTenantOut(t *testing.T) {
 		t.Errorf("the tenant's processes are %v, %v", list, err)
 	}
 	participant := bridgev1.NewRuntimeServiceClient(ts.as("acme-participant"))
-	if _, err := participant.Ping(t.Context(), &bridgev1.PingRequest{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}}); err != nil {
+	if _, err := participant.Ping(t.Context(),
+		&bridgev1.PingRequest{RuntimeProfile: &bridgev1.RuntimeProfile{LogLevel: "debug"}}); err != nil {
 		t.Errorf("a participant's ping: %v", err)
 	}
 }

@@ -21,7 +21,8 @@ func TestProvidersOfTenants(t *testing.T) {
 	ts := startTenants(t, func(c *Config) {
 		c.Providers = map[string]string{}
 		for _, name := range []string{"ours", "theirs"} {
-			c.Providers[name] = write(t, filepath.Join(dir, name), `{"type": "openai", "baseUrl": "https://`+name+`.example/v1", "apiKey": "planted-key"}`)
+			c.Providers[name] = write(t, filepath.Join(dir, name),
+				`{"type": "openai", "baseUrl": "https://`+name+`.example/v1", "apiKey": "planted-key"}`)
 		}
 		c.Policy = writePolicy(t, `
 version: 1
@@ -36,25 +37,29 @@ tenants:
 		name, ref string
 		want      codes.Code
 	}{
-		{"acme", "ours", codes.OK}, {"acme", "theirs", codes.InvalidArgument}, {"acme", "nobody's", codes.InvalidArgument},
+		{"acme", "ours", codes.OK}, {"acme", "theirs", codes.InvalidArgument},
+		{"acme", "nobody's", codes.InvalidArgument},
 		{"rival", "ours", codes.InvalidArgument}, {"operator", "theirs", codes.OK},
 	} {
-		_, err := bridgev1.NewSessionServiceClient(ts.as(tc.name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{
-			SessionId: "of-" + tc.ref, ProviderRef: tc.ref,
-		})
+		_, err := bridgev1.NewSessionServiceClient(ts.as(tc.name)).CreateSession(t.Context(),
+			&bridgev1.CreateSessionRequest{
+				SessionId: "of-" + tc.ref, ProviderRef: tc.ref,
+			})
 		wantCode(t, tc.name+" names "+tc.ref, err, tc.want)
 	}
 	client := bridgev1.NewSessionServiceClient(ts.as("acme"))
 	url := "https://mine.example/v1"
 	_, err := client.UpdateProvider(t.Context(), &bridgev1.UpdateProviderRequest{
-		SessionId: "of-ours", Provider: &cliv1.ProviderConfig{BaseUrl: url}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"base_url"}},
+		SessionId: "of-ours", Provider: &cliv1.ProviderConfig{BaseUrl: url},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"base_url"}},
 	})
 	wantCode(t, "another address", err, codes.OK)
 	if got := ts.lastResume("acme"); strings.Contains(got, "planted-key") || !strings.Contains(got, url) {
 		t.Errorf("the CLI was told %s", got)
 	}
 	_, err = client.UpdateProvider(t.Context(), &bridgev1.UpdateProviderRequest{
-		SessionId: "of-ours", Provider: &cliv1.ProviderConfig{ApiKey: &url}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"api_key"}},
+		SessionId: "of-ours", Provider: &cliv1.ProviderConfig{ApiKey: &url},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"api_key"}},
 	})
 	wantCode(t, "a key of its own", err, codes.OK)
 	if got := ts.lastResume("acme"); strings.Contains(got, "planted-key") || !strings.Contains(got, "mine.example") {

@@ -31,7 +31,8 @@ func TestReadinessIsTrue(t *testing.T) {
 	})
 	c := DefaultConfig()
 	c.DataDir, c.Listen = "", []string{"unix:" + filepath.Join(t.TempDir(), "s")}
-	a, err := New(t.Context(), c, WithRunner(runner), WithProbe(), WithRestarts(runtime.Backoff{First: time.Millisecond}, runtime.Breaker{}))
+	a, err := New(t.Context(), c, WithRunner(runner), WithProbe(),
+		WithRestarts(runtime.Backoff{First: time.Millisecond}, runtime.Breaker{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,8 @@ func TestReadinessIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []healthv1.HealthCheckResponse_ServingStatus{
-		healthv1.HealthCheckResponse_NOT_SERVING, healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING,
+		healthv1.HealthCheckResponse_NOT_SERVING, healthv1.HealthCheckResponse_SERVING,
+		healthv1.HealthCheckResponse_NOT_SERVING,
 	} {
 		state, err := watch.Recv()
 		if err != nil || state.GetStatus() != want {
@@ -58,7 +60,8 @@ func TestReadinessIsTrue(t *testing.T) {
 			stop()
 		}
 		for deadline := time.Now().Add(testTimeout); !mended.Load(); {
-			if err := a.observing.ready(); err != nil && err.Error() != errNotProbed.Error() && !errors.Is(err, errStarting) {
+			if err := a.observing.ready(); err != nil && err.Error() != errNotProbed.Error() &&
+				!errors.Is(err, errStarting) {
 				mended.Store(true) // it has been told that the CLI cannot be started
 			} else if time.Now().After(deadline) {
 				t.Fatalf("ready says %v", err)

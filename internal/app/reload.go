@@ -101,7 +101,8 @@ func (c *Config) clone() *Config {
 // checkPolicy checks a policy against the configuration, and the permissions of its files.
 func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 	if asked, _ := p.Certificates(); asked && c.TLSClientCA == "" {
-		return wrong("policy", fmt.Errorf("%q: identity.certificates requires a CA of client certificates (tls_client_ca)", c.Policy))
+		return wrong("policy", fmt.Errorf("%q: identity.certificates requires a CA of client certificates "+
+			"(tls_client_ca)", c.Policy))
 	}
 	for _, name := range p.Providers() {
 		if _, ok := c.Providers[name]; !ok {
@@ -115,14 +116,16 @@ func (c *Config) checkPolicy(p *policy.Policy, logger *slog.Logger) error {
 func (c *Config) tuning(providers map[string][]byte) bridge.Tuning {
 	return bridge.Tuning{
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
-		Turns: c.turns(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(), Placement: c.placement(), Providers: providers,
+		Turns: c.turns(), IdleUnload: c.IdleUnload, ConfinementGrace: c.ConfinementGrace, Wear: c.wear(),
+		Placement: c.placement(), Providers: providers,
 	}
 }
 
 // connections bounds connections over TCP.
 func (c *Config) connections() server.Connections {
 	return server.Connections{
-		Max: c.MaxConnections, ReservedFiles: c.ReservedFiles, MaxAge: c.MaxConnectionAge, AgeGrace: c.ConnectionAgeGrace,
+		Max: c.MaxConnections, ReservedFiles: c.ReservedFiles, MaxAge: c.MaxConnectionAge,
+		AgeGrace: c.ConnectionAgeGrace,
 	}
 }
 

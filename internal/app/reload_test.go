@@ -135,7 +135,8 @@ func TestReloadReachesTheParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := info.GetLimits()
-	if l.GetMaxPromptBytes() != 77 || l.GetCallbackTimeout().AsDuration() != time.Hour || l.GetMaxRuntimes() != 3 || l.GetMaxAttachmentBytes() != 78 {
+	if l.GetMaxPromptBytes() != 77 || l.GetCallbackTimeout().AsDuration() != time.Hour || l.GetMaxRuntimes() != 3 ||
+		l.GetMaxAttachmentBytes() != 78 {
 		t.Errorf("limits %v", l)
 	}
 	for _, want := range []string{"configuration reloaded", "max_prompt_bytes", "log_level"} {
@@ -158,11 +159,13 @@ func TestBadReloadChangesNothing(t *testing.T) {
 	}{
 		"a bad value":           {func(c *Config) { c.LogLevel = "loud" }, "log_level: "},
 		"a bad value, not live": {func(c *Config) { c.Fsync = "often" }, "fsync: "},
-		"no file of a provider": {func(c *Config) { c.Providers = map[string]string{"p": filepath.Join(dir, "none")} }, "provider: "},
+		"no file of a provider": {func(c *Config) { c.Providers = map[string]string{"p": filepath.Join(dir, "none")} },
+			"provider: "},
 		"a bad provider": {func(c *Config) {
 			c.Providers = map[string]string{"p": write(t, filepath.Join(dir, "bad"), "{secret-4")}
 		}, "provider: "},
-		"live with what is not":  {func(c *Config) { c.MaxPromptBytes, c.MaxRequestBytes = 20<<20, 30<<20 }, "max_prompt_bytes: "},
+		"live with what is not": {func(c *Config) { c.MaxPromptBytes, c.MaxRequestBytes = 20<<20, 30<<20 },
+			"max_prompt_bytes: "},
 		"a policy without a TLS": {func(c *Config) { c.Listen = []string{"0.0.0.0:1"} }, "listen: "},
 	} {
 		next := *c.clone()
@@ -173,7 +176,8 @@ func TestBadReloadChangesNothing(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q first", name, err, tc.want)
 		}
-		if said := strings.TrimPrefix(out.String(), before); !strings.Contains(said, "not reloaded") || strings.Contains(said, "secret-4") {
+		if said := strings.TrimPrefix(out.String(), before); !strings.Contains(said, "not reloaded") ||
+			strings.Contains(said, "secret-4") {
 			t.Errorf("%s: the log says %q", name, said)
 		}
 		if a.current.Load().IdleUnload == next.IdleUnload {
@@ -215,7 +219,8 @@ func TestReloadOfPolicy(t *testing.T) {
 	}
 	gone := *next.clone()
 	gone.Policy = ""
-	if err := a.Reload(gone); err != nil || a.current.Load().Policy != next.Policy || !strings.Contains(out.String(), "settings=[policy]") {
+	if err := a.Reload(gone); err != nil || a.current.Load().Policy != next.Policy ||
+		!strings.Contains(out.String(), "settings=[policy]") {
 		t.Errorf("a policy that goes: %v, %q in force", err, a.current.Load().Policy)
 	}
 	none := *next.clone()
@@ -236,10 +241,14 @@ func TestReloadOfPolicy(t *testing.T) {
 func TestErrorsNameSettings(t *testing.T) {
 	t.Parallel()
 	for key, c := range map[string]Config{
-		"listen": {Listen: []string{"0.0.0.0:80"}}, "dial": {Dial: "x"}, "dial_token": {DialToken: "x"}, "log_level": {LogLevel: "x"},
-		"log_format": {LogFormat: "x"}, "fsync": {Fsync: "x"}, "cli_log_level": {CLILogLevel: "x"}, "env": {Env: map[string]string{"HOME": "x"}},
-		"profile_fields": {ProfileFields: []string{"x"}}, "profile_home": {Homes: map[string]string{"x": "y"}}, "tls_key": {TLSKey: "x"},
-		"tls_cert": {TLSCert: "x"}, "tls_client_ca": {TLSClientCA: "x"}, "token": {Policy: "x", Token: "y"}, "kill_rss": {KillRSS: -1},
+		"listen": {Listen: []string{"0.0.0.0:80"}}, "dial": {Dial: "x"}, "dial_token": {DialToken: "x"},
+		"log_level":  {LogLevel: "x"},
+		"log_format": {LogFormat: "x"}, "fsync": {Fsync: "x"}, "cli_log_level": {CLILogLevel: "x"},
+		"env":            {Env: map[string]string{"HOME": "x"}},
+		"profile_fields": {ProfileFields: []string{"x"}}, "profile_home": {Homes: map[string]string{"x": "y"}},
+		"tls_key":  {TLSKey: "x"},
+		"tls_cert": {TLSCert: "x"}, "tls_client_ca": {TLSClientCA: "x"}, "token": {Policy: "x", Token: "y"},
+		"kill_rss":         {KillRSS: -1},
 		"max_prompt_bytes": {MaxPromptBytes: 2, MaxRequestBytes: 1},
 	} {
 		err := c.Validate()

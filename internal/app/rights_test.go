@@ -27,7 +27,8 @@ type open struct {
 // returns when all of them are under way.
 func calls(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string) []*open {
 	t.Helper()
-	all := []*open{subscribed(ctx, t, conn, id), attached(ctx, t, conn, id), ran(ctx, t, conn, id), waited(ctx, t, conn, id)}
+	all := []*open{subscribed(ctx, t, conn, id), attached(ctx, t, conn, id), ran(ctx, t, conn, id),
+		waited(ctx, t, conn, id)}
 	awaitRunning(t, conn, id, 2) // of Run and SendAndWait
 	return all
 }
@@ -46,7 +47,8 @@ func drained[F any](stream grpc.ServerStreamingClient[F]) error {
 func subscribed(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string) *open {
 	t.Helper()
 	o := begun("Subscribe")
-	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id}}})
+	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx,
+		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: id}}})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -107,7 +109,8 @@ func waited(ctx context.Context, t *testing.T, conn *grpc.ClientConn, id string)
 	t.Helper()
 	o := begun("SendAndWait")
 	go func() {
-		_, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "wait"}})
+		_, err := bridgev1.NewSessionServiceClient(conn).SendAndWait(ctx,
+			&bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "wait"}})
 		o.ended <- err
 	}()
 	return o
@@ -171,13 +174,16 @@ func TestUnsharingEndsWhatIsOpen(t *testing.T) {
 		wantCode(t, o.name, <-o.ended, codes.NotFound)
 	}
 	guests[0].still(t, "shared for less")
-	if s, err := acme.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil || len(s.GetSession().GetParticipants()) != 1 {
+	if s, err := acme.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "s"}); err != nil ||
+		len(s.GetSession().GetParticipants()) != 1 {
 		t.Errorf("participants are %v, %v", s.GetSession().GetParticipants(), err)
 	}
-	if _, err := acme.UnshareSession(t.Context(), &bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
+	if _, err := acme.UnshareSession(t.Context(),
+		&bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-guests[0].ended; err.Error() != "EOF" || guests[0].closed != bridgev1.CloseReason_CLOSE_REASON_UNSHARED {
+	if err := <-guests[0].ended; err.Error() != "EOF" ||
+		guests[0].closed != bridgev1.CloseReason_CLOSE_REASON_UNSHARED {
 		t.Errorf("Subscribe ended with %v, closed for %v", err, guests[0].closed)
 	}
 	own.still(t, "unshared")
@@ -191,10 +197,12 @@ func TestPolicyEndsWhatIsOpen(t *testing.T) {
 		from, to string
 		want     codes.Code // OK: everything goes on
 	}{
-		"a member goes":          {"      - " + role + "\n", "", codes.PermissionDenied},
-		"a role is less":         {role, "{token: acme-participant, role: observer}", codes.PermissionDenied},
-		"a role is more":         {role, "{token: acme-participant, role: owner}", codes.OK},
-		"another tenant as well": {"members: [{token: rival, role: owner}]", "members: [{token: rival, role: owner}, " + role[:len(role)-len(" participant}")] + " observer}]", codes.OK},
+		"a member goes":  {"      - " + role + "\n", "", codes.PermissionDenied},
+		"a role is less": {role, "{token: acme-participant, role: observer}", codes.PermissionDenied},
+		"a role is more": {role, "{token: acme-participant, role: owner}", codes.OK},
+		"another tenant as well": {"members: [{token: rival, role: owner}]",
+			"members: [{token: rival, role: owner}, " + role[:len(role)-len(" participant}")] + " observer}]",
+			codes.OK},
 		"something else":         {"  thief:\n    members: [{token: thief, role: owner}]\n", "", codes.OK},
 		"a token is another one": {"", "", codes.Unauthenticated},
 	} {
@@ -224,7 +232,8 @@ func TestPolicyEndsWhatIsOpen(t *testing.T) {
 				}
 			}
 			places := map[bool]int{true: 1, false: 0}[tc.want == codes.OK] // none is kept for who has no right to it
-			got, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "s0"})
+			got, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).GetSession(ctx,
+				&bridgev1.GetSessionRequest{SessionId: "s0"})
 			if err != nil || len(got.GetSession().GetParticipants()) != places {
 				t.Errorf("participants are %v, %v, want %d", got.GetSession().GetParticipants(), err, places)
 			}

@@ -17,7 +17,8 @@ func (c *Config) NewRunner(logger *slog.Logger, progress Progress) runtime.Runne
 		return &runtime.Dialer{Address: c.Dial, Token: c.DialToken}
 	}
 	return &runtime.Spawner{AnyVersion: c.AnyCLI, Locator: clibin.Locator{
-		Explicit: c.CLIPath, NoInstall: c.NoInstall, AnyVersion: c.AnyCLI, Verify: clibin.Verify(c.VerifyCLI), Logger: logger,
+		Explicit: c.CLIPath, NoInstall: c.NoInstall, AnyVersion: c.AnyCLI, Verify: clibin.Verify(c.VerifyCLI),
+		Logger: logger,
 		Progress: func(p clibin.Progress) {
 			logProgress(logger, p)
 			if progress != nil {

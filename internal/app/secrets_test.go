@@ -80,8 +80,9 @@ func TestSecretsStayInMemory(t *testing.T) {
 	ts.plays("", deploying)
 	operator := bridgev1.NewSessionServiceClient(ts.as("operator"))
 	provider := &cliv1.ProviderConfig{
-		BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]), BearerToken: proto.String(planted["provider bearer"]),
-		Headers: map[string]string{"x": planted["provider header"]},
+		BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]),
+		BearerToken: proto.String(planted["provider bearer"]),
+		Headers:     map[string]string{"x": planted["provider header"]},
 	}
 	config := &cliv1.SessionConfig{Provider: provider, McpServers: map[string]*cliv1.McpSerializableServerConfig{
 		"m": {Variant: &cliv1.McpSerializableServerConfig_Http{Http: &cliv1.McpServerConfigHttp{
@@ -91,20 +92,26 @@ func TestSecretsStayInMemory(t *testing.T) {
 	ctx := t.Context()
 	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", RequestId: "r", Config: config}))
 	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // exists
-	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "g", Config: &cliv1.SessionConfig{GithubToken: proto.String(planted["github token"])}}))
-	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "p", RuntimeProfile: &bridgev1.RuntimeProfile{
-		GithubToken: planted["profile token"], Env: map[string]string{"X": planted["profile env"]},
-	}}))
+	tell(operator.CreateSession(ctx,
+		&bridgev1.CreateSessionRequest{SessionId: "g",
+			Config: &cliv1.SessionConfig{GithubToken: proto.String(planted["github token"])}}))
+	tell(operator.CreateSession(ctx,
+		&bridgev1.CreateSessionRequest{SessionId: "p", RuntimeProfile: &bridgev1.RuntimeProfile{
+			GithubToken: planted["profile token"], Env: map[string]string{"X": planted["profile env"]},
+		}}))
 	tell(operator.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{
 		Text: "hi", RequestHeaders: map[string]string{"x": planted["request header"]},
 	}}))
-	tell(operator.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{SessionId: "s", Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])}}))
+	tell(operator.ProvideCredentials(ctx,
+		&bridgev1.ProvideCredentialsRequest{SessionId: "s",
+			Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])}}))
 	deploy(ctx, t, ts.tenants, "operator", "deployed", spoken["prompt"])
 	acme := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
 	tell(acme.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // not on its list
 	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+planted["wrong token"])
 	tell(bridgev1.NewSessionServiceClient(ts.as("")).ListSessions(wrong, &bridgev1.ListSessionsRequest{}))
-	if text := strings.Join(told, "\n"); !strings.Contains(text, "session_id:\"s\"") || !strings.Contains(text, "SESSION_EXISTS") || !strings.Contains(text, "FORBIDDEN") {
+	if text := strings.Join(told, "\n"); !strings.Contains(text, "session_id:\"s\"") ||
+		!strings.Contains(text, "SESSION_EXISTS") || !strings.Contains(text, "FORBIDDEN") {
 		t.Fatalf("the calls did not do what they are made for:\n%s", text)
 	}
 	_, page := ts.get(t, "/metrics")
@@ -119,7 +126,8 @@ func TestSecretsStayInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := map[string]string{"the metrics": page, "the profile": heap, "the spans": string(spans), "the audit log": string(audit)}
+	silent := map[string]string{"the metrics": page, "the profile": heap, "the spans": string(spans),
+		"the audit log": string(audit)}
 	for where, text := range silent {
 		if len(text) < 1000 {
 			t.Errorf("%s: there is nothing to look at: %s", where, text)

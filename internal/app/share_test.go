@@ -28,9 +28,12 @@ func wantCode(t *testing.T, what string, err error, want codes.Code) {
 }
 
 // offer has an owner share a session with a tenant, and tells what the share is like then.
-func offer(t *testing.T, owner grpc.ClientConnInterface, id, tenant string, access bridgev1.ShareAccess) *bridgev1.SessionShare {
+func offer(
+	t *testing.T, owner grpc.ClientConnInterface, id, tenant string, access bridgev1.ShareAccess,
+) *bridgev1.SessionShare {
 	t.Helper()
-	out, err := bridgev1.NewSessionServiceClient(owner).ShareSession(t.Context(), &bridgev1.ShareSessionRequest{SessionId: id, Tenant: tenant, Access: access})
+	out, err := bridgev1.NewSessionServiceClient(owner).ShareSession(t.Context(),
+		&bridgev1.ShareSessionRequest{SessionId: id, Tenant: tenant, Access: access})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,8 @@ func offer(t *testing.T, owner grpc.ClientConnInterface, id, tenant string, acce
 
 func accept(t *testing.T, guest grpc.ClientConnInterface, name string) {
 	t.Helper()
-	out, err := bridgev1.NewSessionServiceClient(guest).AcceptShare(t.Context(), &bridgev1.AcceptShareRequest{SessionId: name})
+	out, err := bridgev1.NewSessionServiceClient(guest).AcceptShare(t.Context(),
+		&bridgev1.AcceptShareRequest{SessionId: name})
 	if err != nil || out.GetSession().GetSessionId() != name {
 		t.Fatalf("accepting %s: %v, %v", name, out, err)
 	}
@@ -65,7 +69,8 @@ func look(t *testing.T, c bridgev1.SessionServiceClient, id string) error {
 }
 
 func say(t *testing.T, c bridgev1.SessionServiceClient, id, text string) error {
-	_, err := c.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
+	_, err := c.SendAndWait(t.Context(),
+		&bridgev1.SendAndWaitRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: text}})
 	return err
 }
 
@@ -120,7 +125,8 @@ func TestSharing(t *testing.T) {
 	offer(t, ts.as("acme-owner"), "s", "rival", toParticipate)
 	wantCode(t, "a participant's word", say(t, rival, "acme/s", "hi"), codes.OK)
 	got, err := rival.GetSession(ctx, &bridgev1.GetSessionRequest{SessionId: "acme/s"})
-	if s := got.GetSession(); err != nil || s.GetOwner() != "acme" || s.GetAccess() != toParticipate || s.GetSessionId() != "acme/s" || s.GetShares() != nil {
+	if s := got.GetSession(); err != nil || s.GetOwner() != "acme" || s.GetAccess() != toParticipate ||
+		s.GetSessionId() != "acme/s" || s.GetShares() != nil {
 		t.Errorf("the guest is told of %v, %v", s, err)
 	}
 	_, err = rival.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: "acme/s"})
@@ -129,10 +135,12 @@ func TestSharing(t *testing.T) {
 	wantCode(t, "resuming it", err, codes.PermissionDenied)
 	_, err = rival.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: "acme/s"})
 	wantCode(t, "disconnecting it", err, codes.PermissionDenied)
-	_, err = rival.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "acme/s", Tenant: "thief", Access: toObserve})
+	_, err = rival.ShareSession(ctx,
+		&bridgev1.ShareSessionRequest{SessionId: "acme/s", Tenant: "thief", Access: toObserve})
 	wantCode(t, "passing it on", err, codes.PermissionDenied)
 	for _, tenant := range []string{"", "acme", "No Tenant"} {
-		_, err = acme.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: tenant, Access: toObserve})
+		_, err = acme.ShareSession(ctx,
+			&bridgev1.ShareSessionRequest{SessionId: "s", Tenant: tenant, Access: toObserve})
 		wantCode(t, "sharing with "+tenant, err, codes.InvalidArgument)
 	}
 	_, err = acme.ShareSession(ctx, &bridgev1.ShareSessionRequest{SessionId: "s", Tenant: "rival"})
@@ -146,7 +154,8 @@ func TestSharing(t *testing.T) {
 	wantCode(t, "the owner's look after a restart", look(t, acme, "s"), codes.OK)
 	wantCode(t, "a look after a restart", look(t, rival, "acme/s"), codes.OK)
 	wantCode(t, "another's look after a restart", look(t, thief, "acme/s"), codes.NotFound)
-	if _, err := acme.UnshareSession(ctx, &bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
+	if _, err := acme.UnshareSession(ctx,
+		&bridgev1.UnshareSessionRequest{SessionId: "s", Tenant: "rival"}); err != nil {
 		t.Fatal(err)
 	}
 	wantCode(t, "a look afterwards", look(t, rival, "acme/s"), codes.NotFound)
@@ -302,7 +311,8 @@ func TestWatchersOfSharedSessions(t *testing.T) {
 	owner := ts.as("acme-owner")
 	acme := sessionOf(t, owner, "s")
 	offer(t, owner, "s", "rival", toParticipate)
-	stream, err := bridgev1.NewEventServiceClient(ts.as("rival")).WatchSessions(t.Context(), &bridgev1.WatchSessionsRequest{})
+	stream, err := bridgev1.NewEventServiceClient(ts.as("rival")).WatchSessions(t.Context(),
+		&bridgev1.WatchSessionsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +323,8 @@ func TestWatchersOfSharedSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kind := c.GetChange(); kind != bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT && kind != bridgev1.SessionChange_SESSION_CHANGE_UPDATED {
+			if kind := c.GetChange(); kind != bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT &&
+				kind != bridgev1.SessionChange_SESSION_CHANGE_UPDATED {
 				return strings.TrimPrefix(kind.String(), "SESSION_CHANGE_") + " " + c.GetSession().GetSessionId()
 			}
 		}
@@ -364,8 +375,10 @@ func TestSharesOfAnOlderVersionAreOffers(t *testing.T) {
 	}
 	wantCode(t, "a word to the session", say(t, rival, "acme/same", "hi"), codes.NotFound)
 	for name, want := range map[string]bridgev1.ShareAccess{"rival": toParticipate, "operator": toObserve} {
-		out, err := bridgev1.NewSessionServiceClient(ts.as(name)).ListShareOffers(t.Context(), &bridgev1.ListShareOffersRequest{})
-		if err != nil || len(out.GetOffers()) != 1 || out.GetOffers()[0].GetSessionId() != "acme/same" || out.GetOffers()[0].GetAccess() != want {
+		out, err := bridgev1.NewSessionServiceClient(ts.as(name)).ListShareOffers(t.Context(),
+			&bridgev1.ListShareOffersRequest{})
+		if err != nil || len(out.GetOffers()) != 1 || out.GetOffers()[0].GetSessionId() != "acme/same" ||
+			out.GetOffers()[0].GetAccess() != want {
 			t.Errorf("%s is offered %v, %v", name, out, err)
 		}
 	}

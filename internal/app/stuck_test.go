@@ -80,7 +80,8 @@ func load(t *testing.T) (held int64) {
 	client := bridgev1.NewSessionServiceClient(conn)
 	over := make(chan error, 1)
 	go func() {
-		out, err := client.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "much", Prompt: &bridgev1.Prompt{Text: "much"}})
+		out, err := client.SendAndWait(ctx,
+			&bridgev1.SendAndWaitRequest{SessionId: "much", Prompt: &bridgev1.Prompt{Text: "much"}})
 		if err == nil && out.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 			t.Errorf("the turn ends with %v", out)
 		}
@@ -88,7 +89,8 @@ func load(t *testing.T) (held int64) {
 	}()
 	for i, running := 0, true; running; i++ {
 		begin := time.Now()
-		if _, err := client.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "hi"}}); err != nil {
+		if _, err := client.SendAndWait(ctx,
+			&bridgev1.SendAndWaitRequest{SessionId: "s0", Prompt: &bridgev1.Prompt{Text: "hi"}}); err != nil {
 			t.Fatalf("another session, after %v: %v", time.Since(begin), err)
 		}
 		if i%10 == 0 { // it takes time
@@ -118,7 +120,9 @@ func load(t *testing.T) (held int64) {
 }
 
 // participates makes a session with a tool and takes part in it.
-func participates(ctx context.Context, t *testing.T, conn *grpc.ClientConn) grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse] {
+func participates(
+	ctx context.Context, t *testing.T, conn *grpc.ClientConn,
+) grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse] {
 	t.Helper()
 	skip := true
 	stream, err := bridgev1.NewCallbackServiceClient(conn).Attach(ctx)
@@ -140,7 +144,8 @@ func participates(ctx context.Context, t *testing.T, conn *grpc.ClientConn) grpc
 // toolsEnded counts the ends of tool calls in the session's history.
 func toolsEnded(ctx context.Context, t *testing.T, client bridgev1.SessionServiceClient) (n int) {
 	t.Helper()
-	q := &bridgev1.ListEventsRequest{SessionId: "much", Filter: &bridgev1.EventFilter{Types: []string{"external_tool.completed"}}}
+	q := &bridgev1.ListEventsRequest{SessionId: "much",
+		Filter: &bridgev1.EventFilter{Types: []string{"external_tool.completed"}}}
 	for {
 		page, err := client.ListEvents(ctx, q)
 		if err != nil {
@@ -181,7 +186,8 @@ func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan wa
 				t.Error(err)
 				break
 			}
-			if r := f.GetCallbackResolved(); r != nil && r.GetOutcome() == bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT {
+			if r := f.GetCallbackResolved(); r != nil &&
+				r.GetOutcome() == bridgev1.CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT {
 				seen.timeouts++
 			}
 			seen.gap = seen.gap || f.GetGap() != nil

@@ -43,85 +43,142 @@ func (c *Config) Table() setting.Table {
 
 func (c *Config) callerRows() []setting.Row {
 	return []setting.Row{
-		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT. An address other than loopback requires TLS and a policy. Repeatable, or separated by commas (default: unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, or a socket in the user's cache directory)"),
+		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT. An address other than loopback "+
+			"requires TLS and a policy. Repeatable, or separated by commas (default: "+
+			"unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, or a socket in the user's cache directory)"),
 		live("tls_cert", &c.TLSCert, "PEM `file` with the server certificate for TCP; reloaded when it changes"),
 		live("tls_key", &c.TLSKey, "PEM `file` with the private key of tls_cert; reloaded when it changes"),
-		live("tls_client_ca", &c.TLSClientCA, "PEM `file` with the CAs that sign client certificates; reloaded when it changes"),
-		live("tls_client_crl", &c.TLSClientCRL, "`file` with the revocation lists (CRLs) of client certificates, in PEM, or one list in DER; reloaded when it changes. Every CA that signs client certificates needs a list. If a list is out of date, all certificates of its CA are refused"),
-		live("policy", &c.Policy, "`file` that maps identities to tenants, roles and limits (docs/security.md); reloaded when it changes"),
-		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: random and printed at the start)"),
-		live("lax_permissions", &c.LaxPermissions, "log a warning instead of refusing to start when every user of the machine can change a trusted file (policy, tokens, keys, data directory)"),
+		live("tls_client_ca", &c.TLSClientCA,
+			"PEM `file` with the CAs that sign client certificates; reloaded when it changes"),
+		live("tls_client_crl", &c.TLSClientCRL,
+			"`file` with the revocation lists (CRLs) of client certificates, in PEM, or one list in DER; reloaded "+
+				"when it changes. Every CA that signs client certificates needs a list. If a list is out of date, "+
+				"all certificates of its CA are refused"),
+		live("policy", &c.Policy, "`file` that maps identities to tenants, roles and limits (docs/security.md); "+
+			"reloaded when it changes"),
+		secret("token", &c.Token, "bearer `token` of callers over TCP, at least 16 characters (default: random and "+
+			"printed at the start)"),
+		live("lax_permissions", &c.LaxPermissions,
+			"log a warning instead of refusing to start when every user of the machine can change a trusted file "+
+				"(policy, tokens, keys, data directory)"),
 		fixed("raw", &c.Raw, "serve RawService, which forwards any call to the CLI"),
 		fixed("internal", &c.Internal, "also serve the methods of copilot.cli.v1 that the CLI marks as internal"),
-		live("max_connections", &c.MaxConnections, "maximum number of TCP connections. At the limit the server closes a connection of the caller with the most connections (default and maximum: the process's limit of open files minus reserved_files)"),
-		live("reserved_files", &c.ReservedFiles, "open `files` reserved for sessions, CLI processes, reloads and the admin listener (default: a quarter of the limit of open files, between 64 and 1024)"),
-		live("max_connection_age", &c.MaxConnectionAge, "maximum age of a TCP connection, plus or minus 10 %. Then its streams must resume on another connection; 0 means no limit. Applies to new connections"),
-		live("connection_age_grace", &c.ConnectionAgeGrace, "time for which calls may continue on a connection that has reached its maximum age"),
-		fixed("drain_grace", &c.DrainGrace, "time for which streams and turns may continue after the server received SIGTERM"),
+		live("max_connections", &c.MaxConnections,
+			"maximum number of TCP connections. At the limit the server closes a connection of the caller with the "+
+				"most connections (default and maximum: the process's limit of open files minus reserved_files)"),
+		live("reserved_files", &c.ReservedFiles,
+			"open `files` reserved for sessions, CLI processes, reloads and the admin listener (default: a quarter "+
+				"of the limit of open files, between 64 and 1024)"),
+		live("max_connection_age", &c.MaxConnectionAge,
+			"maximum age of a TCP connection, plus or minus 10 %. Then its streams must resume on another "+
+				"connection; 0 means no limit. Applies to new connections"),
+		live("connection_age_grace", &c.ConnectionAgeGrace,
+			"time for which calls may continue on a connection that has reached its maximum age"),
+		fixed("drain_grace", &c.DrainGrace,
+			"time for which streams and turns may continue after the server received SIGTERM"),
 	}
 }
 
 func (c *Config) cliRows() []setting.Row {
 	return []setting.Row{
-		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on PATH, or else installed)"),
-		fixed("verify_cli", &c.VerifyCLI, "which CLI `executables` must be listed as published: found (those installed or found on PATH), all (also one given by path), none"),
-		fixed("any_cli", &c.AnyCLI, "allow a CLI of any version, including versions that were not tested with this server"),
+		fixed("cli", &c.CLIPath, "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on "+
+			"PATH, or else installed)"),
+		fixed("verify_cli", &c.VerifyCLI,
+			"which CLI `executables` must be listed as published: found (those installed or found on PATH), all "+
+				"(also one given by path), none"),
+		fixed("any_cli", &c.AnyCLI, "allow a CLI of any version, including versions that were not tested with this "+
+			"server"),
 		fixed("no_install", &c.NoInstall, "fail if no CLI is found, instead of installing a private copy"),
 		fixed("dial", &c.Dial, "`host:port` of a running CLI server to use, instead of starting one"),
 		secret("dial_token", &c.DialToken, "connection `token` of the CLI server in dial"),
 		fixed("home", &c.Home, "state `directory` of the CLI, COPILOT_HOME (default: the user's)"),
-		fixed("user_home", &c.UserHome, "home `directory` of the CLI and of the shells it starts (default: the user's)"),
-		fixed("work_dir", &c.WorkDir, "working `directory` of sessions that do not name one (default: the current directory)"),
+		fixed("user_home", &c.UserHome,
+			"home `directory` of the CLI and of the shells it starts (default: the user's)"),
+		fixed("work_dir", &c.WorkDir, "working `directory` of sessions that do not name one (default: the current "+
+			"directory)"),
 		secret("env", &c.Env, "`NAME=VALUE` to add to the environment of the CLI and of its shells; repeatable"),
-		secret("github_token", &c.GitHubToken, "GitHub `token` of sessions that have none; visible to the CLI's shells"),
+		secret("github_token", &c.GitHubToken,
+			"GitHub `token` of sessions that have none; visible to the CLI's shells"),
 		fixed("no_login", &c.NoLogin, "do not let the CLI use the login stored on this machine"),
-		fixed("offline_model", &c.OfflineModel, "`script` that plays the model: a path, or \""+OfflineDefault+"\" for the built-in script"),
-		live("provider", &c.Providers, "`NAME=FILE` of a model provider that callers may name: a JSON object that includes its secrets. Applies to sessions opened later; repeatable"),
-		fixed("extension_launch", &c.ExtensionLaunch, "let callers that handle EXTENSION_LAUNCH decide how extensions are started, instead of the CLI"),
-		fixed("multi_connection", &c.MultiConnection, "let the CLI accept several connections, on a loopback port with a token. Each participant with canvases needs its own connection"),
-		fixed("cli_log_level", &c.CLILogLevel, "`level` of the CLI's log files: none, error, warning, info, debug, all"),
+		fixed("offline_model", &c.OfflineModel,
+			"`script` that plays the model: a path, or \""+OfflineDefault+"\" for the built-in script"),
+		live("provider", &c.Providers, "`NAME=FILE` of a model provider that callers may name: a JSON object that "+
+			"includes its secrets. Applies to sessions opened later; repeatable"),
+		fixed("extension_launch", &c.ExtensionLaunch,
+			"let callers that handle EXTENSION_LAUNCH decide how extensions are started, instead of the CLI"),
+		fixed("multi_connection", &c.MultiConnection,
+			"let the CLI accept several connections, on a loopback port with a token. Each participant with canvases "+
+				"needs its own connection"),
+		fixed("cli_log_level", &c.CLILogLevel,
+			"`level` of the CLI's log files: none, error, warning, info, debug, all"),
 	}
 }
 
 func (c *Config) runtimeRows() []setting.Row {
 	return []setting.Row{
-		fixed("profile_fields", &c.ProfileFields, "`fields` of RuntimeProfile that callers may set; repeatable, or separated by commas: "+
-			strings.Join(tenancy.ProfileFields(), ", ")+" (default: "+strings.Join(tenancy.DefaultProfileFields, ",")+")"),
-		fixed("profile_home", &c.Homes, "`NAME=DIRECTORY` of a state directory that callers may select by name; repeatable"),
-		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime, "maximum number of loaded `sessions` in a CLI process; further sessions go to another process"),
+		fixed("profile_fields", &c.ProfileFields,
+			"`fields` of RuntimeProfile that callers may set; repeatable, or separated by commas: "+
+				strings.Join(tenancy.ProfileFields(), ", ")+" (default: "+
+				strings.Join(tenancy.DefaultProfileFields, ",")+")"),
+		fixed("profile_home", &c.Homes, "`NAME=DIRECTORY` of a state directory that callers may select by name; "+
+			"repeatable"),
+		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime,
+			"maximum number of loaded `sessions` in a CLI process; further sessions go to another process"),
 		live("max_runtimes", &c.MaxRuntimes, "maximum number of CLI `processes`"),
-		live("runtime_idle", &c.RuntimeIdle, "time without a session after which a CLI process ends; does not apply to the first process"),
-		live("max_runtime_age", &c.MaxRuntimeAge, "age at which a CLI process is replaced, once its sessions are idle; 0 means never"),
-		live("max_runtime_rss", &c.MaxRuntimeRSS, "memory, in `bytes`, at which a CLI process is replaced, once its sessions are idle; 0 means never"),
-		live("max_runtime_latency", &c.MaxRuntimeLatency, "ping time at which a CLI process is replaced, once its sessions are idle; 0 means never"),
-		live("kill_rss", &c.KillRSS, "memory, in `bytes`, at which a CLI process is killed at once; 0 means never. Applies to processes started later"),
-		live("ping_interval", &c.PingInterval, "interval at which a CLI process is pinged. Applies to processes started later"),
-		live("ping_timeout", &c.PingTimeout, "time without an answer to a ping, or any other output, after which a CLI process is killed and replaced. Applies to processes started later"),
+		live("runtime_idle", &c.RuntimeIdle,
+			"time without a session after which a CLI process ends; does not apply to the first process"),
+		live("max_runtime_age", &c.MaxRuntimeAge,
+			"age at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("max_runtime_rss", &c.MaxRuntimeRSS,
+			"memory, in `bytes`, at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("max_runtime_latency", &c.MaxRuntimeLatency,
+			"ping time at which a CLI process is replaced, once its sessions are idle; 0 means never"),
+		live("kill_rss", &c.KillRSS, "memory, in `bytes`, at which a CLI process is killed at once; 0 means never. "+
+			"Applies to processes started later"),
+		live("ping_interval", &c.PingInterval,
+			"interval at which a CLI process is pinged. Applies to processes started later"),
+		live("ping_timeout", &c.PingTimeout,
+			"time without an answer to a ping, or any other output, after which a CLI process is killed and "+
+				"replaced. Applies to processes started later"),
 	}
 }
 
 func (c *Config) dataRows() []setting.Row {
 	return []setting.Row{
-		fixed("data_dir", &c.DataDir, "`directory` in which sessions survive a restart of the server; \"\" stores nothing (default: $XDG_STATE_HOME/copilot-grpc or ~/.local/state/copilot-grpc)"),
+		fixed("data_dir", &c.DataDir, "`directory` in which sessions survive a restart of the server; \"\" stores "+
+			"nothing (default: $XDG_STATE_HOME/copilot-grpc or ~/.local/state/copilot-grpc)"),
 		fixed("fsync", &c.Fsync, "`policy` for crashes of the machine: always, interval, never"),
 		fixed("fsync_interval", &c.FsyncInterval, "time between syncs with the fsync policy \"interval\""),
-		fixed("journal_bytes", &c.JournalBytes, "maximum size, in `bytes`, of each session's events on disk; 0 means no limit. The server deletes whole files of a quarter of this size, at least 64 KiB and at most 4 MiB"),
+		fixed("journal_bytes", &c.JournalBytes,
+			"maximum size, in `bytes`, of each session's events on disk; 0 means no limit. The server deletes whole "+
+				"files of a quarter of this size, at least 64 KiB and at most 4 MiB"),
 		fixed("journal_age", &c.JournalAge, "maximum age of events on disk; 0 means no limit"),
 		fixed("max_memory_bytes", &c.MaxMemoryBytes, "maximum memory, in `bytes`, for the events of all sessions"),
-		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes, "maximum memory, in `bytes`, for the ephemeral events of each session"),
+		fixed("max_ephemeral_bytes", &c.MaxEphemeralBytes,
+			"maximum memory, in `bytes`, for the ephemeral events of each session"),
 	}
 }
 
 func (c *Config) boundRows() []setting.Row {
 	return []setting.Row{
 		live("max_prompt_bytes", &c.MaxPromptBytes, "maximum size of a prompt's text, in `bytes`"),
-		live("max_attachment_bytes", &c.MaxAttachmentBytes, "maximum size, in `bytes`, of an attachment that is sent in pieces"),
+		live("max_attachment_bytes", &c.MaxAttachmentBytes,
+			"maximum size, in `bytes`, of an attachment that is sent in pieces"),
 		fixed("max_request_bytes", &c.MaxRequestBytes, "maximum size of a request message, in `bytes`"),
-		live("callback_timeout", &c.CallbackTimeout, "time for which tool calls, permissions and other callbacks wait for an answer. Applies to sessions opened later"),
-		live("stall_timeout", &c.StallTimeout, "time without any event after which a turn ends as stalled, if no tool or callback is outstanding. Applies to sessions opened later"),
-		live("model_call_timeout", &c.ModelCallTimeout, "the same limit while the turn waits for a model. Applies to sessions opened later"),
-		live("confinement_grace", &c.ConfinementGrace, "time for which a CLI process may continue after the policy changed its sandbox, user, environment or directories. Then it ends, and its sessions continue in another process"),
-		live("idle_unload", &c.IdleUnload, "time without activity after which a session is unloaded. The next call that needs the session loads it again"),
+		live("callback_timeout", &c.CallbackTimeout,
+			"time for which tool calls, permissions and other callbacks wait for an answer. Applies to sessions "+
+				"opened later"),
+		live("stall_timeout", &c.StallTimeout,
+			"time without any event after which a turn ends as stalled, if no tool or callback is outstanding. "+
+				"Applies to sessions opened later"),
+		live("model_call_timeout", &c.ModelCallTimeout,
+			"the same limit while the turn waits for a model. Applies to sessions opened later"),
+		live("confinement_grace", &c.ConfinementGrace,
+			"time for which a CLI process may continue after the policy changed its sandbox, user, environment or "+
+				"directories. Then it ends, and its sessions continue in another process"),
+		live("idle_unload", &c.IdleUnload,
+			"time without activity after which a session is unloaded. The next call that needs the session loads it "+
+				"again"),
 	}
 }
 

@@ -24,7 +24,8 @@ const configurationHead = `<!-- From the table in internal/app/table.go: go test
 # Settings
 
 Every setting of ` + "`copilot-grpc serve` and `doctor`" + ` is a flag, an environment variable and a key in the file of
-` + "`--config FILE`" + ` (or ` + "`COPILOT_GRPC_CONFIG`" + `). A flag overrides a variable, a variable overrides the file, and the file overrides
+` + "`--config FILE`" + ` (or ` + "`COPILOT_GRPC_CONFIG`" +
+	`). A flag overrides a variable, a variable overrides the file, and the file overrides
 the default. Values are never merged. There is no default file.
 
 ` + "```yaml" + `
@@ -43,7 +44,8 @@ provider:
 - Durations have the form ` + "`90s`, `5m`, `1h30m`" + `. Sizes are numbers of bytes.
 - An unknown key is an error, with a suggestion if a similar key exists. An invalid value is an error. Errors name the key and
   the source of the value.
-- ` + "`copilot-grpc serve --print-config`" + ` prints every setting and its source in the format of the file, without secrets.
+- ` + "`copilot-grpc serve --print-config`" +
+	` prints every setting and its source in the format of the file, without secrets.
 - A **live** setting can change while the server runs. The server checks the file every two seconds. At SIGHUP it reloads the
   file, the policy, the certificates and the providers' files. If a file contains an error, the server logs it and changes
   nothing. If a setting that is not live changed, the server logs it; the new value needs a restart. A reload cannot add or
@@ -65,7 +67,8 @@ func TestConfigurationPage(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(configurationPage); err != nil || string(text) != b.String() {
-		t.Errorf("%s is not what the table says (%v): run go test ./internal/app -run TestConfigurationPage -update", configurationPage, err)
+		t.Errorf("%s is not what the table says (%v): run go test ./internal/app -run TestConfigurationPage -update",
+			configurationPage, err)
 	}
 }
 

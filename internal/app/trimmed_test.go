@@ -51,7 +51,8 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 		}
 		if events := f.GetEvents().GetEvents(); len(events) > 0 { // of what is there
 			at := events[0].GetPosition().GetSeq()
-			if gap.GetReason() != bridgev1.GapReason_GAP_REASON_TRIMMED || gap.GetAfter().GetSeq() != first.GetSeq() || gap.GetSession().GetSessionId() != "s0" {
+			if gap.GetReason() != bridgev1.GapReason_GAP_REASON_TRIMMED || gap.GetAfter().GetSeq() != first.GetSeq() ||
+				gap.GetSession().GetSessionId() != "s0" {
 				t.Errorf("before events from %d on came a gap %v after %v", at, gap.GetReason(), gap.GetAfter())
 			}
 			if gap.GetThrough().GetSeq() <= first.GetSeq() || at <= gap.GetThrough().GetSeq() {

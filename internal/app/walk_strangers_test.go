@@ -32,14 +32,16 @@ func asked(log []fakecli.Entry) string {
 
 // smuggle names acme's session where the contract has no place for it.
 func (ts *tenants) smuggle(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) {
-	for _, extra := range []string{`{"sessionId":"` + theirs + `"}`, `{"sessionId":null,"sessionId":"` + theirs + `"}`, `{"\u0073essionId":"` + theirs + `"}`} {
+	for _, extra := range []string{`{"sessionId":"` + theirs + `"}`, `{"sessionId":null,"sessionId":"` + theirs + `"}`,
+		`{"\u0073essionId":"` + theirs + `"}`} {
 		for _, request := range smuggling(m.Input(), extra, 0) {
 			top := m.Input().Fields().ByName("json_extra")
 			if outside := top != nil && request.Has(top); !outside && m.IsStreamingServer() {
 				continue // it would only be waited for
 			}
 			got, st := call(t.Context(), conn, m, request)
-			if top != nil && request.Has(top) && st.Code() != codes.InvalidArgument && st.Code() != codes.PermissionDenied {
+			if top != nil && request.Has(top) && st.Code() != codes.InvalidArgument &&
+				st.Code() != codes.PermissionDenied {
 				t.Errorf("%s: %s in json_extra gives %v, %q", m.FullName(), extra, st, got)
 			}
 			if strings.Contains(got+st.String(), canary) {
@@ -73,10 +75,12 @@ func smuggling(d protoreflect.MessageDescriptor, extra string, level int) (out [
 func TestForeignIDsTakeTheTimeOfMissingOnes(t *testing.T) { //nolint:paralleltest // it measures
 	const theirs, nobodys, rounds = "0000aaaa-time", "0000bbbb-time", 1500
 	ts := startTenants(t, func(c *Config) { // without a limit on how often
-		c.Policy = writePolicy(t, strings.ReplaceAll(tenantsPolicy, "role: owner}]", "role: owner}]\n    limits: {requests_per_second: 0}"),
+		c.Policy = writePolicy(t, strings.ReplaceAll(tenantsPolicy, "role: owner}]", "role: owner}]\n    limits: "+
+			"{requests_per_second: 0}"),
 			"acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator")
 	})
-	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: theirs}); err != nil {
+	if _, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).CreateSession(t.Context(),
+		&bridgev1.CreateSessionRequest{SessionId: theirs}); err != nil {
 		t.Fatal(err)
 	}
 	rival := bridgev1.NewSessionServiceClient(ts.as("rival"))
@@ -108,7 +112,8 @@ func TestForeignIDsTakeTheTimeOfMissingOnes(t *testing.T) { //nolint:paralleltes
 func TestRawAndInternalAreOff(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)
-	_, err := bridgev1.NewRawServiceClient(ts.as("operator")).Invoke(t.Context(), &bridgev1.InvokeRequest{Method: "ping"})
+	_, err := bridgev1.NewRawServiceClient(ts.as("operator")).Invoke(t.Context(),
+		&bridgev1.InvokeRequest{Method: "ping"})
 	if status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("RawService: %v", err)
 	}
@@ -117,11 +122,13 @@ func TestRawAndInternalAreOff(t *testing.T) {
 		for i := range f.Services().Len() {
 			for j := range f.Services().Get(i).Methods().Len() {
 				m := f.Services().Get(i).Methods().Get(j)
-				if rules, _ := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !rules.GetInternal() || rules.GetCallback() {
+				if rules, _ := proto.GetExtension(m.Options(),
+					jsonv1.E_Method).(*jsonv1.MethodRules); !rules.GetInternal() || rules.GetCallback() {
 					continue
 				}
 				internals++
-				if _, st := call(t.Context(), ts.as("operator"), m, dynamicpb.NewMessage(m.Input())); st.Code() != codes.Unimplemented {
+				if _, st := call(t.Context(), ts.as("operator"), m,
+					dynamicpb.NewMessage(m.Input())); st.Code() != codes.Unimplemented {
 					t.Errorf("%s: %v", m.FullName(), st)
 				}
 			}

@@ -100,7 +100,8 @@ func startTenants(t *testing.T, change func(*Config), options ...Option) *tenant
 	ts := &tenants{t: t, clis: map[string]*fakecli.CLI{}}
 	c := Config{
 		Listen: []string{"127.0.0.1:0"}, DataDir: t.TempDir(), PingInterval: time.Hour,
-		Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator"),
+		Policy: writePolicy(t, tenantsPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief",
+			"operator"),
 	}
 	if change != nil {
 		change(&c)
@@ -190,7 +191,9 @@ func (ts *tenants) rpcs() (out []protoreflect.MethodDescriptor) {
 const streamTime = 250 * time.Millisecond
 
 // call makes a call with one request and returns its first reply, as text, and its status.
-func call(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDescriptor, request proto.Message) (string, *status.Status) {
+func call(
+	ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDescriptor, request proto.Message,
+) (string, *status.Status) {
 	limit := testTimeout
 	if m.IsStreamingServer() {
 		limit = streamTime
@@ -229,7 +232,9 @@ func naming(d protoreflect.MessageDescriptor, id string) []proto.Message {
 // depth bounds how far into messages names are put.
 const depth = 3
 
-func name(d protoreflect.MessageDescriptor, id string, level int, chosen protoreflect.FieldDescriptor) *dynamicpb.Message {
+func name(
+	d protoreflect.MessageDescriptor, id string, level int, chosen protoreflect.FieldDescriptor,
+) *dynamicpb.Message {
 	m := dynamicpb.NewMessage(d)
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)
@@ -279,13 +284,15 @@ const (
 func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	ts := startTenants(t, func(c *Config) {
 		c.Internal, c.Raw = true, true
-		c.Policy = writePolicy(t, walkPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief", "operator", "boxed", "locked")
+		c.Policy = writePolicy(t, walkPolicy, "acme-owner", "acme-participant", "acme-observer", "rival", "thief",
+			"operator", "boxed", "locked")
 	})
 	owner := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
 	if _, err := owner.CreateSession(t.Context(), &bridgev1.CreateSessionRequest{SessionId: theirs}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := owner.SendAndWait(t.Context(), &bridgev1.SendAndWaitRequest{SessionId: theirs, Prompt: &bridgev1.Prompt{Text: canary}})
+	_, err := owner.SendAndWait(t.Context(),
+		&bridgev1.SendAndWaitRequest{SessionId: theirs, Prompt: &bridgev1.Prompt{Text: canary}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +311,8 @@ func TestEveryRPCAsNobodyStrangerAndObserver(t *testing.T) {
 	rpcs := ts.rpcs()
 	t.Run("nobody", func(t *testing.T) { ts.walkNobody(t, rpcs) })
 	t.Run("strangers", func(t *testing.T) {
-		for name, who := range map[string][2]string{"without a sandbox": {"rival", "thief"}, "with a sandbox": {"boxed", "locked"}} {
+		for name, who := range map[string][2]string{"without a sandbox": {"rival", "thief"},
+			"with a sandbox": {"boxed", "locked"}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				ts.walkStranger(t, rpcs, who[0], who[1])
@@ -340,7 +348,8 @@ func (ts *tenants) walkNobody(t *testing.T, rpcs []protoreflect.MethodDescriptor
 // a sandbox may make calls of the class host, and put anything into json_extra.
 func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescriptor, stranger, maker string) {
 	for _, name := range []string{stranger, maker} { // so that each has its CLI, with a session
-		if _, err := bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(), &bridgev1.CreateSessionRequest{}); err != nil {
+		if _, err := bridgev1.NewSessionServiceClient(ts.as(name)).CreateSession(t.Context(),
+			&bridgev1.CreateSessionRequest{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -354,7 +363,8 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 		conn := conns[as]
 		about, none := naming(m.Input(), theirs), naming(m.Input(), nobodys)
 		if !answersOffers[policy.FullMethod(m)] { // a session that is offered is none before it is accepted
-			about, none = append(about, naming(m.Input(), "acme/"+theirs)...), append(none, naming(m.Input(), "acme/"+nobodys)...)
+			about, none = append(about, naming(m.Input(), "acme/"+theirs)...), append(none,
+				naming(m.Input(), "acme/"+nobodys)...)
 		}
 		for i := range about {
 			before := len(ts.cli(as).Log())
@@ -399,7 +409,8 @@ func plain(reply string, st *status.Status) string {
 }
 
 // volatile are fields that differ from call to call.
-var volatile = []string{"participant_id:", "token:", "seconds:", "nanos:", "epoch:", "seq:", "message_id:", "id:", "timestamp:"}
+var volatile = []string{"participant_id:", "token:", "seconds:", "nanos:", "epoch:", "seq:", "message_id:", "id:",
+	"timestamp:"}
 
 // cut takes the values of a field out of a message's text.
 func cut(text, field string) string {
@@ -423,7 +434,9 @@ func (ts *tenants) walkRole(t *testing.T, rpcs []protoreflect.MethodDescriptor, 
 	conn, methods := ts.as(name), policy.NewMethods()
 	for _, m := range rpcs {
 		if class := methods.Class(policy.FullMethod(m)); (caller.Caller{Tenant: "acme", Role: role}).May(class) {
-			if _, st := call(t.Context(), conn, m, naming(m.Input(), theirs)[0]); slices.Contains([]codes.Code{codes.PermissionDenied, codes.Unauthenticated}, st.Code()) {
+			if _, st := call(t.Context(), conn, m,
+				naming(m.Input(), theirs)[0]); slices.Contains([]codes.Code{codes.PermissionDenied,
+				codes.Unauthenticated}, st.Code()) {
 				t.Errorf("%s is of the class %q, and %s gets %v", m.FullName(), class, name, st)
 			}
 		}

@@ -61,8 +61,12 @@ func TestEntries(t *testing.T) {
 	var out bytes.Buffer
 	l := New(&out, none(t))
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "acme", Name: "ann", Role: caller.Owner, Peer: "10.0.0.1:5"})
-	l.Record(ctx, audit.Entry{Action: "session.share", Outcome: audit.Done, Session: strings.Repeat("s", 1000), Owner: "acme", With: "rival"})
-	l.Record(t.Context(), audit.Entry{Action: "callback.answer", Outcome: audit.Done, Owner: "acme", Kind: "permission", Decision: "reject"})
+	l.Record(ctx,
+		audit.Entry{Action: "session.share", Outcome: audit.Done, Session: strings.Repeat("s", 1000), Owner: "acme",
+			With: "rival"})
+	l.Record(t.Context(),
+		audit.Entry{Action: "callback.answer", Outcome: audit.Done, Owner: "acme", Kind: "permission",
+			Decision: "reject"})
 	l.Close()
 	l.Close()
 	got := lines(t, out.String())
@@ -70,12 +74,14 @@ func TestEntries(t *testing.T) {
 		t.Fatalf("%d lines", len(got))
 	}
 	first, second := got[0], got[1]
-	if first["msg"] != "session.share" || first["caller"] != "ann" || first["tenant"] != "acme" || first["role"] != "owner" ||
+	if first["msg"] != "session.share" || first["caller"] != "ann" || first["tenant"] != "acme" ||
+		first["role"] != "owner" ||
 		first["peer"] != "10.0.0.1:5" || first["with"] != "rival" || first["owner"] != nil || first["level"] != nil ||
 		len(first["session_id"].(string)) > maxText+len("…") {
 		t.Errorf("%v", first)
 	}
-	if second["tenant"] != "host" || second["owner"] != "acme" || second["decision"] != "reject" || second["session_id"] != nil {
+	if second["tenant"] != "host" || second["owner"] != "acme" || second["decision"] != "reject" ||
+		second["session_id"] != nil {
 		t.Errorf("%v", second)
 	}
 	if written, dropped, failed, queued := l.Counts(); written != 2 || dropped+failed+queued != 0 {

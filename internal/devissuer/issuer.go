@@ -83,14 +83,17 @@ func (i *Issuer) Run(ctx context.Context) error {
 
 func (i *Issuer) configuration(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{
-		"issuer": i.URL(), "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize", "token_endpoint": i.URL() + "/token",
+		"issuer": i.URL(), "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize",
+		"token_endpoint":           i.URL() + "/token",
 		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
 		"id_token_signing_alg_values_supported": []string{string(jose.ES256)},
 	})
 }
 
 func (i *Issuer) keys(w http.ResponseWriter, _ *http.Request) {
-	reply(w, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"}}})
+	reply(w,
+		jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: keyID, Algorithm: string(jose.ES256),
+			Use: "sig"}}})
 }
 
 // token makes a token of the parameters: audience and subject, which have to be there,

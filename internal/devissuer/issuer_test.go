@@ -76,7 +76,8 @@ func TestTokens(t *testing.T) {
 		Groups []string
 		Email  string
 	}
-	if err := id.Claims(&claims); err != nil || id.Subject != "ann" || len(claims.Groups) != 1 || claims.Groups[0] != "acme" || claims.Email != "a@b" {
+	if err := id.Claims(&claims); err != nil || id.Subject != "ann" || len(claims.Groups) != 1 ||
+		claims.Groups[0] != "acme" || claims.Email != "a@b" {
 		t.Errorf("%+v, %+v, %v", id, claims, err)
 	}
 	if life := id.Expiry.Sub(id.IssuedAt); life != DefaultLifetime {
@@ -87,7 +88,8 @@ func TestTokens(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	i := start(t)
-	for _, query := range []string{"", "audience=a", "subject=s", "audience=a&subject=s&lifetime=100h", "audience=a&subject=s&lifetime=x", "audience=a&subject=s&iss=me"} {
+	for _, query := range []string{"", "audience=a", "subject=s", "audience=a&subject=s&lifetime=100h",
+		"audience=a&subject=s&lifetime=x", "audience=a&subject=s&iss=me"} {
 		if code, text := get(t, nil, i.URL()+"/token?"+query); code != http.StatusBadRequest {
 			t.Errorf("%q: %d, %s", query, code, text)
 		}
@@ -105,7 +107,8 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%q is listened on", address)
 		}
 	}
-	if token, err := i.Token(url.Values{"audience": {"a"}, "subject": {"s"}, "lifetime": {"1m"}}); err != nil || strings.Count(token, ".") != 2 {
+	if token, err := i.Token(url.Values{"audience": {"a"}, "subject": {"s"}, "lifetime": {"1m"}}); err != nil ||
+		strings.Count(token, ".") != 2 {
 		t.Errorf("%q, %v", token, err)
 	}
 }

@@ -106,7 +106,8 @@ func checkSelf(path string, kind Kind) (found []Finding, err error) {
 	}
 	mode, fixed := info.Mode(), readOnly(path)
 	add := func(grave bool, text, change string) {
-		found = append(found, Finding{Path: path, Text: text, Remedy: fmt.Sprintf("chmod %s %q", change, path), Grave: grave})
+		found = append(found,
+			Finding{Path: path, Text: text, Remedy: fmt.Sprintf("chmod %s %q", change, path), Grave: grave})
 	}
 	switch {
 	case fixed:
@@ -124,7 +125,8 @@ func checkSelf(path string, kind Kind) (found []Finding, err error) {
 	}
 	if !fixed && foreign(info) {
 		found = append(found, Finding{
-			Path: path, Text: "belongs to another user, who can change it", Remedy: fmt.Sprintf("chown %d %q", os.Geteuid(), path),
+			Path: path, Text: "belongs to another user, who can change it",
+			Remedy: fmt.Sprintf("chown %d %q", os.Geteuid(), path),
 		})
 	}
 	return found, nil

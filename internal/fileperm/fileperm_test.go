@@ -69,7 +69,8 @@ func TestCheck(t *testing.T) {
 			switch {
 			case tc.text == "" && len(found) > 0:
 				t.Errorf("found %v", found)
-			case tc.text != "" && (len(found) != 1 || !strings.Contains(found[0].Text, tc.text) || found[0].Grave != tc.grave):
+			case tc.text != "" &&
+				(len(found) != 1 || !strings.Contains(found[0].Text, tc.text) || found[0].Grave != tc.grave):
 				t.Errorf("found %v, want %q (grave %v)", found, tc.text, tc.grave)
 			}
 		})

@@ -9,8 +9,10 @@ import (
 func TestHost(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
-		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.1.2.3": true, "::1": true, "::ffff:127.0.0.1": true,
-		"": false, "[::1]": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "localhost.example": false,
+		"localhost": true, "LocalHost": true, "127.0.0.1": true, "127.1.2.3": true, "::1": true,
+		"::ffff:127.0.0.1": true,
+		"":                 false, "[::1]": false, "0.0.0.0": false, "::": false, "10.0.0.1": false,
+		"localhost.example":     false,
 		"127.0.0.1.nip.example": false, "127.1": false, "example.com": false,
 	} {
 		if got := loopback.Host(host); got != want {

@@ -22,7 +22,8 @@ type answer struct {
 func (a *answer) model() {
 	rule, found, script := a.scope.pick(a.request)
 	if rule == nil {
-		a.refuse(http.StatusBadRequest, fmt.Sprintf("no rule of the offline model's script matches the request; the user's text is %q",
+		a.refuse(http.StatusBadRequest, fmt.Sprintf("no rule of the offline model's script matches the request; the "+
+			"user's text is %q",
 			a.request.UserText()))
 		return
 	}
@@ -103,7 +104,8 @@ func (a *answer) reply() reply {
 
 // id names the answer, after the fashion of each API.
 func (a *answer) id() string {
-	prefix := map[API]string{APICompletions: "chatcmpl-offline-", APIResponses: "resp_offline_", APIAnthropic: "msg_offline_"}
+	prefix := map[API]string{APICompletions: "chatcmpl-offline-", APIResponses: "resp_offline_",
+		APIAnthropic: "msg_offline_"}
 	return prefix[a.request.API] + strconv.Itoa(a.request.Number)
 }
 

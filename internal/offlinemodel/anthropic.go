@@ -124,7 +124,8 @@ func (s *anthropicStream) begin(b block) {
 		start = map[string]any{"type": "tool_use", "id": b.id, "name": b.name, "input": map[string]any{}}
 		delta = `{"type":"input_json_delta","partial_json":`
 	}
-	s.w.event("content_block_start", map[string]any{"type": "content_block_start", "index": s.index, "content_block": start})
+	s.w.event("content_block_start",
+		map[string]any{"type": "content_block_start", "index": s.index, "content_block": start})
 	s.prefix = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":" +
 		strconv.Itoa(s.index) + `,"delta":` + delta
 }

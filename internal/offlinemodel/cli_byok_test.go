@@ -37,10 +37,12 @@ func TestCLIProviders(t *testing.T) {
 		streaming bool
 	}{
 		{"completions", func(s *Scope) map[string]any {
-			return map[string]any{"type": "openai", "wireApi": "completions", "baseUrl": s.OpenAIBaseURL(), "apiKey": "k"}
+			return map[string]any{"type": "openai", "wireApi": "completions", "baseUrl": s.OpenAIBaseURL(),
+				"apiKey": "k"}
 		}, APICompletions, "/v1/chat/completions", true},
 		{"completions plain", func(s *Scope) map[string]any {
-			return map[string]any{"type": "openai", "wireApi": "completions", "baseUrl": s.OpenAIBaseURL(), "apiKey": "k"}
+			return map[string]any{"type": "openai", "wireApi": "completions", "baseUrl": s.OpenAIBaseURL(),
+				"apiKey": "k"}
 		}, APICompletions, "/v1/chat/completions", false},
 		{"responses", func(s *Scope) map[string]any {
 			return map[string]any{"type": "openai", "wireApi": "responses", "baseUrl": s.OpenAIBaseURL(), "apiKey": "k"}
@@ -62,8 +64,9 @@ func TestCLIProviders(t *testing.T) {
 			return map[string]any{"type": "azure", "baseUrl": s.AzureBaseURL(), "apiKey": s.Name()}
 		}, APICompletions, "/openai/v1/chat/completions", true},
 		{"azure responses", func(s *Scope) map[string]any {
-			return map[string]any{"type": "azure", "wireApi": "responses", "baseUrl": s.AzureBaseURL(), "apiKey": s.Name(),
-				"azure": map[string]any{"apiVersion": "2024-10-21"}}
+			return map[string]any{"type": "azure", "wireApi": "responses", "baseUrl": s.AzureBaseURL(),
+				"apiKey": s.Name(),
+				"azure":  map[string]any{"apiVersion": "2024-10-21"}}
 		}, APIResponses, "/openai/responses", true},
 	}
 	server := start(t, Options{})
@@ -73,7 +76,8 @@ func TestCLIProviders(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			scope := scoped(t, server, weather())
 			session := c.session(map[string]any{
-				"model": DefaultModel, "provider": test.provider(scope), "tools": weatherTool, "streaming": test.streaming,
+				"model": DefaultModel, "provider": test.provider(scope), "tools": weatherTool,
+				"streaming": test.streaming,
 			})
 			events := c.turn(session, map[string]any{"prompt": "What is the weather?"})
 			if got := joined(events, "assistant.message", "content"); got != "Looking.It is sunny in Rome." {
@@ -87,13 +91,15 @@ func TestCLIProviders(t *testing.T) {
 				t.Fatalf("%d model requests, want 2", len(requests))
 			}
 			first, second := requests[0], requests[1]
-			if first.API != test.api || first.Path != test.path || first.Model != DefaultModel || first.Token() != test.provider(scope)["apiKey"] {
+			if first.API != test.api || first.Path != test.path || first.Model != DefaultModel ||
+				first.Token() != test.provider(scope)["apiKey"] {
 				t.Errorf("request by %s %s for %q with %q", first.API, first.Path, first.Model, first.Token())
 			}
 			if first.UserText() != "What is the weather?" || !strings.Contains(first.System, "Copilot") {
 				t.Errorf("user %q, system %.80q", first.UserText(), first.System)
 			}
-			if results := second.ToolResults(); len(results) != 2 || results[0].Text != "sunny in Paris" || results[0].ToolName != "get_weather" {
+			if results := second.ToolResults(); len(results) != 2 || results[0].Text != "sunny in Paris" ||
+				results[0].ToolName != "get_weather" {
 				t.Errorf("tool results %+v", results)
 			}
 		})

@@ -60,11 +60,13 @@ func TestCLIContext(t *testing.T) {
 			if got := first.UserText(); got != "look\np.png" && got != "look" {
 				t.Errorf("user text %q", got)
 			}
-			if images := first.Images(); len(images) != 1 || images[0].MediaType != "image/png" || len(images[0].Data) != 70 {
+			if images := first.Images(); len(images) != 1 || images[0].MediaType != "image/png" ||
+				len(images[0].Data) != 70 {
 				t.Errorf("images %d", len(images))
 			}
 			events = c.turn(session, map[string]any{"prompt": "plan this", "agentMode": "plan"})
-			if got := joined(events, "assistant.message", "content"); !strings.HasSuffix(got, "plan this") || strings.Contains(got, "<") {
+			if got := joined(events, "assistant.message", "content"); !strings.HasSuffix(got, "plan this") ||
+				strings.Contains(got, "<") {
 				t.Errorf("answered %q", got)
 			}
 		})

@@ -74,7 +74,8 @@ func TestCLIAutoModeSwitch(t *testing.T) {
 	models := []Model{gitHubModels[1], gitHubModels[0]}
 	script := &Script{Models: models, Rules: []Rule{{
 		Name: "limited", When: When{User: "first"}, Times: 6,
-		Error: &Failure{Status: 429, Code: "user_weekly_rate_limited", Message: "weekly limit", RetryAfter: time.Second},
+		Error: &Failure{Status: 429, Code: "user_weekly_rate_limited", Message: "weekly limit",
+			RetryAfter: time.Second},
 	}}, Default: &Rule{Reply: []Step{{Text: "by {{model}}"}}, Headers: map[string]string{
 		"x-quota-snapshot-premium_interactions": "ent=300&ov=0.0&ovPerm=true&rem=90.5&rst=2030-01-01T00:00:00Z",
 	}}}

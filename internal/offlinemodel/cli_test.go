@@ -56,7 +56,8 @@ func startCLI(t *testing.T, env ...string) *cli {
 	dir := t.TempDir()
 	command := exec.Command(binary, "--headless", "--no-auto-update", "--no-auto-login", "--stdio")
 	command.Dir = dir
-	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COPILOT_HOME=" + dir, "LANG=C.UTF-8"}, env...)
+	command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "COPILOT_HOME=" + dir, "LANG=C.UTF-8"},
+		env...)
 	// The unpacked program may be shared between runs; state may not.
 	if cache := os.Getenv("COPILOT_PKG_CACHE_HOME"); cache != "" {
 		command.Env = append(command.Env, "COPILOT_PKG_CACHE_HOME="+cache)
@@ -229,7 +230,8 @@ func (c *cli) serve(session string, e event) {
 	case "external_tool.requested":
 		c.call("session.tools.handlePendingToolCall", map[string]any{
 			"sessionId": session, "requestId": id,
-			"result": map[string]any{"textResultForLlm": "sunny in " + fmt.Sprint(e.get("arguments.city")), "resultType": "success"},
+			"result": map[string]any{"textResultForLlm": "sunny in " + fmt.Sprint(e.get("arguments.city")),
+				"resultType": "success"},
 		})
 	}
 }

@@ -65,7 +65,8 @@ func fetch(t *testing.T, method, url, body string, headers ...string) (int, stri
 // ask makes a completions request for one message and returns what was said.
 func ask(t *testing.T, scope *Scope, message string) string {
 	t.Helper()
-	body, _ := json.Marshal(map[string]any{"model": "m", "messages": []any{map[string]any{"role": "user", "content": message}}})
+	body, _ := json.Marshal(map[string]any{"model": "m",
+		"messages": []any{map[string]any{"role": "user", "content": message}}})
 	_, text := fetch(t, "POST", scope.OpenAIBaseURL()+"/chat/completions", string(body))
 	said, ok := lookup(parse(t, text), "choices.0.message.content").(string)
 	if !ok {

@@ -69,7 +69,8 @@ func openAIErrorType(status int) string {
 
 func completionsUsage(u Usage) map[string]any {
 	return map[string]any{
-		"prompt_tokens": u.InputTokens, "completion_tokens": u.OutputTokens, "total_tokens": u.InputTokens + u.OutputTokens,
+		"prompt_tokens": u.InputTokens, "completion_tokens": u.OutputTokens,
+		"total_tokens":              u.InputTokens + u.OutputTokens,
 		"prompt_tokens_details":     map[string]any{"cached_tokens": u.CachedTokens},
 		"completion_tokens_details": map[string]any{"reasoning_tokens": u.ReasoningTokens},
 	}

@@ -46,7 +46,8 @@ func (r *Request) decodeCompletions() error {
 			message.Role = RoleAssistant
 			message.Reasoning = joinLines(m.ReasoningContent, m.ReasoningText)
 			for _, call := range m.ToolCalls {
-				message.ToolCalls = append(message.ToolCalls, CalledTool{call.ID, call.Function.Name, call.Function.Arguments})
+				message.ToolCalls = append(message.ToolCalls,
+					CalledTool{call.ID, call.Function.Name, call.Function.Arguments})
 			}
 			r.addAssistant(message)
 		case "tool":

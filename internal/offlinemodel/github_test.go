@@ -5,7 +5,8 @@ import "testing"
 func TestGitHubUser(t *testing.T) {
 	t.Parallel()
 	server := start(t, Options{Script: &Script{GitHub: GitHub{Users: []User{
-		{Token: "a", Login: "ann", Plan: "business", NoMCP: true, Extra: map[string]any{"extra": 1, "chat_enabled": false}},
+		{Token: "a", Login: "ann", Plan: "business", NoMCP: true,
+			Extra: map[string]any{"extra": 1, "chat_enabled": false}},
 		{Token: "*", Login: "other", Quota: map[string]Quota{"chat": {Entitlement: -1, PercentRemaining: 100}}},
 	}}}})
 	strict := scoped(t, server, &Script{GitHub: GitHub{Users: []User{{Token: "b", Login: "ben"}}}})
@@ -43,16 +44,19 @@ func TestModels(t *testing.T) {
 	t.Parallel()
 	server := start(t, Options{Script: &Script{Models: []Model{
 		{ID: "a", Name: "A", Endpoints: []string{"/responses"}, NoVision: true, ReasoningEfforts: []string{"low"},
-			ContextTokens: 1, PromptTokens: 2, OutputTokens: 3, Vendor: "v", Extra: map[string]any{"billing": map[string]any{"multiplier": 2}}},
+			ContextTokens: 1, PromptTokens: 2, OutputTokens: 3, Vendor: "v",
+			Extra: map[string]any{"billing": map[string]any{"multiplier": 2}}},
 		{ID: "b"},
 	}}})
 	_, text := fetch(t, "GET", server.OpenAIBaseURL()+"/models", "")
 	list := parse(t, text)
 	for path, want := range map[string]any{
-		"object": "list", "data.0.id": "a", "data.0.name": "A", "data.0.vendor": "v", "data.0.supported_endpoints.0": "/responses",
+		"object": "list", "data.0.id": "a", "data.0.name": "A", "data.0.vendor": "v",
+		"data.0.supported_endpoints.0":        "/responses",
 		"data.0.capabilities.supports.vision": false, "data.0.capabilities.supports.reasoning_effort.0": "low",
-		"data.0.capabilities.limits.max_context_window_tokens": 1.0, "data.0.capabilities.limits.max_prompt_tokens": 2.0,
-		"data.0.capabilities.limits.max_output_tokens": 3.0, "data.0.billing.multiplier": 2.0,
+		"data.0.capabilities.limits.max_context_window_tokens": 1.0,
+		"data.0.capabilities.limits.max_prompt_tokens":         2.0,
+		"data.0.capabilities.limits.max_output_tokens":         3.0, "data.0.billing.multiplier": 2.0,
 		"data.1.name": "b", "data.1.supported_endpoints": nil, "data.1.capabilities.supports.vision": true,
 	} {
 		if got := lookup(list, path); got != want {
@@ -63,7 +67,8 @@ func TestModels(t *testing.T) {
 	if got := lookup(parse(t, text), "selected_model"); got != "a" {
 		t.Errorf("auto session %s", text)
 	}
-	if _, text := fetch(t, "GET", start(t, Options{}).URL()+"/models", ""); lookup(parse(t, text), "data.0.id") != "offline-demo" {
+	if _, text := fetch(t, "GET", start(t, Options{}).URL()+"/models", ""); lookup(parse(t, text),
+		"data.0.id") != "offline-demo" {
 		t.Errorf("models of the demo: %s", text)
 	}
 }

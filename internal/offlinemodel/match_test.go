@@ -60,14 +60,17 @@ func TestDecode(t *testing.T) {
 			if r.Model != "m" || r.System != "be kind" || r.Turn() != 2 || r.UserText() != "fly to 2 towns" {
 				t.Errorf("model %q, system %q, turn %d, user %q", r.Model, r.System, r.Turn(), r.UserText())
 			}
-			if images := r.Images(); len(images) != 1 || images[0].MediaType != "image/png" || string(images[0].Data) != "hi" {
+			if images := r.Images(); len(images) != 1 || images[0].MediaType != "image/png" ||
+				string(images[0].Data) != "hi" {
 				t.Errorf("images %+v", images)
 			}
-			if len(r.Tools) != 2 || r.Tools[0].Name != "go" || r.Tools[0].Description != "d" || string(r.Tools[0].Parameters) != `{"a":1}` {
+			if len(r.Tools) != 2 || r.Tools[0].Name != "go" || r.Tools[0].Description != "d" ||
+				string(r.Tools[0].Parameters) != `{"a":1}` {
 				t.Errorf("tools %+v", r.Tools)
 			}
 			asked := r.Messages[3]
-			if len(r.Messages) != 6 || asked.Role != RoleAssistant || asked.Reasoning != "hm" || len(asked.ToolCalls) != 2 ||
+			if len(r.Messages) != 6 || asked.Role != RoleAssistant || asked.Reasoning != "hm" ||
+				len(asked.ToolCalls) != 2 ||
 				asked.ToolCalls[0] != (CalledTool{"c1", "go", `{"to":1}`}) {
 				t.Errorf("%d messages; calls in %+v", len(r.Messages), asked)
 			}
@@ -106,14 +109,17 @@ func TestMatch(t *testing.T) {
 		{"user is news", asking, When{User: "fly"}, true},
 		{"other user text", asking, When{User: "walk"}, false},
 		{"user of a tool result", toolCompletions, When{User: "towns", ToolResult: &ToolResultCondition{}}, true},
-		{"other user of a tool result", toolCompletions, When{User: "earlier", ToolResult: &ToolResultCondition{}}, false},
+		{"other user of a tool result", toolCompletions, When{User: "earlier", ToolResult: &ToolResultCondition{}},
+			false},
 		{"wrapping is not the user's", toolCompletions, When{User: "now", ToolResult: &ToolResultCondition{}}, false},
 		{"regex", asking, When{UserRegex: "^f(.)y$"}, true},
 		{"other regex", asking, When{UserRegex: "^x"}, false},
 		{"no tool result", asking, When{ToolResult: &ToolResultCondition{}}, false},
 		{"tool result by name", toolCompletions, When{ToolResult: &ToolResultCondition{Name: "stay"}}, true},
-		{"tool result by id and text", toolCompletions, When{ToolResult: &ToolResultCondition{ID: "c1", Contains: "one"}}, true},
-		{"text of another result", toolCompletions, When{ToolResult: &ToolResultCondition{ID: "c1", Contains: "stayed"}}, false},
+		{"tool result by id and text", toolCompletions,
+			When{ToolResult: &ToolResultCondition{ID: "c1", Contains: "one"}}, true},
+		{"text of another result", toolCompletions,
+			When{ToolResult: &ToolResultCondition{ID: "c1", Contains: "stayed"}}, false},
 		{"other tool", toolCompletions, When{ToolResult: &ToolResultCondition{Name: "run"}}, false},
 		{"system", toolCompletions, When{System: "kind"}, true},
 		{"other system", toolCompletions, When{System: "rude"}, false},
@@ -136,8 +142,11 @@ func TestMatch(t *testing.T) {
 		{"body", toolCompletions, When{Body: "tagged_files"}, true},
 		{"other body", toolCompletions, When{Body: "no_such_thing"}, false},
 		{"old image", toolCompletions, When{Images: 1}, false},
-		{"new image", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]}`, When{Images: 1}, true},
-		{"too few images", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]}`, When{Images: 2}, false},
+		{"new image", `{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]}`,
+			When{Images: 1}, true},
+		{"too few images",
+			`{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/"}}]}]}`,
+			When{Images: 2}, false},
 		{"not", asking, When{Not: &When{Model: "n"}}, true},
 		{"not not", asking, When{Not: &When{Model: "m"}}, false},
 	}
@@ -191,7 +200,8 @@ func TestSubstitutions(t *testing.T) {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	args, err := parseArguments(map[string]any{"a": []any{"{{match.1}}", uint64(1)}, "b": map[string]any{"c": "{{model}}"}})
+	args, err := parseArguments(map[string]any{"a": []any{"{{match.1}}", uint64(1)},
+		"b": map[string]any{"c": "{{model}}"}})
 	if err != nil {
 		t.Fatal(err)
 	}

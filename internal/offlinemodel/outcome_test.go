@@ -26,7 +26,8 @@ func startStaged(t *testing.T) *staged {
 	}
 	closed := rule("closed", Step{Text: "open"})
 	closed.WaitFor = "g"
-	slow := rule("slow", Step{Wait: 20 * time.Millisecond}, Step{Text: "abcd", ChunkSize: 1, Delay: 5 * time.Millisecond})
+	slow := rule("slow", Step{Wait: 20 * time.Millisecond},
+		Step{Text: "abcd", ChunkSize: 1, Delay: 5 * time.Millisecond})
 	slow.Delay = 20 * time.Millisecond
 	return &staged{t: t, Server: start(t, Options{Script: &Script{Rules: []Rule{
 		closed, slow,
@@ -57,7 +58,8 @@ func (s *staged) whole(user string) (string, error) {
 // expect waits for the outcome of the request that a rule answered.
 func (s *staged) expect(rule string, want Outcome) {
 	s.t.Helper()
-	r, err := s.WaitRequest(s.t.Context(), func(r *Request) bool { return r.Rule == rule && r.Outcome != OutcomePending })
+	r, err := s.WaitRequest(s.t.Context(),
+		func(r *Request) bool { return r.Rule == rule && r.Outcome != OutcomePending })
 	if err != nil || r.Outcome != want {
 		s.t.Errorf("%s: outcome %q, %v; want %q", rule, r.Outcome, err, want)
 	}

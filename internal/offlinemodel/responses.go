@@ -27,7 +27,8 @@ func responsesEnvelope(r reply, items []any, done bool) map[string]any {
 	envelope := map[string]any{
 		"id": r.id, "object": "response", "created_at": r.created, "model": r.model, "status": "in_progress",
 		"output": items, "error": nil, "incomplete_details": nil, "usage": nil,
-		"parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "store": false, "metadata": map[string]any{},
+		"parallel_tool_calls": true, "tool_choice": "auto", "tools": []any{}, "store": false,
+		"metadata": map[string]any{},
 	}
 	if !done {
 		return envelope

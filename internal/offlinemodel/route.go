@@ -70,7 +70,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.logger.DebugContext(r.Context(), "offline model request", slog.String("scope", scope.name),
 		slog.Int("number", request.Number), slog.String("method", request.Method), slog.String("path", request.Path),
-		slog.String("rule", request.Rule), slog.Int("status", request.Status), slog.String("outcome", string(request.Outcome)))
+		slog.String("rule", request.Rule), slog.Int("status", request.Status),
+		slog.String("outcome", string(request.Outcome)))
 	if request.Outcome == OutcomeDropped {
 		panic(http.ErrAbortHandler) // breaks the connection off
 	}

@@ -26,7 +26,8 @@ func TestScopes(t *testing.T) {
 		"authorization: Bearer tok": "named", "authorization: Bearer other": "root",
 		"api-key: with-a-token": "named", "x-api-key: TestScopes": "one",
 	} {
-		if _, text := fetch(t, "POST", server.URL()+"/chat/completions", completionsBody, header); !strings.Contains(text, want) {
+		if _, text := fetch(t, "POST", server.URL()+"/chat/completions", completionsBody,
+			header); !strings.Contains(text, want) {
 			t.Errorf("%s is answered %s", header, text)
 		}
 	}
@@ -156,7 +157,8 @@ func TestControl(t *testing.T) {
 	shown := parse(t, text)
 	for path, want := range map[string]any{
 		"requests.0.api": "anthropic", "requests.0.messages.0.text": "hi", "requests.0.system": "be kind",
-		"requests.0.header.X-Api-Key.0": "k", "requests.0.rule": "default", "requests.0.outcome": "answered", "requests.0.body": nil,
+		"requests.0.header.X-Api-Key.0": "k", "requests.0.rule": "default", "requests.0.outcome": "answered",
+		"requests.0.body": nil,
 	} {
 		if got := lookup(shown, path); got != want {
 			t.Errorf("%s is %v, want %v", path, got, want)
@@ -166,7 +168,8 @@ func TestControl(t *testing.T) {
 	if got := lookup(parse(t, text), "requests.0.body.model"); got != "m" {
 		t.Errorf("body: %s", text)
 	}
-	if status, _ := fetch(t, "DELETE", scope.URL()+"/_offline/requests", ""); status != 204 || len(scope.Requests()) != 0 {
+	if status, _ := fetch(t, "DELETE", scope.URL()+"/_offline/requests", ""); status != 204 ||
+		len(scope.Requests()) != 0 {
 		t.Errorf("delete: %d", status)
 	}
 	for _, bad := range []string{"GET /_offline/x", "POST /_offline/release", "PUT /_offline/requests"} {
@@ -196,7 +199,8 @@ func TestRefused(t *testing.T) {
 		{"GET", "/s/none/v1/models", "", "a: b", 404},
 	}
 	for _, test := range tests {
-		if status, text := fetch(t, test.method, server.URL()+test.path, test.body, test.header); status != test.status {
+		if status, text := fetch(t, test.method, server.URL()+test.path, test.body,
+			test.header); status != test.status {
 			t.Errorf("%s %s with %q: %d %s, want %d", test.method, test.path, test.header, status, text, test.status)
 		}
 	}
@@ -221,11 +225,13 @@ func TestLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fetch(t, "POST", server.OpenAIBaseURL()+"/chat/completions?secret3", completionsBody+strings.Repeat(" ", 10), "authorization: Bearer secret1")
+	fetch(t, "POST", server.OpenAIBaseURL()+"/chat/completions?secret3", completionsBody+strings.Repeat(" ", 10),
+		"authorization: Bearer secret1")
 	if err := server.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := log.String(); !strings.Contains(got, "path=/v1/chat/completions") || strings.Contains(got, "secret") || strings.Contains(got, "be kind") {
+	if got := log.String(); !strings.Contains(got, "path=/v1/chat/completions") || strings.Contains(got, "secret") ||
+		strings.Contains(got, "be kind") {
 		t.Errorf("log %s", got)
 	}
 }

@@ -59,8 +59,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)), maxBody: cmp.Or(opts.MaxBodyBytes, DefaultMaxBodyBytes),
-		served: make(chan struct{}), scopes: map[string]*Scope{},
+		logger:  cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+		maxBody: cmp.Or(opts.MaxBodyBytes, DefaultMaxBodyBytes),
+		served:  make(chan struct{}), scopes: map[string]*Scope{},
 	}
 	// The root scope outlives the start: Close ends it.
 	s.Scope = newScope(context.WithoutCancel(ctx), "", "http://"+listener.Addr().String(), p, func() {})

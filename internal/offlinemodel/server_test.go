@@ -28,7 +28,8 @@ func TestRulesInOrder(t *testing.T) {
 	if got := ask(t, server.Scope, "b"); got != "else b" {
 		t.Errorf("default says %q", got)
 	}
-	if err := server.Push(Rule{Name: "pushed", When: When{User: "b"}, Times: 1, Reply: []Step{{Text: "new"}}}); err != nil {
+	if err := server.Push(Rule{Name: "pushed", When: When{User: "b"}, Times: 1,
+		Reply: []Step{{Text: "new"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := ask(t, server.Scope, "b") + ask(t, server.Scope, "b"); got != "newelse b" {
@@ -43,7 +44,8 @@ func TestRulesInOrder(t *testing.T) {
 	if got := ask(t, server.Scope, "a"); got != "other" {
 		t.Errorf("after the script was replaced: %q", got)
 	}
-	if server.Push(Rule{}) == nil || server.SetScript(&Script{Rules: []Rule{{}}}) == nil || server.SetScript(nil) == nil {
+	if server.Push(Rule{}) == nil || server.SetScript(&Script{Rules: []Rule{{}}}) == nil ||
+		server.SetScript(nil) == nil {
 		t.Error("a broken script was taken")
 	}
 }
@@ -63,7 +65,8 @@ func TestErrors(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		body := parse(t, string(text))
-		if response.StatusCode != 429 || response.Header.Get("retry-after") != "2" || response.Header.Get("x-extra") != "1" {
+		if response.StatusCode != 429 || response.Header.Get("retry-after") != "2" ||
+			response.Header.Get("x-extra") != "1" {
 			t.Errorf("%s: status %d, headers %v", test.api, response.StatusCode, response.Header)
 		}
 		if lookup(body, "error.message") != "slow down" || lookup(body, codes[test.api]) != "limited" {
@@ -86,7 +89,8 @@ func TestBurst(t *testing.T) {
 	for n := 1; n <= deltas; n++ {
 		fmt.Fprintf(&want, "%d ", n)
 	}
-	members := map[API]string{APICompletions: "choices.0.delta.content", APIResponses: "delta", APIAnthropic: "delta.text"}
+	members := map[API]string{APICompletions: "choices.0.delta.content", APIResponses: "delta",
+		APIAnthropic: "delta.text"}
 	for _, test := range wireTests {
 		t.Run(string(test.api), func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +122,8 @@ func BenchmarkBurst(b *testing.B) {
 func TestFinishReasons(t *testing.T) {
 	t.Parallel()
 	server := start(t, Options{})
-	members := map[API]string{APICompletions: "choices.0.finish_reason", APIResponses: "status", APIAnthropic: "stop_reason"}
+	members := map[API]string{APICompletions: "choices.0.finish_reason", APIResponses: "status",
+		APIAnthropic: "stop_reason"}
 	want := map[API][]string{
 		APICompletions: {"stop", "length", "tool_calls", "content_filter"},
 		APIResponses:   {"completed", "incomplete", "completed", "incomplete"},

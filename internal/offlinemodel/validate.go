@@ -50,7 +50,8 @@ func (r *Rule) validate(path string) error {
 	case r.Delay < 0:
 		return &invalid{path, "delay must not be negative"}
 	case r.FinishReason != "" && !slices.Contains(finishReasons, r.FinishReason):
-		return &invalid{path + ".finish_reason", fmt.Sprintf("unknown finish reason %q, want one of %q", r.FinishReason, finishReasons)}
+		return &invalid{path + ".finish_reason",
+			fmt.Sprintf("unknown finish reason %q, want one of %q", r.FinishReason, finishReasons)}
 	}
 	if err := r.When.validate(path + ".when"); err != nil {
 		return err
@@ -112,7 +113,8 @@ func (s *Step) validate(path string) error {
 		return &invalid{path, "a step has exactly one of text, reasoning, tool_call, wait, wait_for, hang and drop"}
 	}
 	if s.Repeat < 0 || s.Repeat > maxRepeat || s.ChunkSize < 0 || s.Delay < 0 || s.Wait < 0 {
-		return &invalid{path, fmt.Sprintf("repeat (at most %d), chunk_size, delay and wait must not be negative", maxRepeat)}
+		return &invalid{path,
+			fmt.Sprintf("repeat (at most %d), chunk_size, delay and wait must not be negative", maxRepeat)}
 	}
 	spoken := s.Text != "" || s.Reasoning != ""
 	if s.Repeat > 0 && !spoken {

@@ -17,12 +17,14 @@ var timestamps = regexp.MustCompile(`"(created|created_at)":\d+`)
 func everything() *Script {
 	return &Script{
 		Stream: Pace{ChunkSize: 8},
-		Rules: []Rule{{When: When{User: "hi"}, Usage: &Usage{InputTokens: 20, OutputTokens: 9, CachedTokens: 5, ReasoningTokens: 2}, Reply: []Step{
-			{Reasoning: "Let me think."},
-			{Text: "Hello, "}, {Text: "\"wörld\"\n"},
-			{ToolCall: &ToolCall{Name: "look", Arguments: map[string]any{"at": "{{user}}", "deep": []any{1, true, nil}}}},
-			{ToolCall: &ToolCall{Name: "wait", ID: "mine"}},
-		}}},
+		Rules: []Rule{{When: When{User: "hi"},
+			Usage: &Usage{InputTokens: 20, OutputTokens: 9, CachedTokens: 5, ReasoningTokens: 2}, Reply: []Step{
+				{Reasoning: "Let me think."},
+				{Text: "Hello, "}, {Text: "\"wörld\"\n"},
+				{ToolCall: &ToolCall{Name: "look",
+					Arguments: map[string]any{"at": "{{user}}", "deep": []any{1, true, nil}}}},
+				{ToolCall: &ToolCall{Name: "wait", ID: "mine"}},
+			}}},
 	}
 }
 
@@ -66,10 +68,11 @@ func TestGolden(t *testing.T) {
 func TestStreamEqualsDocument(t *testing.T) {
 	t.Parallel()
 	scripts := map[string][]Step{
-		"text":             {{Text: "a rather long text in several chunks, with ünïcödé"}},
-		"repeated":         {{Text: "{{n}},", Repeat: 50}},
-		"reasoning first":  {{Reasoning: "hm"}, {Text: "yes"}},
-		"calls":            {{ToolCall: &ToolCall{Name: "a"}}, {ToolCall: &ToolCall{Name: "b", Arguments: map[string]any{"x": 1}}}},
+		"text":            {{Text: "a rather long text in several chunks, with ünïcödé"}},
+		"repeated":        {{Text: "{{n}},", Repeat: 50}},
+		"reasoning first": {{Reasoning: "hm"}, {Text: "yes"}},
+		"calls": {{ToolCall: &ToolCall{Name: "a"}},
+			{ToolCall: &ToolCall{Name: "b", Arguments: map[string]any{"x": 1}}}},
 		"text after calls": {{Text: "one"}, {ToolCall: &ToolCall{Name: "a"}}, {Text: "two"}},
 		"several thoughts": {{Reasoning: "a"}, {Text: "b"}, {Reasoning: "c"}, {Text: "d"}},
 	}

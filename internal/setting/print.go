@@ -113,7 +113,8 @@ func (t Table) Help(w io.Writer, prefix string) {
 // Markdown writes the table as a page's sections. The values have to be the defaults still.
 func (t Table) Markdown(w io.Writer, prefix string) {
 	for _, section := range t {
-		fmt.Fprintf(w, "\n## %s\n\n| key in the file | flag | variable | default | live | what |\n|---|---|---|---|---|---|\n", section.Title)
+		fmt.Fprintf(w, "\n## %s\n\n| key in the file | flag | variable | default | live | what "+
+			"|\n|---|---|---|---|---|---|\n", section.Title)
 		for _, s := range section.Rows {
 			value, help := s.meaning()
 			if value != "" {
@@ -129,7 +130,8 @@ func (t Table) Markdown(w io.Writer, prefix string) {
 			if s.Traits.Has(Secret) {
 				help += ". A secret: never shown"
 			}
-			fmt.Fprintf(w, "| `%s` | `--%s%s` | `%s` | %s | %s | %s |\n", s.Key, s.Flag(), value, s.Variable(prefix), byDefault, live, strings.ReplaceAll(help, "|", `\|`))
+			fmt.Fprintf(w, "| `%s` | `--%s%s` | `%s` | %s | %s | %s |\n", s.Key, s.Flag(), value, s.Variable(prefix),
+				byDefault, live, strings.ReplaceAll(help, "|", `\|`))
 		}
 	}
 }

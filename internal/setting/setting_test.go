@@ -82,7 +82,8 @@ env:
 // Every type comes out of every source as it went in.
 func TestSources(t *testing.T) {
 	t.Parallel()
-	want := values{"from the file", "secret-1", true, 3, 4, 0.5, 90 * time.Second, []string{"a", "b,c"}, map[string]string{"A": "b=c", "B": "1,2"}}
+	want := values{"from the file", "secret-1", true, 3, 4, 0.5, 90 * time.Second, []string{"a", "b,c"},
+		map[string]string{"A": "b=c", "B": "1,2"}}
 	noComma := want
 	noComma.list = []string{"a", "b"}
 	for name, tc := range map[string]struct {
@@ -92,11 +93,13 @@ func TestSources(t *testing.T) {
 	}{
 		"file": {nil, nil, whole, want},
 		"environment": {nil, []string{
-			"X_TEXT=from the file", "X_TOKEN=secret-1", "X_YES=true", "X_LIST=a, b", "X_NUMBER=3", "X_BYTES=4", "X_SHARE=0.5",
+			"X_TEXT=from the file", "X_TOKEN=secret-1", "X_YES=true", "X_LIST=a, b", "X_NUMBER=3", "X_BYTES=4",
+			"X_SHARE=0.5",
 			"X_MAX_WAIT=90s", "X_ENV=A=b=c\nB=1,2",
 		}, "", noComma},
 		"flags": {[]string{
-			"--text", "from the file", "--token=secret-1", "--yes", "--list", "a", "--list", "b", "--number", "3", "--bytes", "4", "--share", "0.5",
+			"--text", "from the file", "--token=secret-1", "--yes", "--list", "a", "--list", "b", "--number", "3",
+			"--bytes", "4", "--share", "0.5",
 			"--max-wait", "90s", "--env", "A=b=c", "--env", "B=1,2",
 		}, nil, "", noComma},
 		"a file with a list as text": {nil, nil, strings.Replace(whole, `[a, "b,c"]`, "a, b", 1), noComma},
@@ -112,7 +115,8 @@ func TestSources(t *testing.T) {
 
 func same(a, b values) bool {
 	lists, envs := slices.Equal(a.list, b.list), maps.Equal(a.env, b.env)
-	return lists && envs && a.text == b.text && a.token == b.token && a.yes == b.yes && a.number == b.number && a.bytes == b.bytes &&
+	return lists && envs && a.text == b.text && a.token == b.token && a.yes == b.yes && a.number == b.number &&
+		a.bytes == b.bytes &&
 		a.share == b.share && a.wait == b.wait
 }
 
@@ -120,11 +124,13 @@ func same(a, b values) bool {
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	v := values{text: "default", number: 1, bytes: 1, list: []string{"default"}, wait: time.Minute}
-	l, err := load(&v, []string{"--list", "flag", "--text="}, []string{"X_LIST=variable", "X_NUMBER=2", "X_TEXT=variable"}, "list: [file, two]\nnumber: 3\nbytes: 4\n")
+	l, err := load(&v, []string{"--list", "flag", "--text="},
+		[]string{"X_LIST=variable", "X_NUMBER=2", "X_TEXT=variable"}, "list: [file, two]\nnumber: 3\nbytes: 4\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.text != "" || v.number != 2 || v.bytes != 4 || !slices.Equal(v.list, []string{"flag"}) || v.wait != time.Minute {
+	if v.text != "" || v.number != 2 || v.bytes != 4 || !slices.Equal(v.list, []string{"flag"}) ||
+		v.wait != time.Minute {
 		t.Errorf("%+v", v)
 	}
 	for key, want := range map[string]string{
@@ -143,22 +149,25 @@ func TestMistakes(t *testing.T) {
 		file      string
 		want      []string
 	}{
-		"unknown key":           {nil, nil, "max_wiat: 1s\n", []string{"c.yaml:1", `"max_wiat"`, `did you mean "max_wait"?`}},
-		"a flag's name":         {nil, nil, "max-wait: 1s\n", []string{`did you mean "max_wait"?`}},
-		"nothing like it":       {nil, nil, "colour: red\n", []string{`no setting "colour"`}},
-		"two at once":           {nil, nil, "colour: red\nnumbr: 1\n", []string{"c.yaml:1", "c.yaml:2"}},
-		"twice":                 {nil, nil, "number: 1\nbytes: 1\nnumber: 2\n", []string{"number"}},
-		"no number":             {nil, nil, "text: a\nnumber: many\n", []string{"c.yaml:2: number: ", `"many"`, "a number"}},
-		"no duration":           {nil, nil, "max_wait: 5\n", []string{"c.yaml:1: max_wait", `"5"`, `"90s"`}},
-		"no value":              {nil, nil, "text:\n", []string{"text: it has no value"}},
-		"a list for one":        {nil, nil, "text: [a]\n", []string{"text: it takes no list"}},
-		"names for one":         {nil, nil, "text: {a: b}\n", []string{"text: it takes no names"}},
-		"one for names":         {nil, nil, "env: A=b\n", []string{"env: it takes names"}},
-		"a list in a list":      {nil, nil, "list: [[a]]\n", []string{"list: it takes a plain value"}},
-		"no settings":           {nil, nil, "- a\n", []string{"c.yaml: it is not"}},
-		"no YAML":               {nil, nil, "text: [\n", []string{"c.yaml: "}},
-		"two files in one":      {nil, nil, "text: a\n---\ntext: b\n", []string{"c.yaml: it is not"}},
-		"a variable":            {nil, []string{"X_YES=perhaps"}, "", []string{"environment variable X_YES: yes: ", `"perhaps"`, "true or false"}},
+		"unknown key": {nil, nil, "max_wiat: 1s\n",
+			[]string{"c.yaml:1", `"max_wiat"`, `did you mean "max_wait"?`}},
+		"a flag's name":   {nil, nil, "max-wait: 1s\n", []string{`did you mean "max_wait"?`}},
+		"nothing like it": {nil, nil, "colour: red\n", []string{`no setting "colour"`}},
+		"two at once":     {nil, nil, "colour: red\nnumbr: 1\n", []string{"c.yaml:1", "c.yaml:2"}},
+		"twice":           {nil, nil, "number: 1\nbytes: 1\nnumber: 2\n", []string{"number"}},
+		"no number": {nil, nil, "text: a\nnumber: many\n",
+			[]string{"c.yaml:2: number: ", `"many"`, "a number"}},
+		"no duration":      {nil, nil, "max_wait: 5\n", []string{"c.yaml:1: max_wait", `"5"`, `"90s"`}},
+		"no value":         {nil, nil, "text:\n", []string{"text: it has no value"}},
+		"a list for one":   {nil, nil, "text: [a]\n", []string{"text: it takes no list"}},
+		"names for one":    {nil, nil, "text: {a: b}\n", []string{"text: it takes no names"}},
+		"one for names":    {nil, nil, "env: A=b\n", []string{"env: it takes names"}},
+		"a list in a list": {nil, nil, "list: [[a]]\n", []string{"list: it takes a plain value"}},
+		"no settings":      {nil, nil, "- a\n", []string{"c.yaml: it is not"}},
+		"no YAML":          {nil, nil, "text: [\n", []string{"c.yaml: "}},
+		"two files in one": {nil, nil, "text: a\n---\ntext: b\n", []string{"c.yaml: it is not"}},
+		"a variable": {nil, []string{"X_YES=perhaps"}, "",
+			[]string{"environment variable X_YES: yes: ", `"perhaps"`, "true or false"}},
 		"variables, no name":    {nil, []string{"X_ENV==secret-2"}, "", []string{"X_ENV: env: entry 1"}},
 		"a flag":                {[]string{"--number", "x"}, nil, "", []string{"number", `"x"`}},
 		"a flag with no name":   {[]string{"--env", "secret-2"}, nil, "", []string{"env", "entry 1"}},
@@ -187,7 +196,8 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"number: 7 # flag --number\n", "max_wait: 2h # environment variable X_MAX_WAIT\n", "# token: not shown # c.yaml:3\n",
+		"number: 7 # flag --number\n", "max_wait: 2h # environment variable X_MAX_WAIT\n",
+		"# token: not shown # c.yaml:3\n",
 		"# env: not shown, A, B # c.yaml:10\n", "# First\n",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -262,7 +272,8 @@ func TestCopy(t *testing.T) {
 func TestNearest(t *testing.T) {
 	t.Parallel()
 	words := []string{"listen", "log_level", "log_format"}
-	for word, want := range map[string]string{"lisetn": "listen", "loglevel": "log_level", "log_fromat": "log_format", "policy": "", "": ""} {
+	for word, want := range map[string]string{"lisetn": "listen", "loglevel": "log_level", "log_fromat": "log_format",
+		"policy": "", "": ""} {
 		if got := Nearest(word, words); got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
@@ -271,7 +282,8 @@ func TestNearest(t *testing.T) {
 
 func TestShort(t *testing.T) {
 	t.Parallel()
-	for d, want := range map[time.Duration]string{5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Second: "1m30s", 0: "0s", 61 * time.Minute: "1h1m", 10 * time.Second: "10s"} {
+	for d, want := range map[time.Duration]string{5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Second: "1m30s",
+		0: "0s", 61 * time.Minute: "1h1m", 10 * time.Second: "10s"} {
 		if got := Short(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
 		}

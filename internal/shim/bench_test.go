@@ -17,7 +17,8 @@ func BenchmarkCall(b *testing.B) {
 			var before, after syscall.Rusage
 			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 			for b.Loop() {
-				if _, err := p.conn.Call(context.Background(), "session.mode.get", []byte(`{"sessionId":"s1"}`)); err != nil {
+				if _, err := p.conn.Call(context.Background(), "session.mode.get",
+					[]byte(`{"sessionId":"s1"}`)); err != nil {
 					b.Fatal(err)
 				}
 			}

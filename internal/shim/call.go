@@ -62,7 +62,8 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	}
 	reply, trailer := &wire{}, metadata.MD{}
 	err = c.invokeIn(ctx, id, func() error { return c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer)) })
-	if st, ok := status.FromError(err); ok && st.Code() == codes.Unimplemented && reasonOf(st) != "METHOD_REFUSED" && !hasRPC(st) {
+	if st, ok := status.FromError(err); ok && st.Code() == codes.Unimplemented && reasonOf(st) != "METHOD_REFUSED" &&
+		!hasRPC(st) {
 		return c.callRaw(ctx, name, params)
 	}
 	if err != nil {
@@ -136,8 +137,10 @@ func (c *conn) callRaw(ctx context.Context, name string, params json.RawMessage)
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataFidelity, "exact")
 	reply, trailer := &bridgev1.InvokeResponse{}, metadata.MD{}
 	err = c.invoke(ctx, bridgev1.RawService_Invoke_FullMethodName, req, reply, grpc.Trailer(&trailer))
-	if st, ok := status.FromError(err); ok && (reasonOf(st) == "FEATURE_DISABLED" || st.Code() == codes.PermissionDenied) {
-		c.log.Warn("method has no rpc, and the bridge's RawService is disabled or denied to this caller", "method", name)
+	if st, ok := status.FromError(err); ok &&
+		(reasonOf(st) == "FEATURE_DISABLED" || st.Code() == codes.PermissionDenied) {
+		c.log.Warn("method has no rpc, and the bridge's RawService is disabled or denied to this caller", "method",
+			name)
 		return nil, unhandled(name)
 	}
 	if err != nil {
@@ -150,7 +153,8 @@ func (c *conn) callRaw(ctx context.Context, name string, params json.RawMessage)
 
 // invoke makes a call, again and again while the way to the bridge is broken.
 func (c *conn) invoke(ctx context.Context, rpc string, in, out any, opts ...grpc.CallOption) error {
-	opts = append(opts, grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxReply), grpc.MaxCallSendMsgSize(maxReply))
+	opts = append(opts, grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxReply),
+		grpc.MaxCallSendMsgSize(maxReply))
 	retry := newRetry(c.server.config.Grace)
 	for {
 		err := c.server.config.Bridge.Invoke(ctx, rpc, in, out, opts...)

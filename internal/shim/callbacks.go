@@ -85,7 +85,8 @@ func (qs *questions) ask(c *bridgev1.Callback) {
 	if method, _ := callback.MethodOf(c.GetKind()); c.GetWholeBytes() > 0 && callback.ForEvent(method) == nil {
 		whole, err := qs.readCallback(c.GetCallbackId())
 		if err != nil {
-			qs.conn.log.Warn("receiving a callback failed", "session_id", qs.session, "callback_id", c.GetCallbackId(), "error", err)
+			qs.conn.log.Warn("receiving a callback failed", "session_id", qs.session, "callback_id", c.GetCallbackId(),
+				"error", err)
 			return
 		}
 		c = whole
@@ -149,9 +150,10 @@ func (qs *questions) ask(c *bridgev1.Callback) {
 func (qs *questions) readCallback(id string) (*bridgev1.Callback, error) {
 	ctx, cancel := context.WithCancel(qs.life)
 	defer cancel()
-	stream, err := bridgev1.NewCallbackServiceClient(qs.conn.server.config.Bridge).ReadCallback(ctx, &bridgev1.ReadCallbackRequest{
-		SessionId: qs.session, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
-	})
+	stream, err := bridgev1.NewCallbackServiceClient(qs.conn.server.config.Bridge).ReadCallback(ctx,
+		&bridgev1.ReadCallbackRequest{
+			SessionId: qs.session, CallbackId: id, Fidelity: bridgev1.Fidelity_FIDELITY_EXACT,
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +235,8 @@ func (t *tables) answer(q question, result json.RawMessage) *bridgev1.Answer {
 func (t *tables) hookAnswer(q question, result json.RawMessage) *bridgev1.Answer {
 	var r map[string]json.RawMessage
 	var call struct{ HookType string }
-	if json.Unmarshal(q.params, &call) != nil || json.Unmarshal(result, &r) != nil || len(r) > 1 || len(r) == 1 && r["output"] == nil {
+	if json.Unmarshal(q.params, &call) != nil || json.Unmarshal(result, &r) != nil || len(r) > 1 || len(r) == 1 &&
+		r["output"] == nil {
 		return nil
 	}
 	out := &cliv1.HookOutput{}

@@ -100,7 +100,8 @@ func TestWholeProcess(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", call[0], got, want)
 		}
 	}
-	if got := alone.call("session.send", `{"sessionId":"s1","prompt":"x"}`); !strings.Contains(got, "Session not found for sessionId: s1") {
+	if got := alone.call("session.send", `{"sessionId":"s1","prompt":"x"}`); !strings.Contains(got,
+		"Session not found for sessionId: s1") {
 		t.Errorf("sent into a closed session: %s", got)
 	}
 	if got := shared.call("session.send", `{"sessionId":"s1","prompt":"x"}`); !strings.Contains(got, "messageId") {
@@ -112,7 +113,8 @@ func TestWholeProcess(t *testing.T) {
 func TestLongRequest(t *testing.T) {
 	t.Parallel()
 	question := strings.Repeat("Which? ", 400_000)
-	params, err := json.Marshal(map[string]any{"question": question, "choices": []string{}, "allowFreeform": true, "unheardOf": nil})
+	params, err := json.Marshal(map[string]any{"question": question, "choices": []string{}, "allowFreeform": true,
+		"unheardOf": nil})
 	if err != nil {
 		t.Fatal(err)
 	}

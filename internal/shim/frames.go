@@ -364,7 +364,8 @@ func (p *participant) failed(f *bridgev1.AttachFailed) {
 		p.commands.answer(id, errors.New(f.GetFailure().GetMessage()))
 		return
 	}
-	p.conn.log.Info("the bridge did not accept an answer", "session_id", p.id, "callback_id", f.GetCallbackId(), "reason", f.GetFailure().GetReason().String())
+	p.conn.log.Info("the bridge did not accept an answer", "session_id", p.id, "callback_id", f.GetCallbackId(),
+		"reason", f.GetFailure().GetReason().String())
 }
 
 // streamed takes a frame that is not of events.

@@ -45,14 +45,15 @@ func newTables() (*tables, error) {
 	if t.event, err = t.set.Table((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor()); err != nil {
 		return nil, err
 	}
-	protoregistry.GlobalFiles.RangeFilesByPackage(cliv1.File_copilot_cli_v1_session_proto.Package(), func(f protoreflect.FileDescriptor) bool {
-		for i := range f.Services().Len() {
-			if err = t.addService(f.Services().Get(i)); err != nil {
-				return false
+	protoregistry.GlobalFiles.RangeFilesByPackage(cliv1.File_copilot_cli_v1_session_proto.Package(),
+		func(f protoreflect.FileDescriptor) bool {
+			for i := range f.Services().Len() {
+				if err = t.addService(f.Services().Get(i)); err != nil {
+					return false
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
 	return t, err
 }
 

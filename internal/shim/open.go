@@ -196,7 +196,8 @@ const endPatience = 100 * time.Millisecond
 func (s *Server) others(but *conn, id string) []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Keys(s.conns)), func(c *conn) bool { return c == but || !c.sessions.in(id) })
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.conns)),
+		func(c *conn) bool { return c == but || !c.sessions.in(id) })
 }
 
 // settled waits for one of the connections to have ended, and reports whether any has.

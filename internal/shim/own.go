@@ -60,7 +60,8 @@ func (c *conn) connect(ctx context.Context, r *rpcconn.Request) (json.RawMessage
 		c.feeds.forwardTelemetry()
 	}
 	reply := &bridgev1.PingResponse{}
-	if err := c.invoke(ctx, bridgev1.RuntimeService_Ping_FullMethodName, &bridgev1.PingRequest{RuntimeProfile: c.unprovided()}, reply); err != nil {
+	if err := c.invoke(ctx, bridgev1.RuntimeService_Ping_FullMethodName,
+		&bridgev1.PingRequest{RuntimeProfile: c.unprovided()}, reply); err != nil {
 		return nil, err
 	}
 	c.server.counter.typed("connect")

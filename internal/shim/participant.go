@@ -58,7 +58,8 @@ type participant struct {
 
 func newParticipant(c *conn, o *opening) *participant {
 	p := &participant{
-		conn: c, id: o.id, start: o.start, config: proto.CloneOf(o.config), profile: c.profile(), moved: make(chan struct{}), done: make(chan struct{}),
+		conn: c, id: o.id, start: o.start, config: proto.CloneOf(o.config), profile: c.profile(),
+		moved: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(c.life))
 	p.questions = &questions{conn: c, session: p.id, life: p.life, send: p.send, asked: map[string]context.CancelFunc{}}
@@ -137,7 +138,8 @@ var attachDesc = &grpc.StreamDesc{StreamName: "Attach", ServerStreams: true, Cli
 func (p *participant) follow() (lived bool, err error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()
-	stream, err := p.conn.server.config.Bridge.NewStream(ctx, attachDesc, bridgev1.CallbackService_Attach_FullMethodName,
+	stream, err := p.conn.server.config.Bridge.NewStream(ctx, attachDesc,
+		bridgev1.CallbackService_Attach_FullMethodName,
 		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxReply), grpc.MaxCallSendMsgSize(maxReply))
 	if err != nil {
 		return false, err

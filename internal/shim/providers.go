@@ -71,10 +71,12 @@ func (c *conn) provideFiles(_ context.Context, r *rpcconn.Request) (json.RawMess
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if active {
-		return nil, failure(r.Method, "Cannot set session filesystem provider while sessions are active. Call sessionFs.setProvider before creating any sessions.")
+		return nil, failure(r.Method, "Cannot set session filesystem provider while sessions are active. Call "+
+			"sessionFs.setProvider before creating any sessions.")
 	}
 	if other := c.server.providers.files; other != nil && other != c {
-		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the session filesystem provider."}
+		return nil, &rpcconn.Error{Code: codeInternal,
+			Message: "Another client is already the session filesystem provider."}
 	}
 	fs := &bridgev1.SessionFileSystem{
 		Key: c.server.key, InitialDirectory: p.InitialCwd, StatePath: p.SessionStatePath,
@@ -94,7 +96,8 @@ func (c *conn) provideModels(_ context.Context, r *rpcconn.Request) (json.RawMes
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if active {
-		return nil, failure(r.Method, "Cannot set LLM inference provider while sessions are active. Call llmInference.setProvider before creating any sessions.")
+		return nil, failure(r.Method, "Cannot set LLM inference provider while sessions are active. Call "+
+			"llmInference.setProvider before creating any sessions.")
 	}
 	if other := c.server.providers.models; other != nil && other != c {
 		return nil, &rpcconn.Error{Code: codeInternal, Message: "Another client is already the LLM inference provider."}
@@ -181,12 +184,14 @@ func (c *conn) respondHead(ctx context.Context, r *rpcconn.Request) (json.RawMes
 	if err := json.Unmarshal(r.Params, &p); err != nil {
 		return nil, failure("llmInference.httpResponseStart", err.Error())
 	}
-	head := &bridgev1.ModelResponseHead{Status: p.Status, StatusText: p.StatusText, Headers: map[string]*cliv1.StringList{}}
+	head := &bridgev1.ModelResponseHead{Status: p.Status, StatusText: p.StatusText,
+		Headers: map[string]*cliv1.StringList{}}
 	for name, values := range p.Headers {
 		head.Headers[name] = &cliv1.StringList{Items: values}
 	}
 	c.server.counter.typed("llmInference.httpResponseStart")
-	return c.respond(ctx, &bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Head{Head: head}})
+	return c.respond(ctx,
+		&bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Head{Head: head}})
 }
 
 // respondChunk is llmInference.httpResponseChunk.
@@ -213,7 +218,8 @@ func (c *conn) respondChunk(ctx context.Context, r *rpcconn.Request) (json.RawMe
 		chunk.Error = &bridgev1.ModelResponseError{Message: p.Error.Message, Code: p.Error.Code}
 	}
 	c.server.counter.typed("llmInference.httpResponseChunk")
-	return c.respond(ctx, &bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}})
+	return c.respond(ctx,
+		&bridgev1.ModelResponse{RequestId: p.RequestID, Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}})
 }
 
 var (

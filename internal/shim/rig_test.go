@@ -59,9 +59,10 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 		ProfileFields: tenancy.ProfileFields(),
 	}
 	kind(&c)
-	a, err := app.New(t.Context(), c, app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
-		return r.cli.Connect(), nil
-	})))
+	a, err := app.New(t.Context(), c,
+		app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+			return r.cli.Connect(), nil
+		})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,8 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 		}
 		links = nil
 	}
-	conn, err := grpc.NewClient("passthrough:///bridge", dialer, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///bridge", dialer,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

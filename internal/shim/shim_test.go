@@ -23,11 +23,13 @@ const creation = `{"sessionId":"s1","streaming":true,"requestPermission":true,"r
 
 var script = fakecli.Script{Prompts: []fakecli.Prompt{
 	{Match: "deploy", Turns: []fakecli.Turn{
-		{Text: "Calling.", Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"env":"prod"}`)}}}, {Text: "Done."},
+		{Text: "Calling.", Tools: []fakecli.Tool{{Name: "deploy", Arguments: json.RawMessage(`{"env":"prod"}`)}}},
+		{Text: "Done."},
 	}},
 	{Match: "which", Turns: []fakecli.Turn{{
-		Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"Which?","choices":["a","b"],"allowFreeform":true}`)}},
-		Text:     "Fine.",
+		Requests: []fakecli.Reverse{{Method: "userInput.request",
+			Params: json.RawMessage(`{"question":"Which?","choices":["a","b"],"allowFreeform":true}`)}},
+		Text: "Fine.",
 	}}},
 }}
 
@@ -45,12 +47,15 @@ func talk(p *program) (results []string) {
 		_ = json.Unmarshal(data, &d)
 		switch kind {
 		case "permission.requested":
-			p.call("session.permissions.handlePendingPermissionRequest", `{"sessionId":"s1","requestId":"`+d.RequestID+`","result":{"kind":"approve-once"}}`)
+			p.call("session.permissions.handlePendingPermissionRequest",
+				`{"sessionId":"s1","requestId":"`+d.RequestID+`","result":{"kind":"approve-once"}}`)
 		case "external_tool.requested":
-			p.call("session.tools.handlePendingToolCall", `{"sessionId":"s1","requestId":"`+d.RequestID+`","result":"deployed"}`)
+			p.call("session.tools.handlePendingToolCall",
+				`{"sessionId":"s1","requestId":"`+d.RequestID+`","result":"deployed"}`)
 		}
 	}
-	results = append(results, p.call("connect", `{}`), p.call("ping", `{"message":"x"}`), p.call("session.create", creation))
+	results = append(results, p.call("connect", `{}`), p.call("ping", `{"message":"x"}`),
+		p.call("session.create", creation))
 	for i, prompt := range []string{"hello", "deploy it", "which one"} {
 		results = append(results, p.call("session.send", `{"sessionId":"s1","prompt":"`+prompt+`"}`))
 		p.await("session.idle", i+1)
@@ -102,7 +107,8 @@ func mask(v any) any {
 	case map[string]any:
 		for key, value := range v {
 			switch {
-			case slices.Contains([]string{"id", "parentId", "messageId", "originatingMessageId", "requestId", "toolCallId", "turnId", "nativeSessionId", "interactionId"}, key):
+			case slices.Contains([]string{"id", "parentId", "messageId", "originatingMessageId", "requestId",
+				"toolCallId", "turnId", "nativeSessionId", "interactionId"}, key):
 				v[key] = "ID"
 			case strings.HasSuffix(strings.ToLower(key), "time") || key == "timestamp":
 				v[key] = "TIME"
@@ -142,7 +148,8 @@ func TestSameAsTheCLI(t *testing.T) {
 		t.Errorf("heard\n got %q\nwant %q", got, want)
 	}
 	counts := r.server.Counts()
-	for _, name := range []string{"session.create", "session.send", "session.event:assistant.message", "userInput.request", "session.tools.handlePendingToolCall"} {
+	for _, name := range []string{"session.create", "session.send", "session.event:assistant.message",
+		"userInput.request", "session.tools.handlePendingToolCall"} {
 		if counts.Typed[name] == 0 {
 			t.Errorf("%s is not counted as typed: %v", name, counts)
 		}
@@ -178,10 +185,13 @@ func TestTwoConnections(t *testing.T) {
 	if !strings.Contains(clash, "External tool name clash: deploy already registered by another connection") {
 		t.Errorf("clash: %s", clash)
 	}
-	if got := b.call("session.resume", `{"sessionId":"s1","tools":[{"name":"other"}]}`); !strings.Contains(got, `"sessionId":"s1"`) {
+	if got := b.call("session.resume", `{"sessionId":"s1","tools":[{"name":"other"}]}`); !strings.Contains(got,
+		`"sessionId":"s1"`) {
 		t.Fatalf("resume: %s", got)
 	}
-	if got := b.call("sessionFs.setProvider", `{"initialCwd":"/","sessionStatePath":"/x","conventions":"posix"}`); !strings.Contains(got, "while sessions are active") {
+	if got := b.call("sessionFs.setProvider",
+		`{"initialCwd":"/","sessionStatePath":"/x","conventions":"posix"}`); !strings.Contains(got,
+		"while sessions are active") {
 		t.Errorf("provider: %s", got)
 	}
 	b.call("session.send", `{"sessionId":"s1","prompt":"hello"}`)
@@ -192,7 +202,8 @@ func TestTwoConnections(t *testing.T) {
 	b.await("session.idle", 2)
 	b.end()
 	c := r.connect(false)
-	if got := c.call("session.send", `{"sessionId":"s1","prompt":"x"}`); !strings.Contains(got, "Session not found for sessionId: s1") {
+	if got := c.call("session.send", `{"sessionId":"s1","prompt":"x"}`); !strings.Contains(got,
+		"Session not found for sessionId: s1") {
 		t.Errorf("after the last has gone: %s", got)
 	}
 }
@@ -209,7 +220,8 @@ func TestToolsOfAnEndedConnection(t *testing.T) {
 	for range 20 {
 		next := r.connect(false)
 		_ = before.conn.Close()
-		if got := next.call("session.resume", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`); !strings.Contains(got, `"sessionId":"s1"`) {
+		if got := next.call("session.resume", `{"sessionId":"s1","tools":[{"name":"deploy"}]}`); !strings.Contains(got,
+			`"sessionId":"s1"`) {
 			t.Fatalf("resume: %s", got)
 		}
 		before.end()

@@ -99,7 +99,8 @@ func (f *feeds) forwardTelemetry() {
 func (f *feeds) watchTelemetry() {
 	client := bridgev1.NewRuntimeServiceClient(f.server.config.Bridge)
 	f.again("telemetry", func() error {
-		stream, err := client.WatchTelemetry(f.ctx, &bridgev1.WatchTelemetryRequest{HeartbeatInterval: durationpb.New(heartbeat)})
+		stream, err := client.WatchTelemetry(f.ctx,
+			&bridgev1.WatchTelemetryRequest{HeartbeatInterval: durationpb.New(heartbeat)})
 		return each(stream, err, func(r *bridgev1.WatchTelemetryResponse) error {
 			event := r.GetEvent()
 			if event == nil || event.GetSessionId() != "" && f.sessions.participant(event.GetSessionId()) == nil {
@@ -117,7 +118,8 @@ const hostEvent = "host.event"
 func (f *feeds) watchHostEvents() {
 	client := bridgev1.NewRuntimeServiceClient(f.server.config.Bridge)
 	f.again("host events", func() error {
-		stream, err := client.WatchHostEvents(f.ctx, &bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
+		stream, err := client.WatchHostEvents(f.ctx,
+			&bridgev1.WatchHostEventsRequest{HeartbeatInterval: durationpb.New(heartbeat)})
 		return each(stream, err, func(r *bridgev1.WatchHostEventsResponse) error { return f.tellHostEvent(r) })
 	})
 }

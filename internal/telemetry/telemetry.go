@@ -80,7 +80,8 @@ type Telemetry struct {
 // error here.
 func New(ctx context.Context, c Config) (*Telemetry, error) {
 	described, err := resource.New(ctx, resource.WithTelemetrySDK(),
-		resource.WithAttributes(attribute.String("service.name", ServiceName), attribute.String("service.version", c.Version)),
+		resource.WithAttributes(attribute.String("service.name", ServiceName),
+			attribute.String("service.version", c.Version)),
 		resource.WithFromEnv()) // the last wins
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
@@ -107,8 +108,10 @@ func New(ctx context.Context, c Config) (*Telemetry, error) {
 	}
 	if c.Prometheus {
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
+		registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+			otelprometheus.WithoutTargetInfo())
 		if err != nil {
 			return nil, fmt.Errorf("telemetry: Prometheus: %w", err)
 		}

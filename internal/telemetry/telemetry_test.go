@@ -52,7 +52,9 @@ func (s *sink) keep(what string, m proto.Message) {
 }
 
 // Export implements the trace service.
-func (s *sink) Export(_ context.Context, r *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
+func (s *sink) Export(
+	_ context.Context, r *collectortrace.ExportTraceServiceRequest,
+) (*collectortrace.ExportTraceServiceResponse, error) {
 	s.keep("spans", r)
 	return &collectortrace.ExportTraceServiceResponse{}, nil
 }
@@ -64,7 +66,9 @@ type figures struct {
 }
 
 // Export implements the metrics service.
-func (f figures) Export(_ context.Context, r *collectormetrics.ExportMetricsServiceRequest) (*collectormetrics.ExportMetricsServiceResponse, error) {
+func (f figures) Export(
+	_ context.Context, r *collectormetrics.ExportMetricsServiceRequest,
+) (*collectormetrics.ExportMetricsServiceResponse, error) {
 	f.keep("figures", r)
 	return &collectormetrics.ExportMetricsServiceResponse{}, nil
 }
@@ -105,7 +109,8 @@ func overHTTP(t *testing.T, s *sink) string {
 // like a secret.
 func TestOTLP(t *testing.T) {
 	t.Parallel()
-	for protocol, serve := range map[string]func(*testing.T, *sink) string{ProtocolGRPC: overGRPC, ProtocolHTTP: overHTTP} {
+	for protocol, serve := range map[string]func(*testing.T, *sink) string{ProtocolGRPC: overGRPC,
+		ProtocolHTTP: overHTTP} {
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			s := &sink{}

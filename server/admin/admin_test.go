@@ -60,10 +60,11 @@ func serve(t *testing.T, c Config) func(path, host string, header http.Header) (
 			t.Error(err)
 		}
 	})
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, s.Addr().Network(), s.Addr().String())
-	}}
+	transport := &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, s.Addr().Network(), s.Addr().String())
+		}}
 	return func(path, host string, header http.Header) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+path, nil)
@@ -87,8 +88,9 @@ func serve(t *testing.T, c Config) func(path, host string, header http.Header) (
 func TestPages(t *testing.T) {
 	t.Parallel()
 	unready := errors.New("busy with something")
-	get := serve(t, Config{Listen: "127.0.0.1:0", Token: token, Ready: func() error { return unready }, Metrics: http.HandlerFunc(
-		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures 1\n") })})
+	get := serve(t,
+		Config{Listen: "127.0.0.1:0", Token: token, Ready: func() error { return unready }, Metrics: http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "figures 1\n") })})
 	for _, tc := range []struct {
 		path, host, origin string
 		code               int
@@ -135,7 +137,8 @@ func TestTokenAndWebPages(t *testing.T) {
 		{"no token", "/debug/pprof/profile", http.Header{}, 401},
 		{"no token, another spelling", "/healthz/../metrics", http.Header{}, 401},
 		{"no token, another spelling", "//healthz", http.Header{}, 401},
-		{"no token, gRPC", "/grpc.channelz.v1.Channelz/GetServers", http.Header{"Content-Type": {"application/grpc"}}, 401},
+		{"no token, gRPC", "/grpc.channelz.v1.Channelz/GetServers", http.Header{"Content-Type": {"application/grpc"}},
+			401},
 		{"wrong token", "/", http.Header{"Authorization": {"Bearer " + token + "x"}}, 401},
 		{"empty token", "/", http.Header{"Authorization": {"Bearer "}}, 401},
 		{"other scheme", "/", http.Header{"Authorization": {"Basic " + token}}, 401},

@@ -15,7 +15,8 @@ import (
 // init registers gzip in place of gRPC's gzip, which it uses.
 func init() { //nolint:gochecknoinits // gRPC permits registration only during init
 	encoding.RegisterCompressor(honest{
-		Compressor: encoding.GetCompressor(gzip.Name), turns: make(chan struct{}, max(minTurns, 2*runtime.GOMAXPROCS(0))),
+		Compressor: encoding.GetCompressor(gzip.Name),
+		turns:      make(chan struct{}, max(minTurns, 2*runtime.GOMAXPROCS(0))),
 	})
 }
 

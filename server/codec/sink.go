@@ -70,7 +70,8 @@ func sink(s grpc.ServerStream, field protowire.Number, wrap func(proto.Message) 
 		case f.Message != nil && f.Wire == nil:
 			m := wrap(f.Message)
 			if m == nil {
-				return fmt.Errorf("a %s is not a frame of this stream", f.Message.ProtoReflect().Descriptor().FullName())
+				return fmt.Errorf("a %s is not a frame of this stream",
+					f.Message.ProtoReflect().Descriptor().FullName())
 			}
 			return s.SendMsg(m)
 		case f.Message == nil && f.Wire != nil:

@@ -55,7 +55,8 @@ func (l *ledger) Take(n, _ int) error {
 func (l *ledger) Change(n int) { l.used += n }
 
 func refusal(err error) []hpack.HeaderField {
-	return []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "grpc-status", Value: "8"}, {Name: "grpc-message", Value: err.Error()}}
+	return []hpack.HeaderField{{Name: ":status", Value: "200"}, {Name: "grpc-status", Value: "8"},
+		{Name: "grpc-message", Value: err.Error()}}
 }
 
 // client writes what a client does.
@@ -117,7 +118,8 @@ func TestReadCounts(t *testing.T) {
 		}
 		want := (105 + messageOverhead) + 20 + (59 + 10_000 + messageOverhead)
 		if !bytes.Equal(got, sent) || conn.Held() != want || l.used != want {
-			t.Fatalf("seed %d: it holds %d and has counted %d, want %d; the bytes are the same: %t", seed, conn.Held(), l.used, want, bytes.Equal(got, sent))
+			t.Fatalf("seed %d: it holds %d and has counted %d, want %d; the bytes are the same: %t", seed, conn.Held(),
+				l.used, want, bytes.Equal(got, sent))
 		}
 		one, five := conn.streams[1], conn.streams[5]
 		if err := errors.Join(one.Taken(false), five.Taken(false)); err != nil || conn.Held() != want {
@@ -209,7 +211,8 @@ func TestRefusal(t *testing.T) {
 		out := http2.NewFramer(nil, &p.out)
 		out.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 		_, _ = out.ReadFrame()
-		if told, err := out.ReadFrame(); err != nil || told.Header().StreamID != 3 || told.(*http2.MetaHeadersFrame).Fields[2].Value != "full" {
+		if told, err := out.ReadFrame(); err != nil || told.Header().StreamID != 3 ||
+			told.(*http2.MetaHeadersFrame).Fields[2].Value != "full" {
 			t.Fatalf("seed %d: the caller gets %v, %v", seed, told, err)
 		}
 	}

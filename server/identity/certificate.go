@@ -21,14 +21,16 @@ func (c Certificates) Authenticate(_ context.Context, proof Proof) (*Identity, e
 	if cert == nil {
 		return nil, nil
 	}
-	id := &Identity{Source: Certificate, DNS: cert.DNSNames, CommonName: cert.Subject.CommonName, Expires: cert.NotAfter}
+	id := &Identity{Source: Certificate, DNS: cert.DNSNames, CommonName: cert.Subject.CommonName,
+		Expires: cert.NotAfter}
 	spiffe, err := spiffeID(cert)
 	if err != nil {
 		return nil, err
 	}
 	if spiffe != nil {
 		if len(c.TrustDomains) > 0 && !slices.Contains(c.TrustDomains, spiffe.Host) {
-			return nil, fault.New(fault.Unauthenticated, "the certificate's SPIFFE trust domain is not one of this server's")
+			return nil, fault.New(fault.Unauthenticated,
+				"the certificate's SPIFFE trust domain is not one of this server's")
 		}
 		id.SPIFFE = spiffe.String()
 	}
@@ -46,7 +48,8 @@ func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 			continue
 		}
 		if found != nil || len(cert.URIs) > 1 {
-			return nil, fault.New(fault.Unauthenticated, "the certificate has several URIs: a SPIFFE id must be the only one")
+			return nil, fault.New(fault.Unauthenticated,
+				"the certificate has several URIs: a SPIFFE id must be the only one")
 		}
 		if !wellFormed(uri) {
 			return nil, fault.New(fault.Unauthenticated, "the certificate's SPIFFE id is malformed")
@@ -60,7 +63,8 @@ func spiffeID(cert *x509.Certificate) (*url.URL, error) {
 const maxSPIFFE = 2048
 
 func wellFormed(id *url.URL) bool {
-	if id.Scheme != spiffeScheme || id.User != nil || id.Port() != "" || id.RawQuery != "" || id.ForceQuery || id.Fragment != "" ||
+	if id.Scheme != spiffeScheme || id.User != nil || id.Port() != "" || id.RawQuery != "" || id.ForceQuery ||
+		id.Fragment != "" ||
 		id.Host == "" || id.Host != strings.ToLower(id.Host) || len(id.String()) > maxSPIFFE {
 		return false
 	}

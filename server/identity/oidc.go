@@ -47,7 +47,8 @@ const (
 
 // Algorithms are the supported signature algorithms. Those with a shared secret, and "none", are excluded.
 var Algorithms = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.EdDSA,
 }
 
 // DefaultAlgorithms are the default signature algorithms.
@@ -114,7 +115,8 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 	}
 	verifier, err := o.ready(ctx)
 	if err != nil {
-		return nil, fault.New(fault.Unauthenticated, "the keys of the token's issuer are not available").WithRetry(retryEvery)
+		return nil, fault.New(fault.Unauthenticated,
+			"the keys of the token's issuer are not available").WithRetry(retryEvery)
 	}
 	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), proof.Bearer)
 	if err != nil {
@@ -135,7 +137,8 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 		return nil, fault.New(fault.Unauthenticated, "the token has no subject")
 	}
 	return &Identity{
-		Source: JWT, Issuer: token.Issuer, Subject: token.Subject, Claims: claims, Expires: token.Expiry.Add(o.issuer.Skew),
+		Source: JWT, Issuer: token.Issuer, Subject: token.Subject, Claims: claims,
+		Expires: token.Expiry.Add(o.issuer.Skew),
 	}, nil
 }
 

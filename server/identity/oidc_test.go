@@ -43,7 +43,8 @@ func newProvider(t *testing.T) *provider {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{
-			"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/a", "token_endpoint": p.URL + "/t",
+			"issuer": p.URL, "jwks_uri": p.URL + "/keys", "authorization_endpoint": p.URL + "/a",
+			"token_endpoint": p.URL + "/t",
 			// An issuer's word on algorithms does not widen ours.
 			"id_token_signing_alg_values_supported": []string{"RS256", "ES256", "HS256", "none"},
 		})
@@ -112,7 +113,8 @@ func (c *clock) now() time.Time           { return time.Unix(c.at.Load(), 0) }
 func (c *clock) forward(by time.Duration) { c.at.Add(int64(by.Seconds())) }
 
 func (p *provider) authenticator(c *clock) *OIDC {
-	return NewOIDC(Issuer{URL: p.URL, Audiences: []string{"bridge", "other"}, Algorithms: []string{"ES256"}, Skew: 30 * time.Second, Now: c.now})
+	return NewOIDC(Issuer{URL: p.URL, Audiences: []string{"bridge", "other"}, Algorithms: []string{"ES256"},
+		Skew: 30 * time.Second, Now: c.now})
 }
 
 func TestJWT(t *testing.T) {
@@ -129,7 +131,8 @@ func TestJWT(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims := func(change map[string]any) map[string]any {
-		out := map[string]any{"iss": p.URL, "sub": "alice", "aud": "bridge", "exp": 1_000_060, "iat": 999_990, "groups": []string{"g"}}
+		out := map[string]any{"iss": p.URL, "sub": "alice", "aud": "bridge", "exp": 1_000_060, "iat": 999_990,
+			"groups": []string{"g"}}
 		for name, value := range change {
 			if out[name] = value; value == nil {
 				delete(out, name)
@@ -181,7 +184,8 @@ func TestJWT(t *testing.T) {
 			t.Errorf("%s: the error tells the token", name)
 		}
 	}
-	for _, other := range []string{"", "opaque", "a.b.c", sign(t, jose.ES256, key, "k1", claims(map[string]any{"iss": "https://o.example"}))} {
+	for _, other := range []string{"", "opaque", "a.b.c",
+		sign(t, jose.ES256, key, "k1", claims(map[string]any{"iss": "https://o.example"}))} {
 		if id, err := o.Authenticate(t.Context(), Proof{Bearer: other}); id != nil || err != nil {
 			t.Errorf("%.20q is none of this issuer's: %v, %v", other, id, err)
 		}
@@ -257,7 +261,8 @@ func TestKeysWithdrawn(t *testing.T) {
 			p.cache = tc.cache
 			c.at.Store(1_000_000)
 			key, o := p.key("k1"), p.authenticator(c)
-			token := sign(t, jose.ES256, key, "k1", map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
+			token := sign(t, jose.ES256, key, "k1",
+				map[string]any{"iss": p.URL, "sub": "a", "aud": "bridge", "exp": 2_000_000})
 			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +272,8 @@ func TestKeysWithdrawn(t *testing.T) {
 				t.Errorf("after %v: %v, want the kept keys", tc.still, err)
 			}
 			c.forward(tc.refuse - tc.still)
-			if _, err := o.Authenticate(t.Context(), Proof{Bearer: token}); fault.ReasonOf(err) != fault.Unauthenticated {
+			if _, err := o.Authenticate(t.Context(),
+				Proof{Bearer: token}); fault.ReasonOf(err) != fault.Unauthenticated {
 				t.Errorf("after %v: %v, want UNAUTHENTICATED", tc.refuse, err)
 			}
 		})

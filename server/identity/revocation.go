@@ -63,7 +63,8 @@ func (r *RevocationLists) add(der []byte) error {
 	}
 	for _, e := range list.Extensions {
 		if what, ok := partial[e.Id.String()]; ok {
-			return fmt.Errorf("the list of %q is %s, which is not supported: give one with all certificates", list.Issuer, what)
+			return fmt.Errorf("the list of %q is %s, which is not supported: give one with all certificates",
+				list.Issuer, what)
 		}
 		if e.Critical {
 			return fmt.Errorf("the list of %q has the unknown critical extension %s", list.Issuer, e.Id)
@@ -102,16 +103,20 @@ func (r *RevocationLists) Check(chain []*x509.Certificate) error {
 			continue
 		}
 		if l == nil {
-			return fault.New(fault.Unauthenticated, "no revocation list of the certificate's issuer %q is configured", cert.Issuer)
+			return fault.New(fault.Unauthenticated, "no revocation list of the certificate's issuer %q is configured",
+				cert.Issuer)
 		}
 		if err := l.signedBy(issuer); err != nil {
-			return fault.New(fault.Unauthenticated, "the revocation list of %q is not signed by that issuer", cert.Issuer)
+			return fault.New(fault.Unauthenticated, "the revocation list of %q is not signed by that issuer",
+				cert.Issuer)
 		}
 		if next := l.list.NextUpdate; r.now().After(next) {
-			return fault.New(fault.Unauthenticated, "the revocation list of %q is out of date since %s", cert.Issuer, next.Format(time.RFC3339))
+			return fault.New(fault.Unauthenticated, "the revocation list of %q is out of date since %s", cert.Issuer,
+				next.Format(time.RFC3339))
 		}
 		if l.serials[string(cert.SerialNumber.Bytes())] {
-			return fault.New(fault.Unauthenticated, "the certificate %x of %q is revoked", cert.SerialNumber, cert.Issuer)
+			return fault.New(fault.Unauthenticated, "the certificate %x of %q is revoked", cert.SerialNumber,
+				cert.Issuer)
 		}
 	}
 	return nil

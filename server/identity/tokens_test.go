@@ -18,7 +18,8 @@ func digestOf(token string) string {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	tokens, err := ParseTokens([]byte("# ours\n\nci "+digestOf("secret-1")+"\nold "+digestOf("secret-2")+" expires=2025-12-31T00:00:00Z\n"),
+	tokens, err := ParseTokens([]byte("# ours\n\nci "+digestOf("secret-1")+"\nold "+digestOf("secret-2")+
+		" expires=2025-12-31T00:00:00Z\n"),
 		func() time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +36,10 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"ci": "1 words", "c!i " + digestOf("x"): "name", "ci my-plain-token": "SHA-256", "ci " + digestOf("x") + " soon": "expires",
-		"a " + digestOf("x") + "\na " + digestOf("y"): "occurs twice", "a " + digestOf("x") + "\nb " + digestOf("x"): "digest",
+		"ci": "1 words", "c!i " + digestOf("x"): "name", "ci my-plain-token": "SHA-256",
+		"ci " + digestOf("x") + " soon":               "expires",
+		"a " + digestOf("x") + "\na " + digestOf("y"): "occurs twice",
+		"a " + digestOf("x") + "\nb " + digestOf("x"): "digest",
 	} {
 		_, err := ParseTokens([]byte(text), time.Now)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "my-plain-token") {

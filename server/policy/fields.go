@@ -92,7 +92,9 @@ func (c *fieldCheck) message(m protoreflect.Message, at string) (err error) {
 		case f.Name() == jsonExtra || f.Name() == unrecognized:
 			err = c.undeclared(v.String(), path)
 		case class == fieldHost && !harmless(f, v):
-			err = fault.New(fault.Forbidden, "%s affects the host: only the host's owner or a tenant with a sandbox may use it", path).WithField(path)
+			err = fault.New(fault.Forbidden,
+				"%s affects the host: only the host's owner or a tenant with a sandbox may use it",
+				path).WithField(path)
 		case class == fieldURL:
 			err = c.url(v.String(), path)
 		default:
@@ -139,7 +141,8 @@ func (c *fieldCheck) undeclared(text, path string) error {
 			return nil
 		}
 	}
-	return fault.New(fault.Forbidden, "%s has members that the contract does not declare, so their effect is unknown: only the "+
+	return fault.New(fault.Forbidden, "%s has members that the contract does not declare, so their effect is "+
+		"unknown: only the "+
 		"host's owner or a tenant with a sandbox may send them", path).WithField(path)
 }
 

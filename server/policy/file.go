@@ -191,7 +191,8 @@ func (f *file) checkTenants() error {
 	var errs []error
 	for name, t := range f.Tenants {
 		if !caller.ValidTenant(name) {
-			errs = append(errs, fmt.Errorf("tenants: %q must consist of at most 63 lower-case letters, digits and dashes", name))
+			errs = append(errs, fmt.Errorf("tenants: %q must consist of at most 63 lower-case letters, digits and "+
+				"dashes", name))
 			continue
 		}
 		if t == nil {
@@ -206,8 +207,11 @@ func (f *file) checkTenants() error {
 }
 
 func (t *Tenant) check(name string, s *identitySection) error {
-	if name == caller.HostName && (t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil) {
-		return errors.New("members: the tenant \"host\" has the rights of the server's process: only members and limits can be set")
+	if name == caller.HostName &&
+		(t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+
+			len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil) {
+		return errors.New("members: the tenant \"host\" has the rights of the server's process: only members and " +
+			"limits can be set")
 	}
 	for i := range t.Members {
 		if err := t.Members[i].check(s); err != nil {
@@ -253,7 +257,8 @@ func (m *Member) check(s *identitySection) error {
 			return errors.New("spiffe: identity.certificates is off")
 		}
 		if m.SPIFFE != "" && !spiffePattern.MatchString(m.SPIFFE) {
-			return fmt.Errorf("spiffe: %q is not a SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before its end", m.SPIFFE)
+			return fmt.Errorf("spiffe: %q is not a SPIFFE id, or has a \"*\" in its trust domain or a \"**\" before "+
+				"its end", m.SPIFFE)
 		}
 	}
 	if m.Issuer != "" || m.Subject != "" || len(m.Claims) > 0 {
@@ -262,7 +267,8 @@ func (m *Member) check(s *identitySection) error {
 		case !slices.ContainsFunc(s.OIDC, func(o issuer) bool { return o.Issuer == m.Issuer }):
 			return fmt.Errorf("issuer: %q is none of identity.oidc", m.Issuer)
 		case m.Subject == "" && len(m.Claims) == 0:
-			return errors.New("subject: subject or claims are required: to admit every identity of the issuer, set subject: \"*\"")
+			return errors.New("subject: subject or claims are required: to admit every identity of the issuer, set " +
+				"subject: \"*\"")
 		}
 	}
 	if m.Token != "" {
@@ -272,7 +278,8 @@ func (m *Member) check(s *identitySection) error {
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("role: a member needs exactly one of a certificate (spiffe, dns), a JSON web token (issuer) and a token, not %d", kinds)
+		return fmt.Errorf("role: a member needs exactly one of a certificate (spiffe, dns), a JSON web token "+
+			"(issuer) and a token, not %d", kinds)
 	}
 	return nil
 }

@@ -137,8 +137,9 @@ func TestGuestsAndWhatIsNotDeclared(t *testing.T) {
 			request proto.Message
 			allowed bool
 		}{
-			"plain":   {&bridgev1.SendRequest{Prompt: &bridgev1.Prompt{Text: "x"}}, true},
-			"blob":    {attach(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{}}}), true},
+			"plain": {&bridgev1.SendRequest{Prompt: &bridgev1.Prompt{Text: "x"}}, true},
+			"blob": {attach(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{}}}),
+				true},
 			"file":    {attach(&cliv1.Attachment{Variant: &cliv1.Attachment_File{File: &cliv1.AttachmentFile{Path: "/etc/passwd"}}}), false},
 			"extra":   {&bridgev1.SendRequest{Prompt: &bridgev1.Prompt{JsonExtra: `{"attachments":[]}`}}, false},
 			"nested":  {attach(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{JsonExtra: `{"path":"/x"}`}}}), false},
@@ -166,7 +167,8 @@ func TestGuestsOfNobody(t *testing.T) {
 func TestUnplacedFrames(t *testing.T) {
 	t.Parallel()
 	for name, class := range fieldClasses {
-		if err := CheckUnplaced(t.Context(), with(t, name, "https://both.example")); (err == nil) != (class == fieldPlain) {
+		if err := CheckUnplaced(t.Context(),
+			with(t, name, "https://both.example")); (err == nil) != (class == fieldPlain) {
 			t.Errorf("%s (%s): %v", name, class, err)
 		}
 	}

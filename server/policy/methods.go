@@ -98,5 +98,6 @@ const permissions = "session.permissions."
 // Permits reports whether an rpc changes what agents may do without asking.
 func (m Methods) Permits(rpc string) bool {
 	name := m.name(rpc)
-	return strings.HasPrefix(name, permissions) && classes[name] > caller.Read && !strings.Contains(name, ".handlePending")
+	return strings.HasPrefix(name, permissions) && classes[name] > caller.Read &&
+		!strings.Contains(name, ".handlePending")
 }

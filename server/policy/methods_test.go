@@ -108,10 +108,12 @@ func TestWhatSoundsLikeTheHostIsClassedSo(t *testing.T) {
 		"session.skills.getInvoked":                   true,
 		"session.sandbox.getEnforcementStatus":        true,
 	}
-	words := []string{"shell", "plugin", "extension", "skill", "install", "sandbox", "hook", "path", "dir", "file", "folder", "env"}
+	words := []string{"shell", "plugin", "extension", "skill", "install", "sandbox", "hook", "path", "dir", "file",
+		"folder", "env"}
 	for name, class := range classes {
 		// Services written by hand check what their requests say.
-		if harmless[name] || class == caller.Host || class == caller.Operate || strings.HasPrefix(name, "copilot.") || strings.HasPrefix(name, "grpc.") {
+		if harmless[name] || class == caller.Host || class == caller.Operate || strings.HasPrefix(name, "copilot.") ||
+			strings.HasPrefix(name, "grpc.") {
 			continue
 		}
 		for _, word := range words {
@@ -132,7 +134,8 @@ var refused = map[string]bool{
 func TestTableIsRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a read\n# b\n\n": "", "a": "1 words", "a b c": "3 words", "a look": `unknown class "look"`, "a read\na read": "line 2",
+		"a read\n# b\n\n": "", "a": "1 words", "a b c": "3 words", "a look": `unknown class "look"`,
+		"a read\na read": "line 2",
 	} {
 		_, err := parseClasses(text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

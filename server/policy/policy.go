@@ -117,7 +117,8 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 	if proof.Bearer != "" {
 		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
 	}
-	return nil, fault.New(fault.Unauthenticated, "the call needs a client certificate, or the metadata %q", "authorization: Bearer TOKEN")
+	return nil, fault.New(fault.Unauthenticated, "the call needs a client certificate, or the metadata %q",
+		"authorization: Bearer TOKEN")
 }
 
 // Believe returns the identity of a proof that an earlier policy has accepted. It does not verify the signature of a
@@ -127,7 +128,8 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 		return p.Authenticate(context.Background(), proof) // asks nobody
 	}
 	for _, o := range p.file.Identity.OIDC {
-		if o.Issuer == before.Issuer && slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(before.Claims["aud"], a) }) {
+		if o.Issuer == before.Issuer &&
+			slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(before.Claims["aud"], a) }) {
 			return before, nil
 		}
 	}
@@ -164,7 +166,8 @@ func (p *Policy) Resolve(id *identity.Identity, wanted string) (caller.Caller, e
 	if !ok {
 		return caller.Caller{}, fault.New(fault.Forbidden, "%q has no role in the tenant %q", id.Name(), wanted)
 	}
-	c := caller.Caller{Tenant: wanted, Name: matched[wanted], Role: role, Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
+	c := caller.Caller{Tenant: wanted, Name: matched[wanted], Role: role,
+		Confined: len(p.file.Tenants[wanted].Sandbox) > 0}
 	if wanted == caller.HostName {
 		c.Tenant = caller.HostTenant
 	}

@@ -25,21 +25,25 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
-const head = "version: 1\nidentity: {certificates: true, tokens: t, oidc: [{issuer: 'https://i.example', audiences: [a]}]}\n"
+const head = "version: 1\nidentity: {certificates: true, tokens: t, oidc: [{issuer: 'https://i.example', audiences: " +
+	"[a]}]}\n"
 
 func TestBadPolicies(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
-		"no version":          {"tenants: {}", "version"},
-		"misspelt key":        {head + "tenant: {}", "tenant"},
-		"misspelt limit":      {head + "limits: {session: 1}", "session"},
-		"negative limit":      {head + "limits: {sessions: -1}", "limits.sessions"},
-		"bad name":            {head + "tenants: {A: {}}", `"A"`},
-		"bad role":            {head + "tenants: {a: {members: [{token: x, role: boss}]}}", "tenants.a.members[0].role"},
-		"no proof":            {head + "tenants: {a: {members: [{role: owner}]}}", "not 0"},
-		"two proofs":          {head + "tenants: {a: {members: [{role: owner, token: x, dns: y}]}}", "not 2"},
-		"foreign issuer":      {head + "tenants: {a: {members: [{role: owner, issuer: 'https://o.example', subject: s}]}}", "issuer"},
-		"everybody by claim":  {head + "tenants: {a: {members: [{role: owner, issuer: 'https://i.example'}]}}", "subject"},
+		"no version":     {"tenants: {}", "version"},
+		"misspelt key":   {head + "tenant: {}", "tenant"},
+		"misspelt limit": {head + "limits: {session: 1}", "session"},
+		"negative limit": {head + "limits: {sessions: -1}", "limits.sessions"},
+		"bad name":       {head + "tenants: {A: {}}", `"A"`},
+		"bad role": {head + "tenants: {a: {members: [{token: x, role: boss}]}}",
+			"tenants.a.members[0].role"},
+		"no proof":   {head + "tenants: {a: {members: [{role: owner}]}}", "not 0"},
+		"two proofs": {head + "tenants: {a: {members: [{role: owner, token: x, dns: y}]}}", "not 2"},
+		"foreign issuer": {head + "tenants: {a: {members: [{role: owner, issuer: 'https://o.example', subject: " +
+			"s}]}}", "issuer"},
+		"everybody by claim": {head + "tenants: {a: {members: [{role: owner, issuer: 'https://i.example'}]}}",
+			"subject"},
 		"wild trust domain":   {head + "tenants: {a: {members: [{role: owner, spiffe: 'spiffe://*/x'}]}}", "spiffe"},
 		"ambient, open":       {head + "tenants: {a: {ambient: true}}", "tenants.a.ambient"},
 		"root":                {head + "tenants: {a: {user: {uid: 0, gid: 0}}}", "tenants.a.user"},
@@ -47,11 +51,14 @@ func TestBadPolicies(t *testing.T) {
 		"host with a home":    {head + "tenants: {host: {home: /x}}", "tenants.host"},
 		"relative home":       {head + "tenants: {a: {home: x}}", "tenants.a.home"},
 		"bad url":             {head + "tenants: {a: {urls: ['ftp://x']}}", "tenants.a.urls[0]"},
-		"wild url":            {head + "tenants: {a: {private_urls: ['https://a.*.example']}}", "tenants.a.private_urls[0]"},
-		"plain issuer":        {"version: 1\nidentity: {oidc: [{issuer: 'http://i.example', audiences: [a]}]}", "https"},
-		"no audience":         {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example'}]}", "audiences"},
-		"none as algorithm":   {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example', audiences: [a], algorithms: [none]}]}", "algorithms"},
-		"shared secret":       {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example', audiences: [a], algorithms: [HS256]}]}", "algorithms"},
+		"wild url": {head + "tenants: {a: {private_urls: ['https://a.*.example']}}",
+			"tenants.a.private_urls[0]"},
+		"plain issuer": {"version: 1\nidentity: {oidc: [{issuer: 'http://i.example', audiences: [a]}]}", "https"},
+		"no audience":  {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example'}]}", "audiences"},
+		"none as algorithm": {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example', audiences: [a], " +
+			"algorithms: [none]}]}", "algorithms"},
+		"shared secret": {"version: 1\nidentity: {oidc: [{issuer: 'https://i.example', audiences: [a], algorithms: " +
+			"[HS256]}]}", "algorithms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,29 +112,34 @@ tenants:
 		tenant string // "-" where there is none
 		role   caller.Role
 	}{
-		"spiffe":                  {cert("spiffe://corp.example/agents/a"), "", "acme", caller.Participant},
-		"spiffe, too deep":        {cert("spiffe://corp.example/agents/a/b"), "", "-", 0},
-		"spiffe, deep":            {cert("spiffe://corp.example/ops/a/b"), "", "acme", caller.Owner},
-		"spiffe, prefix alone":    {cert("spiffe://corp.example/ops"), "", "-", 0},
-		"spiffe, other domain":    {cert("spiffe://corp.example.evil/agents/a"), "", "-", 0},
-		"no spiffe":               {cert(""), "", "-", 0},
-		"claim":                   {jwt("carol", map[string]any{"groups": []any{"x", "acme"}}), "", "acme", caller.Observer},
-		"claim, other":            {jwt("carol", map[string]any{"groups": "acmes"}), "", "-", 0},
-		"subject":                 {jwt("bob", nil), "", "rival", caller.Owner},
-		"other issuer":            {&identity.Identity{Source: identity.JWT, Issuer: "https://o.example", Subject: "bob"}, "", "-", 0},
-		"two tenants":             {jwt("alice", nil), "", "-", 0},
-		"two tenants, chosen":     {jwt("alice", nil), "acme", "acme", caller.Owner},
-		"not one of them":         {jwt("bob", nil), "acme", "-", 0},
-		"token":                   {&identity.Identity{Source: identity.StaticToken, Token: "ci"}, "", "rival", caller.Participant},
+		"spiffe":               {cert("spiffe://corp.example/agents/a"), "", "acme", caller.Participant},
+		"spiffe, too deep":     {cert("spiffe://corp.example/agents/a/b"), "", "-", 0},
+		"spiffe, deep":         {cert("spiffe://corp.example/ops/a/b"), "", "acme", caller.Owner},
+		"spiffe, prefix alone": {cert("spiffe://corp.example/ops"), "", "-", 0},
+		"spiffe, other domain": {cert("spiffe://corp.example.evil/agents/a"), "", "-", 0},
+		"no spiffe":            {cert(""), "", "-", 0},
+		"claim": {jwt("carol", map[string]any{"groups": []any{"x", "acme"}}), "", "acme",
+			caller.Observer},
+		"claim, other": {jwt("carol", map[string]any{"groups": "acmes"}), "", "-", 0},
+		"subject":      {jwt("bob", nil), "", "rival", caller.Owner},
+		"other issuer": {&identity.Identity{Source: identity.JWT, Issuer: "https://o.example",
+			Subject: "bob"}, "", "-", 0},
+		"two tenants":         {jwt("alice", nil), "", "-", 0},
+		"two tenants, chosen": {jwt("alice", nil), "acme", "acme", caller.Owner},
+		"not one of them":     {jwt("bob", nil), "acme", "-", 0},
+		"token": {&identity.Identity{Source: identity.StaticToken, Token: "ci"}, "", "rival",
+			caller.Participant},
 		"a token's name in a jwt": {jwt("ci", nil), "", "-", 0},
-		"dns":                     {&identity.Identity{Source: identity.Certificate, DNS: []string{"svc.example"}}, "", "rival", caller.Participant},
-		"host":                    {&identity.Identity{Source: identity.StaticToken, Token: "root"}, "", caller.HostTenant, caller.Admin},
+		"dns": {&identity.Identity{Source: identity.Certificate, DNS: []string{"svc.example"}}, "",
+			"rival", caller.Participant},
+		"host": {&identity.Identity{Source: identity.StaticToken, Token: "root"}, "", caller.HostTenant, caller.Admin},
 	} {
 		c, err := p.Resolve(tc.id, tc.wanted)
 		switch {
 		case tc.tenant == "-" && fault.ReasonOf(err) != fault.Forbidden:
 			t.Errorf("%s: %+v, %v; want FORBIDDEN", name, c, err)
-		case tc.tenant != "-" && (err != nil || c.Tenant != tc.tenant || c.Role != tc.role || c.Confined != (tc.tenant == "rival")):
+		case tc.tenant != "-" &&
+			(err != nil || c.Tenant != tc.tenant || c.Role != tc.role || c.Confined != (tc.tenant == "rival")):
 			t.Errorf("%s: %+v, %v; want %q as %v", name, c, err, tc.tenant, tc.role)
 		}
 	}
@@ -143,7 +155,8 @@ tenants:
   rival: {members: [{dns: svc.example, role: participant}]}
 `)
 	id := &identity.Identity{
-		Source: identity.Certificate, CommonName: "root", DNS: []string{"admin.example", "svc.example"}, SPIFFE: "spiffe://corp.example/agents/a",
+		Source: identity.Certificate, CommonName: "root", DNS: []string{"admin.example", "svc.example"},
+		SPIFFE: "spiffe://corp.example/agents/a",
 	}
 	for tenant, want := range map[string]string{"acme": "spiffe://corp.example/agents/a", "rival": "svc.example"} {
 		if c, err := p.Resolve(id, tenant); err != nil || c.Name != want {
@@ -167,7 +180,8 @@ func TestBadReloadKeepsThePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := s.Current()
-	for _, bad := range []string{"", "version: 1\n", "version: 1\nidentity: {tokens: missing}\n", good + "tenants: {}\n"} {
+	for _, bad := range []string{"", "version: 1\n", "version: 1\nidentity: {tokens: missing}\n",
+		good + "tenants: {}\n"} {
 		write(bad)
 		if err := s.Reload(); err == nil || s.Current() != before {
 			t.Errorf("%q is taken", bad)
@@ -208,14 +222,20 @@ func TestURLs(t *testing.T) {
 	t.Parallel()
 	a := tenantWith(t)
 	for text, ok := range map[string]bool{
-		"https://api.example/v1": true, "https://api.example/v1/chat": true, "https://API.example:443/v1": true, "https://api.example./v1": true,
-		"https://api.example/v10": false, "https://api.example/v1/../admin": false, "http://api.example/v1": false, "https://api.example:444/v1": false,
-		"https://x.models.example": true, "https://models.example": false, "https://evilmodels.example": false,
+		"https://api.example/v1": true, "https://api.example/v1/chat": true, "https://API.example:443/v1": true,
+		"https://api.example./v1": true,
+		"https://api.example/v10": false, "https://api.example/v1/../admin": false, "http://api.example/v1": false,
+		"https://api.example:444/v1": false,
+		"https://x.models.example":   true, "https://models.example": false, "https://evilmodels.example": false,
 		"https://api.example@evil.example/v1": false, "https://evil.example/?https://api.example/v1": false,
-		"https://api.example\\@evil.example/v1": false, "file:///etc/passwd": false, "https:api.example/v1": false, "//api.example/v1": false,
-		"http://10.0.0.1": false, "https://x.inside.example": false, "https://[::ffff:169.254.169.254]": false, // on the list, but private
-		"http://llm.corp:8080/x": true, "http://127.0.0.1:9": true, "http://127.0.0.1:10": false, "http://localhost:9": false,
-		"http://169.254.169.254/latest/meta-data": false, "http://metadata.google.internal": false, "http://2130706433:9": false,
+		"https://api.example\\@evil.example/v1": false, "file:///etc/passwd": false, "https:api.example/v1": false,
+		"//api.example/v1": false,
+		// on the list, but private
+		"http://10.0.0.1": false, "https://x.inside.example": false, "https://[::ffff:169.254.169.254]": false,
+		"http://llm.corp:8080/x": true, "http://127.0.0.1:9": true, "http://127.0.0.1:10": false,
+		"http://localhost:9":                      false,
+		"http://169.254.169.254/latest/meta-data": false, "http://metadata.google.internal": false,
+		"http://2130706433:9": false,
 	} {
 		if err := a.checkURL(t.Context(), text); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
@@ -226,9 +246,12 @@ func TestURLs(t *testing.T) {
 func TestAddressesThatAreInside(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"8.8.8.8": false, "2606:4700::1111": false, "127.0.0.1": true, "10.1.2.3": true, "172.16.0.1": true, "192.168.1.1": true,
-		"169.254.169.254": true, "100.100.100.200": true, "0.0.0.0": true, "224.0.0.1": true, "255.255.255.255": true, "::1": true, "::": true,
-		"fe80::1": true, "fd00:ec2::254": true, "::ffff:127.0.0.1": true, "64:ff9b::7f00:1": true, "2002:7f00:1::": true,
+		"8.8.8.8": false, "2606:4700::1111": false, "127.0.0.1": true, "10.1.2.3": true, "172.16.0.1": true,
+		"192.168.1.1":     true,
+		"169.254.169.254": true, "100.100.100.200": true, "0.0.0.0": true, "224.0.0.1": true, "255.255.255.255": true,
+		"::1": true, "::": true,
+		"fe80::1": true, "fd00:ec2::254": true, "::ffff:127.0.0.1": true, "64:ff9b::7f00:1": true,
+		"2002:7f00:1::": true,
 	} {
 		if got := inside(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s inside: %v", text, got)
@@ -265,13 +288,15 @@ func TestFields(t *testing.T) {
 		request proto.Message
 		field   string // "" where it is fine
 	}{
-		"empty":             {config(func(*cliv1.SessionConfig) {}), ""},
-		"model":             {config(func(c *cliv1.SessionConfig) { c.Model = proto.String("m") }), ""},
-		"working directory": {config(func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String("/") }), "config.working_directory"},
-		"no skills":         {config(func(c *cliv1.SessionConfig) { c.EnableSkills = proto.Bool(false) }), ""},
-		"skills":            {config(func(c *cliv1.SessionConfig) { c.EnableSkills = proto.Bool(true) }), "config.enable_skills"},
-		"stdio server":      {config(stdio), `config.mcp_servers["x"].stdio.command`},
-		"stdio, in Attach":  {start(config(stdio)), `start.create.config.mcp_servers["x"].stdio.command`},
+		"empty": {config(func(*cliv1.SessionConfig) {}), ""},
+		"model": {config(func(c *cliv1.SessionConfig) { c.Model = proto.String("m") }), ""},
+		"working directory": {config(func(c *cliv1.SessionConfig) { c.WorkingDirectory = proto.String("/") }),
+			"config.working_directory"},
+		"no skills": {config(func(c *cliv1.SessionConfig) { c.EnableSkills = proto.Bool(false) }), ""},
+		"skills": {config(func(c *cliv1.SessionConfig) { c.EnableSkills = proto.Bool(true) }),
+			"config.enable_skills"},
+		"stdio server":     {config(stdio), `config.mcp_servers["x"].stdio.command`},
+		"stdio, in Attach": {start(config(stdio)), `start.create.config.mcp_servers["x"].stdio.command`},
 		"agent's server": {config(func(c *cliv1.SessionConfig) {
 			inner := &cliv1.SessionConfig{}
 			stdio(inner)
@@ -285,7 +310,8 @@ func TestFields(t *testing.T) {
 		"metadata by MCP":  {config(web("http://169.254.169.254/latest")), `config.mcp_servers["x"].http.url`},
 		"rebound name":     {config(web("https://x.inside.example")), `config.mcp_servers["x"].http.url`},
 		"MCP on the list":  {config(web("https://x.models.example")), ""},
-		"extra":            {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"installedPlugins":[]}` }), "config.json_extra"},
+		"extra": {config(func(c *cliv1.SessionConfig) { c.JsonExtra = `{"installedPlugins":[]}` }),
+			"config.json_extra"},
 		"nested extra": {config(func(c *cliv1.SessionConfig) {
 			c.Provider = &cliv1.ProviderConfig{BaseUrl: "https://api.example/v1", JsonExtra: `{"x":1}`}
 		}), "config.provider.json_extra"},
@@ -310,7 +336,8 @@ func TestFields(t *testing.T) {
 }
 
 // sounds are parts of names of fields that mostly name the host or an address.
-var sounds = []string{"path", "dir", "cwd", "command", "env", "url", "host", "exec", "plugin", "script", "shell", "endpoint", "cloud", "proxy", "sandbox", "skill", "discovery", "extension"}
+var sounds = []string{"path", "dir", "cwd", "command", "env", "url", "host", "exec", "plugin", "script", "shell",
+	"endpoint", "cloud", "proxy", "sandbox", "skill", "discovery", "extension"}
 
 // Every field of a request that anybody but the host's owner may send is looked at.
 func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
@@ -325,7 +352,8 @@ func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
 		for i := range d.Fields().Len() {
 			f := d.Fields().Get(i)
 			for _, sound := range sounds {
-				if strings.Contains(string(f.Name()), sound) && f.Name() != jsonExtra && fieldClasses[f.FullName()] == "" {
+				if strings.Contains(string(f.Name()), sound) && f.Name() != jsonExtra &&
+					fieldClasses[f.FullName()] == "" {
 					t.Errorf("%s sounds like %q: add it to fields.txt", f.FullName(), sound)
 				}
 			}

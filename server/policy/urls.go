@@ -22,7 +22,8 @@ func parseURLs(list []string) ([]*url.URL, error) {
 	var out []*url.URL
 	for i, text := range list {
 		u, err := url.Parse(text)
-		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" &&
+			u.Scheme != "http" {
 			return nil, fmt.Errorf("[%d]: %q is not https://HOST[:PORT][/PATH]", i, text)
 		}
 		if strings.Contains(strings.TrimPrefix(u.Hostname(), "*."), "*") {
@@ -38,7 +39,8 @@ func parseURLs(list []string) ([]*url.URL, error) {
 func (t *Tenant) checkURL(ctx context.Context, text string) error {
 	u, err := url.Parse(text)
 	// Two parsers may read different hosts from an unusual URL.
-	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" || strings.ContainsAny(text, "\\\t\r\n ") || u.Scheme != "https" && u.Scheme != "http" {
+	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" || strings.ContainsAny(text, "\\\t\r\n ") ||
+		u.Scheme != "https" && u.Scheme != "http" {
 		return errors.New("it is not a plain URL")
 	}
 	if covered(t.private, u) {
@@ -89,7 +91,8 @@ func inside(a netip.Addr) bool {
 // covered reports whether a list contains the URL.
 func covered(list []*url.URL, u *url.URL) bool {
 	return slices.ContainsFunc(list, func(p *url.URL) bool {
-		return p.Scheme == u.Scheme && port(p) == port(u) && coversHost(p.Hostname(), u.Hostname()) && coversPath(p.Path, u.Path)
+		return p.Scheme == u.Scheme && port(p) == port(u) && coversHost(p.Hostname(), u.Hostname()) &&
+			coversPath(p.Path, u.Path)
 	})
 }
 

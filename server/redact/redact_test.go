@@ -14,11 +14,14 @@ import (
 func TestMessage(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]proto.Message{
-		"string":        &bridgev1.ProvideCredentialsRequest{SessionId: "keep", GithubToken: "hunter2"},
-		"map, nested":   &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{RequestHeaders: map[string]string{"a": "hunter2"}}},
-		"opaque JSON":   &bridgev1.InvokeRequest{SessionId: "keep", ParamsJson: `"hunter2"`},
-		"json_extra":    &bridgev1.SendRequest{SessionId: "keep", Prompt: &bridgev1.Prompt{JsonExtra: `{"x":"hunter2"}`}},
-		"inside a list": &bridgev1.ListEventsResponse{NextPageToken: "keep", Events: []*bridgev1.Event{{OriginalJson: proto.String("hunter2")}}},
+		"string": &bridgev1.ProvideCredentialsRequest{SessionId: "keep", GithubToken: "hunter2"},
+		"map, nested": &bridgev1.SendRequest{SessionId: "keep",
+			Prompt: &bridgev1.Prompt{RequestHeaders: map[string]string{"a": "hunter2"}}},
+		"opaque JSON": &bridgev1.InvokeRequest{SessionId: "keep", ParamsJson: `"hunter2"`},
+		"json_extra": &bridgev1.SendRequest{SessionId: "keep",
+			Prompt: &bridgev1.Prompt{JsonExtra: `{"x":"hunter2"}`}},
+		"inside a list": &bridgev1.ListEventsResponse{NextPageToken: "keep",
+			Events: []*bridgev1.Event{{OriginalJson: proto.String("hunter2")}}},
 		"inside a map": &cliv1.AccountServiceGetQuotaResponse{QuotaSnapshots: map[string]*cliv1.AccountQuotaSnapshot{
 			"keep": {JsonExtra: `{"x":"hunter2"}`},
 		}},
@@ -56,7 +59,8 @@ func TestText(t *testing.T) {
 		"GET /x?token=hunter2hunter2&y=1",
 	} {
 		got := redact.Text(s)
-		if !strings.Contains(got, redact.Mark) || strings.Contains(got, "hunter2") || strings.Contains(got, "abcdefgh") || strings.Contains(got, "eyJ") {
+		if !strings.Contains(got, redact.Mark) || strings.Contains(got, "hunter2") ||
+			strings.Contains(got, "abcdefgh") || strings.Contains(got, "eyJ") {
 			t.Errorf("Text(%q) = %q", s, got)
 		}
 	}

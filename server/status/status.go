@@ -109,7 +109,8 @@ func details(f *fault.Error) []protoadapt.MessageV1 {
 	if f.Field != "" {
 		metadata = f.With(metadataField, f.Field).Metadata
 	}
-	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: fault.Name(f.Reason), Domain: Domain, Metadata: metadata}}
+	list := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: fault.Name(f.Reason), Domain: Domain,
+		Metadata: metadata}}
 	if f.Field != "" {
 		list = append(list, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: f.Field, Description: f.Message},
@@ -124,7 +125,9 @@ func details(f *fault.Error) []protoadapt.MessageV1 {
 		}})
 	}
 	if f.RPC != nil {
-		list = append(list, protoadapt.MessageV1Of(&bridgev1.JsonRpcError{Code: f.RPC.Code, Message: f.RPC.Message, DataJson: f.RPC.Data}))
+		list = append(list,
+			protoadapt.MessageV1Of(&bridgev1.JsonRpcError{Code: f.RPC.Code, Message: f.RPC.Message,
+				DataJson: f.RPC.Data}))
 	}
 	return list
 }

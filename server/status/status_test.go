@@ -49,7 +49,8 @@ func TestOfDetails(t *testing.T) {
 	t.Parallel()
 	st, _ := status.Of(fault.New(fault.LimitExceeded, "too many sessions").
 		WithField("session_id").With("limit", "sessions").WithRetry(3 * time.Second))
-	if info, _ := detail[*errdetails.ErrorInfo](st); info.GetMetadata()["field"] != "session_id" || info.GetMetadata()["limit"] != "sessions" {
+	if info, _ := detail[*errdetails.ErrorInfo](st); info.GetMetadata()["field"] != "session_id" ||
+		info.GetMetadata()["limit"] != "sessions" {
 		t.Errorf("ErrorInfo = %v", info)
 	}
 	if bad, ok := detail[*errdetails.BadRequest](st); !ok || bad.GetFieldViolations()[0].GetField() != "session_id" ||
@@ -76,13 +77,15 @@ func TestOfOtherErrors(t *testing.T) {
 		reason string
 		told   bool
 	}{
-		"nil":               {nil, codes.OK, "", true},
-		"unknown":           {errors.New("password hunter2"), codes.Internal, "INTERNAL", false},
-		"cancelled":         {context.Canceled, codes.Canceled, "CANCELLED", true},
-		"deadline":          {fmt.Errorf("x: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "TIMEOUT", true},
-		"library":           {grpcstatus.Error(codes.ResourceExhausted, "message too large"), codes.ResourceExhausted, "LIMIT_EXCEEDED", true},
-		"foreign":           {grpcstatus.Error(codes.NotFound, "unknown service"), codes.NotFound, "", true},
-		"status in a fault": {fault.Wrap(grpcstatus.Error(codes.NotFound, "x"), fault.SessionBusy, "y"), codes.FailedPrecondition, "SESSION_BUSY", true},
+		"nil":       {nil, codes.OK, "", true},
+		"unknown":   {errors.New("password hunter2"), codes.Internal, "INTERNAL", false},
+		"cancelled": {context.Canceled, codes.Canceled, "CANCELLED", true},
+		"deadline":  {fmt.Errorf("x: %w", context.DeadlineExceeded), codes.DeadlineExceeded, "TIMEOUT", true},
+		"library": {grpcstatus.Error(codes.ResourceExhausted, "message too large"), codes.ResourceExhausted,
+			"LIMIT_EXCEEDED", true},
+		"foreign": {grpcstatus.Error(codes.NotFound, "unknown service"), codes.NotFound, "", true},
+		"status in a fault": {fault.Wrap(grpcstatus.Error(codes.NotFound, "x"), fault.SessionBusy, "y"),
+			codes.FailedPrecondition, "SESSION_BUSY", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

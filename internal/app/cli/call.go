@@ -142,15 +142,16 @@ func findMethod(name string) (protoreflect.MethodDescriptor, error) {
 // listMethods prints the methods that servers have.
 func listMethods(w io.Writer) {
 	for _, pkg := range packages[1:] {
-		protoregistry.GlobalFiles.RangeFilesByPackage(protoreflect.FullName(strings.TrimSuffix(pkg, ".")), func(file protoreflect.FileDescriptor) bool {
-			for i := range file.Services().Len() {
-				s := file.Services().Get(i)
-				for j := range s.Methods().Len() {
-					fmt.Fprintf(w, "%s/%s\n", s.FullName(), s.Methods().Get(j).Name())
+		protoregistry.GlobalFiles.RangeFilesByPackage(protoreflect.FullName(strings.TrimSuffix(pkg, ".")),
+			func(file protoreflect.FileDescriptor) bool {
+				for i := range file.Services().Len() {
+					s := file.Services().Get(i)
+					for j := range s.Methods().Len() {
+						fmt.Fprintf(w, "%s/%s\n", s.FullName(), s.Methods().Get(j).Name())
+					}
 				}
-			}
-			return true
-		})
+				return true
+			})
 	}
 }
 
@@ -196,7 +197,10 @@ func requests(stdin io.Reader, method protoreflect.MethodDescriptor, args []stri
 
 // converse makes the call. Requests of a stream go out as they come in, beside the
 // replies.
-func converse(ctx context.Context, conn *grpc.ClientConn, method protoreflect.MethodDescriptor, next func() (proto.Message, error), out io.Writer) error {
+func converse(
+	ctx context.Context, conn *grpc.ClientConn, method protoreflect.MethodDescriptor,
+	next func() (proto.Message, error), out io.Writer,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	desc := &grpc.StreamDesc{ServerStreams: method.IsStreamingServer(), ClientStreams: method.IsStreamingClient()}

@@ -50,13 +50,20 @@ type command struct {
 // commands are all there are, in the order in which help lists them.
 func commands() []command {
 	return []command{
-		{"serve", "[flags]", "serve the Copilot CLI over gRPC", func(p *program) *flags { return p.newServe().flags }, serve},
-		{"demo", "[flags]", "show the whole thing in a few seconds", func(*program) *flags { return newDemo(new(app.Config)) }, showDemo},
-		{"doctor", "[flags]", "say what is missing, and how to mend it", func(*program) *flags { f, _ := newDoctor(); return f.flags }, doctor},
-		{"shim", "[flags]", "stand in for the copilot executable, over gRPC", func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
-		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand", func(*program) *flags { return newCall(new(string), new(string)) }, call},
-		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with", func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
-		{"version", "", "print the versions of this program and of the CLIs it works with", func(*program) *flags { return newVersion() }, printVersion},
+		{"serve", "[flags]", "serve the Copilot CLI over gRPC", func(p *program) *flags { return p.newServe().flags },
+			serve},
+		{"demo", "[flags]", "show the whole thing in a few seconds",
+			func(*program) *flags { return newDemo(new(app.Config)) }, showDemo},
+		{"doctor", "[flags]", "say what is missing, and how to mend it",
+			func(*program) *flags { f, _ := newDoctor(); return f.flags }, doctor},
+		{"shim", "[flags]", "stand in for the copilot executable, over gRPC",
+			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
+		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand",
+			func(*program) *flags { return newCall(new(string), new(string)) }, call},
+		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with",
+			func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
+		{"version", "", "print the versions of this program and of the CLIs it works with",
+			func(*program) *flags { return newVersion() }, printVersion},
 	}
 }
 
@@ -162,7 +169,8 @@ func (p *program) exit(of *cobra.Command, err error) int {
 }
 
 func (p *program) help(w io.Writer) {
-	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND [flags]\n\nCommands:\n")
+	fmt.Fprint(w, "copilot-grpc serves the GitHub Copilot CLI over gRPC.\n\nUsage: copilot-grpc COMMAND "+
+		"[flags]\n\nCommands:\n")
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}

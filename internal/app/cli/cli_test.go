@@ -87,26 +87,30 @@ func TestMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing":           {nil, nil, exitUsage, "Commands:"},
-		"unknown command":   {[]string{"sever"}, nil, exitUsage, `no command "sever"`},
-		"unknown flag":      {[]string{"serve", "--port", "1"}, nil, exitUsage, "-port"},
-		"argument":          {[]string{"serve", "now"}, nil, exitUsage, `"now"`},
-		"bad value":         {[]string{"serve", "--callback-timeout", "long"}, nil, exitUsage, `"long"`},
-		"bad variable":      {[]string{"serve"}, []string{"COPILOT_GRPC_CALLBACK_TIMEOUT=long"}, exitUsage, "COPILOT_GRPC_CALLBACK_TIMEOUT"},
+		"nothing":         {nil, nil, exitUsage, "Commands:"},
+		"unknown command": {[]string{"sever"}, nil, exitUsage, `no command "sever"`},
+		"unknown flag":    {[]string{"serve", "--port", "1"}, nil, exitUsage, "-port"},
+		"argument":        {[]string{"serve", "now"}, nil, exitUsage, `"now"`},
+		"bad value":       {[]string{"serve", "--callback-timeout", "long"}, nil, exitUsage, `"long"`},
+		"bad variable": {[]string{"serve"}, []string{"COPILOT_GRPC_CALLBACK_TIMEOUT=long"}, exitUsage,
+			"COPILOT_GRPC_CALLBACK_TIMEOUT"},
 		"bad environment":   {[]string{"serve", "--env", "X"}, nil, exitUsage, "NAME=VALUE"},
 		"bad configuration": {[]string{"serve", "--listen", "0.0.0.0:1"}, nil, exitUsage, "loopback"},
-		"untold token":      {[]string{"serve", "--listen", "localhost:0", "--log-format", "json"}, nil, exitUsage, "--token"},
-		"no script":         {[]string{"serve", "--offline-model", "/nowhere"}, nil, exitFailed, `"default"`},
-		"no such method":    {[]string{"call", "RuntimeService/Pong"}, nil, exitUsage, `"Pong"`},
-		"no such service":   {[]string{"call", "PingService/Ping"}, nil, exitUsage, `"PingService"`},
-		"no method":         {[]string{"call", "Ping"}, nil, exitUsage, "SERVICE/METHOD"},
-		"no JSON":           {[]string{"call", "RuntimeService/Ping", "{"}, nil, exitUsage, "not JSON"},
-		"no such field":     {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
-		"no server":         {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed, "Unavailable"},
+		"untold token": {[]string{"serve", "--listen", "localhost:0", "--log-format", "json"}, nil, exitUsage,
+			"--token"},
+		"no script":       {[]string{"serve", "--offline-model", "/nowhere"}, nil, exitFailed, `"default"`},
+		"no such method":  {[]string{"call", "RuntimeService/Pong"}, nil, exitUsage, `"Pong"`},
+		"no such service": {[]string{"call", "PingService/Ping"}, nil, exitUsage, `"PingService"`},
+		"no method":       {[]string{"call", "Ping"}, nil, exitUsage, "SERVICE/METHOD"},
+		"no JSON":         {[]string{"call", "RuntimeService/Ping", "{"}, nil, exitUsage, "not JSON"},
+		"no such field":   {[]string{"call", "RuntimeService/Ping", `{"x":1}`}, nil, exitUsage, `"x"`},
+		"no server": {[]string{"call", "--target", "unix:/nowhere", "RuntimeService/Ping"}, nil, exitFailed,
+			"Unavailable"},
 	} {
 		r := run(t, tc.env, "", append(tc.args, flagsFor(t, tc.args)...)...)
 		if r.code != tc.code || !strings.Contains(r.stderr, tc.want) || r.stdout != "" {
-			t.Errorf("%s: code %d, stdout %q, stderr %q; want code %d and %q", name, r.code, r.stdout, r.stderr, tc.code, tc.want)
+			t.Errorf("%s: code %d, stdout %q, stderr %q; want code %d and %q", name, r.code, r.stdout, r.stderr,
+				tc.code, tc.want)
 		}
 	}
 }
@@ -135,7 +139,8 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	table := run(t, nil, "", "serve", "-h").stdout
-	for _, want := range []string{"--offline-model script", "COPILOT_GRPC_OFFLINE_MODEL", "--drain-grace duration", "5s"} {
+	for _, want := range []string{"--offline-model script", "COPILOT_GRPC_OFFLINE_MODEL", "--drain-grace duration",
+		"5s"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is missing in\n%s", want, table)
 		}
@@ -160,14 +165,16 @@ func TestFlagsAndEnvironment(t *testing.T) {
 		"COPILOT_GRPC_LISTEN=unix:/a, unix:/b", "COPILOT_GRPC_TOKEN=from the environment", "COPILOT_GRPC_RAW=true",
 		"COPILOT_GRPC_LOG_LEVEL=debug", "COPILOT_GRPC_ENV=A=b=c",
 	}, "")
-	err := f.read(p, []string{"--log-level", "warn", "--listen", "unix:/c", "--listen=unix:/d", "-max-prompt-bytes", "7"})
+	err := f.read(p,
+		[]string{"--log-level", "warn", "--listen", "unix:/c", "--listen=unix:/d", "-max-prompt-bytes", "7"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(c.Listen, " "); got != "unix:/c unix:/d" {
 		t.Errorf("listen %q", got)
 	}
-	if c.Token != "from the environment" || !c.Raw || c.LogLevel != "warn" || c.MaxPromptBytes != 7 || c.Env["A"] != "b=c" {
+	if c.Token != "from the environment" || !c.Raw || c.LogLevel != "warn" || c.MaxPromptBytes != 7 ||
+		c.Env["A"] != "b=c" {
 		t.Errorf("%+v", c)
 	}
 	if c.MaxAttachmentBytes != app.DefaultConfig().MaxAttachmentBytes {
@@ -191,7 +198,8 @@ func TestCall(t *testing.T) {
 	}
 	r = run(t, env, "", "call", "SessionService/Run", `{"create":{},"prompt":{"text":"hi"}}`)
 	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
-	if r.code != exitOK || !strings.HasPrefix(lines[0], `{"started":`) || !strings.Contains(lines[len(lines)-1], "TURN_STATUS_COMPLETED") {
+	if r.code != exitOK || !strings.HasPrefix(lines[0], `{"started":`) ||
+		!strings.Contains(lines[len(lines)-1], "TURN_STATUS_COMPLETED") {
 		t.Errorf("a stream of replies: %+v", r)
 	}
 	r = run(t, env, `{"start":{"create":{"session_id":"s1"}}}`, "call", "CallbackService/Attach")
@@ -199,7 +207,8 @@ func TestCall(t *testing.T) {
 		t.Errorf("streams both ways: %+v", r)
 	}
 	r = run(t, env, "", "call", "SessionService/GetSession", `{"session_id":"nope"}`)
-	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "NotFound: ") || !strings.Contains(r.stderr, "SESSION_NOT_FOUND") {
+	if r.code != exitFailed || !strings.HasPrefix(r.stderr, "NotFound: ") ||
+		!strings.Contains(r.stderr, "SESSION_NOT_FOUND") {
 		t.Errorf("an error: %+v", r)
 	}
 }
@@ -221,7 +230,9 @@ func TestServe(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop() // at once: what is looked at comes before
 	path := socket(t)
-	if code := p.main(ctx, []string{"serve", "--listen", "unix:" + path + ",localhost:0", "--offline-model", "default", "--data-dir", t.TempDir()}); code != exitOK {
+	if code := p.main(ctx,
+		[]string{"serve", "--listen", "unix:" + path + ",localhost:0", "--offline-model", "default", "--data-dir",
+			t.TempDir()}); code != exitOK {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	for _, want := range []string{
@@ -243,23 +254,27 @@ func TestDoctor(t *testing.T) {
 	if err := os.WriteFile(script, []byte("ruels: []\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := run(t, nil, "", "doctor", "--cli", "/nowhere/copilot", "--listen", "unix:"+socket(t), "--offline-model", script)
+	r := run(t, nil, "", "doctor", "--cli", "/nowhere/copilot", "--listen", "unix:"+socket(t), "--offline-model",
+		script)
 	if r.code != exitFailed || r.stderr != "" {
 		t.Errorf("code %d, %q", r.code, r.stderr)
 	}
-	for _, want := range []string{"MISSING  copilot CLI: ", "to mend it: correct the path", "ok       socket: ", "MISSING  offline model: ", `"ruels"`} {
+	for _, want := range []string{"MISSING  copilot CLI: ", "to mend it: correct the path", "ok       socket: ",
+		"MISSING  offline model: ", `"ruels"`} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("%q is missing in\n%s", want, r.stdout)
 		}
 	}
-	if r := run(t, nil, "", "doctor", "--listen", "unix:"); r.code != exitFailed || !strings.Contains(r.stdout, "MISSING  configuration: ") {
+	if r := run(t, nil, "", "doctor", "--listen", "unix:"); r.code != exitFailed ||
+		!strings.Contains(r.stdout, "MISSING  configuration: ") {
 		t.Errorf("a bad configuration: %+v", r)
 	}
 }
 
 func TestQuote(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]string{"/run/x-1.sock": "/run/x-1.sock", "/a b": "'/a b'", "it's": `'it'\''s'`, "$x": "'$x'"} {
+	for in, want := range map[string]string{"/run/x-1.sock": "/run/x-1.sock", "/a b": "'/a b'", "it's": `'it'\''s'`,
+		"$x": "'$x'"} {
 		if got := quote(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}

@@ -24,9 +24,11 @@ type serverCommand struct {
 // newServerCommand returns the command line of the command of that name. c has the defaults.
 func newServerCommand(name, usage string, c *app.Config) *serverCommand {
 	table := c.Table()
-	s := &serverCommand{flags: newFlags(name, "[flags]", usage), config: c, loader: setting.NewLoader(table, app.EnvPrefix)}
+	s := &serverCommand{flags: newFlags(name, "[flags]", usage), config: c,
+		loader: setting.NewLoader(table, app.EnvPrefix)}
 	s.table = table
-	s.StringVar(&s.file, "config", "", "`file` of settings, in YAML (docs/configuration.md); reloaded at SIGHUP and when it changes")
+	s.StringVar(&s.file, "config", "", "`file` of settings, in YAML (docs/configuration.md); reloaded at SIGHUP and "+
+		"when it changes")
 	s.loader.AddFlags(s.FlagSet)
 	return s
 }

@@ -24,13 +24,16 @@ func configFile(t *testing.T, text string) string {
 func TestPrintConfig(t *testing.T) {
 	t.Parallel()
 	path := configFile(t, "listen: unix:/run/x.sock\nlog_level: debug\ngithub_token: secret-1\nenv: {A: secret-2}\n")
-	r := run(t, []string{"COPILOT_GRPC_LOG_LEVEL=warn", "COPILOT_GRPC_CONFIG=" + path}, "", "serve", "--print-config", "--max-prompt-bytes", "7")
+	r := run(t, []string{"COPILOT_GRPC_LOG_LEVEL=warn", "COPILOT_GRPC_CONFIG=" + path}, "", "serve", "--print-config",
+		"--max-prompt-bytes", "7")
 	if r.code != exitOK {
 		t.Fatalf("%+v", r)
 	}
 	for _, want := range []string{
-		"listen: [unix:/run/x.sock] # " + path + ":1\n", "log_level: warn # environment variable COPILOT_GRPC_LOG_LEVEL\n",
-		"max_prompt_bytes: 7 # flag --max-prompt-bytes\n", "# github_token: not shown # " + path + ":3\n", "# env: not shown, A # " + path + ":4\n",
+		"listen: [unix:/run/x.sock] # " + path + ":1\n",
+		"log_level: warn # environment variable COPILOT_GRPC_LOG_LEVEL\n",
+		"max_prompt_bytes: 7 # flag --max-prompt-bytes\n", "# github_token: not shown # " + path + ":3\n",
+		"# env: not shown, A # " + path + ":4\n",
 		"fsync: interval # default\n",
 	} {
 		if !strings.Contains(r.stdout, want) {
@@ -53,10 +56,12 @@ func TestConfigMistakes(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown key":      {"lisetn: x\n", nil, []string{"config.yaml:1", `did you mean "listen"?`}},
-		"bad value":        {"\nmax_prompt_bytes: lots\n", nil, []string{"config.yaml:2", "max_prompt_bytes", `"lots"`}},
-		"bad combination":  {"listen: 0.0.0.0:1\n", nil, []string{"listen: ", "loopback", "config.yaml:1"}},
-		"of a flag":        {"", []string{"--log-level", "loud"}, []string{"log_level: ", `"loud"`, "flag --log-level"}},
+		"unknown key": {"lisetn: x\n", nil, []string{"config.yaml:1", `did you mean "listen"?`}},
+		"bad value": {"\nmax_prompt_bytes: lots\n", nil,
+			[]string{"config.yaml:2", "max_prompt_bytes", `"lots"`}},
+		"bad combination": {"listen: 0.0.0.0:1\n", nil, []string{"listen: ", "loopback", "config.yaml:1"}},
+		"of a flag": {"", []string{"--log-level", "loud"},
+			[]string{"log_level: ", `"loud"`, "flag --log-level"}},
 		"a misspelt flag":  {"", []string{"--lisetn", "x"}, []string{"did you mean --listen?"}},
 		"printed nonsense": {"log_level: loud\n", []string{"--print-config"}, []string{"log_level: ", "config.yaml:1"}},
 	} {
@@ -67,7 +72,8 @@ func TestConfigMistakes(t *testing.T) {
 			}
 		}
 	}
-	if r := run(t, nil, "", "serve", "--config", "/nowhere/config.yaml"); r.code != exitUsage || !strings.Contains(r.stderr, "/nowhere/config.yaml") {
+	if r := run(t, nil, "", "serve", "--config", "/nowhere/config.yaml"); r.code != exitUsage ||
+		!strings.Contains(r.stderr, "/nowhere/config.yaml") {
 		t.Errorf("no file: %+v", r)
 	}
 }

@@ -16,7 +16,8 @@ permissions. It needs no account and leaves nothing behind.`
 func newDemo(c *app.Config) *flags {
 	c.LogLevel = "error"
 	f := newFlags("demo", "[flags]", demoUsage)
-	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched on PATH, or else installed)")
+	f.StringVar(&c.CLIPath, "cli", "", "`path` of the copilot executable; also COPILOT_CLI_PATH (default: searched "+
+		"on PATH, or else installed)")
 	f.BoolVar(&c.NoInstall, "no-install", false, "fail if no CLI is found, instead of installing a private copy")
 	f.StringVar(&c.LogLevel, "log-level", c.LogLevel, "`level` of the log: debug, info, warn, error")
 	return f
@@ -46,7 +47,8 @@ func showDemo(ctx context.Context, p *program, args []string) error {
 
 // nextSteps says how to go on without the demo.
 func (p *program) nextSteps() {
-	fmt.Fprintf(p.stdout, "\nTry it yourself. In one terminal:\n\n  %s serve --offline-model %s\n\nand in another:\n\n", self(), app.OfflineDefault)
+	fmt.Fprintf(p.stdout, "\nTry it yourself. In one terminal:\n\n  %s serve --offline-model %s\n\nand in another:\n\n",
+		self(), app.OfflineDefault)
 	for _, line := range examples(defaultSocket(), false) {
 		fmt.Fprintln(p.stdout, "  "+line)
 	}

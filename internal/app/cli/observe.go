@@ -7,7 +7,8 @@ import (
 )
 
 // otlpVariables are OpenTelemetry's standard variables, which enable OTLP.
-var otlpVariables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"}
+var otlpVariables = []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+	"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"}
 
 // observeEnv takes over what OpenTelemetry's variables say that its own packages do not read.
 func observeEnv(p *program, c *app.Config) {

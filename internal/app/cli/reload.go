@@ -15,7 +15,9 @@ import (
 // reloading reads the configuration anew at SIGHUP and when its file changes, until stop is
 // called, which waits for that. A server that has no file to read ends at SIGHUP, as ever:
 // its terminal has gone.
-func (p *program) reloading(ctx context.Context, a *app.App, s *serveCommand, args []string, logger *slog.Logger) (stop func()) {
+func (p *program) reloading(
+	ctx context.Context, a *app.App, s *serveCommand, args []string, logger *slog.Logger,
+) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	reload := func() { p.reload(a, args, logger) }

@@ -29,7 +29,10 @@ func (p *program) root(described bool) *cobra.Command {
 		cmd := &cobra.Command{
 			Use: strings.TrimSpace(c.name + " " + c.args), Short: c.summary, DisableFlagParsing: !described,
 			DisableFlagsInUseLine: true,
-			RunE:                  func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), p, args) },
+			RunE: func(cmd *cobra.Command,
+				args []string) error {
+				return c.run(cmd.Context(), p, args)
+			},
 		}
 		if described {
 			f := c.flags(p)

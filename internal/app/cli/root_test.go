@@ -16,7 +16,8 @@ func TestCompletion(t *testing.T) {
 		"a command":      {[]string{"ser"}, "serve\t"},
 		"a flag":         {[]string{"serve", "--callback-t"}, "--callback-timeout\t"},
 		"a flag of shim": {[]string{"shim", "--counts-"}, "--counts-file\t"},
-		"a method":       {[]string{"call", "copilot.bridge.v1.RuntimeService/P"}, "copilot.bridge.v1.RuntimeService/Ping\n"},
+		"a method": {[]string{"call", "copilot.bridge.v1.RuntimeService/P"},
+			"copilot.bridge.v1.RuntimeService/Ping\n"},
 	} {
 		env := []string{"COPILOT_GRPC_TOKEN=a secret"}
 		r := run(t, env, "", append([]string{"__complete"}, tc.args...)...)

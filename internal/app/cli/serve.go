@@ -81,7 +81,8 @@ func (p *program) newServe() *serveCommand {
 		c.DataDir = dir
 	}
 	command := &serveCommand{serverCommand: newServerCommand("serve", serveUsage, &c)}
-	command.BoolVar(&command.print, "print-config", false, "print the effective settings and the source of each, without secrets, and exit")
+	command.BoolVar(&command.print, "print-config", false,
+		"print the effective settings and the source of each, without secrets, and exit")
 	return command
 }
 
@@ -98,7 +99,8 @@ func (s *serveCommand) check() error {
 		return usageError{s.sourced(err)}
 	}
 	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
-		return usageError{errors.New("token: a TCP address needs --token when the log is not for people: a random one could not be told")}
+		return usageError{errors.New("token: a TCP address needs --token when the log is not for people: a random " +
+			"one could not be told")}
 	}
 	return nil
 }
@@ -169,7 +171,8 @@ func examples(target string, token bool) []string {
 // quote makes a word of the shell of s.
 func quote(s string) string {
 	if strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("/._:-+@,=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+		return !strings.ContainsRune("/._:-+@,=", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+			(r < 'A' || r > 'Z')
 	}) {
 		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 	}

@@ -57,13 +57,15 @@ func (o *shimOptions) register(f *flags) {
 	f.StringVar(&o.cliLogLevel, "log-level", "", "`level` of the CLI's own log files")
 	f.StringVar(&o.tokenEnv, "auth-token-env", "", "`name` of the environment variable with the GitHub token")
 	f.BoolVar(&o.noLogin, "no-auto-login", false, "do not let the CLI use its stored login")
-	f.IntVar(&o.idleTimeout, "session-idle-timeout", 0, "`seconds`; taken and not needed: the bridge unloads idle sessions, and loads them again")
+	f.IntVar(&o.idleTimeout, "session-idle-timeout", 0,
+		"`seconds`; taken and not needed: the bridge unloads idle sessions, and loads them again")
 	f.BoolVar(&o.headless, "headless", false, "accepted; always on")
 	f.BoolVar(&o.noUpdate, "no-auto-update", false, "accepted; always on")
 	f.BoolVar(&o.remote, "remote", false, "accepted and ignored")
 	f.BoolVar(&o.version, "version", false, "print the version of the CLI, in the CLI's format, and exit")
 
-	f.StringVar(&o.target, "target", "", "`address` of the bridge: unix:PATH, HOST:PORT, or any other gRPC target (default: a private bridge)")
+	f.StringVar(&o.target, "target", "",
+		"`address` of the bridge: unix:PATH, HOST:PORT, or any other gRPC target (default: a private bridge)")
 	f.StringVar(&o.token, "token", "", "bearer `token` for the bridge")
 	f.BoolVar(&o.tls, "tls", false, "use TLS to the bridge (default: unless the bridge is on this machine)")
 	f.BoolVar(&o.plain, "plaintext", false, "do not use TLS to the bridge")
@@ -73,15 +75,18 @@ func (o *shimOptions) register(f *flags) {
 	f.StringVar(&o.serverName, "tls-server-name", "", "server `name` to verify in the bridge's certificate")
 	f.StringVar(&o.config, "config", "", "`file` with flags")
 	f.StringVar(&o.cli, "cli", "", "`path` of the real copilot executable, for a private bridge")
-	f.Var(&o.env, "pass-env", "`names` of environment variables that a remote bridge's runtime is to have too; repeatable, or with commas")
-	f.DurationVar(&o.grace, "grace", shim.DefaultGrace, "time for which the connection to the bridge may be down before calls of the program fail")
+	f.Var(&o.env, "pass-env", "`names` of environment variables that a remote bridge's runtime is to have too; "+
+		"repeatable, or with commas")
+	f.DurationVar(&o.grace, "grace", shim.DefaultGrace,
+		"time for which the connection to the bridge may be down before calls of the program fail")
 	f.BoolVar(&o.counts, "counts", false, "print to stderr, at exit, which methods used the typed API")
 	f.StringVar(&o.countsFile, "counts-file", "", "`file` to write these counts to, as JSON")
 	f.StringVar(&o.logFile, "log-file", "", "`file` for the log of the shim (default: stderr, warnings only)")
 }
 
 // shimBackoff is how a bridge that is gone is tried again: its program waits.
-var shimBackoff = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}
+var shimBackoff = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+	MaxDelay: 2 * time.Second}
 
 // shimMarker keeps a shim from being started as the CLI behind a shim.
 const shimMarker = "COPILOT_GRPC_INSIDE_SHIM"
@@ -107,7 +112,8 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 		return o.printVersion(ctx, p)
 	}
 	if p.getenv(shimMarker) != "" {
-		return errors.New("this is the shim, started as the CLI behind a shim: set COPILOT_GRPC_CLI to the real copilot executable")
+		return errors.New("this is the shim, started as the CLI behind a shim: set COPILOT_GRPC_CLI to the real " +
+			"copilot executable")
 	}
 	logger, closeLog, err := o.logger(p.stderr)
 	if err != nil {
@@ -121,7 +127,8 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, bridge.close()) }()
 	config := shim.Config{
-		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace, Logger: logger,
+		Bridge: bridge.conn, Token: p.getenv("COPILOT_CONNECTION_TOKEN"), Profile: bridge.profile, Grace: o.grace,
+		Logger: logger,
 	}
 	if bridge.own {
 		config.Shutdown = func() { _ = bridge.close() } // its error is reported at the end
@@ -146,7 +153,8 @@ func (o *shimOptions) listen(ctx context.Context, p *program, s *shim.Server) er
 	}
 	fmt.Fprintf(p.stdout, "CLI server listening on port %d\n", l.Addr().(*net.TCPAddr).Port)
 	if p.getenv("COPILOT_CONNECTION_TOKEN") == "" {
-		fmt.Fprintln(p.stdout, "Warning: No COPILOT_CONNECTION_TOKEN was set, so connections will be accepted from any client")
+		fmt.Fprintln(p.stdout, "Warning: No COPILOT_CONNECTION_TOKEN was set, so connections will be accepted from "+
+			"any client")
 	}
 	return s.Listen(ctx, l)
 }
@@ -172,7 +180,8 @@ func (o *shimOptions) logger(stderr io.Writer) (*slog.Logger, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = file.Close() }, nil
+	return slog.New(slog.NewTextHandler(file,
+		&slog.HandlerOptions{Level: slog.LevelDebug})), func() { _ = file.Close() }, nil
 }
 
 // dial connects to a bridge elsewhere.

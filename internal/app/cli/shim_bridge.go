@@ -42,7 +42,8 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 		return o.private(ctx, p, logger)
 	}
 	if len(o.cliArgs) > 0 {
-		return nil, usageError{fmt.Errorf("%q is for the CLI itself, whose command line the bridge of --target decides", o.cliArgs[0])}
+		return nil, usageError{fmt.Errorf("%q is for the CLI itself, whose command line the bridge of --target decides",
+			o.cliArgs[0])}
 	}
 	conn, err := o.dial()
 	if err != nil {
@@ -165,8 +166,11 @@ func (o *shimOptions) cliLevel() string {
 
 // profile is what the program wants of its runtime, as far as the bridge lets callers say
 // it. What it does not is logged.
-func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.ClientConn, logger *slog.Logger) (*bridgev1.RuntimeProfile, error) {
-	want := &bridgev1.RuntimeProfile{Home: p.getenv("COPILOT_HOME"), GithubToken: o.githubToken(p), LogLevel: o.cliLevel()}
+func (o *shimOptions) profile(
+	ctx context.Context, p *program, conn *grpc.ClientConn, logger *slog.Logger,
+) (*bridgev1.RuntimeProfile, error) {
+	want := &bridgev1.RuntimeProfile{Home: p.getenv("COPILOT_HOME"), GithubToken: o.githubToken(p),
+		LogLevel: o.cliLevel()}
 	if o.noLogin {
 		want.UseLogin = new(bool)
 	}
@@ -193,7 +197,8 @@ func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.Client
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
 		if m.Has(field) && !slices.Contains(allowed, string(field.Name())) {
-			logger.Warn("the bridge does not let callers set this; its own is used", slog.String("field", string(field.Name())))
+			logger.Warn("the bridge does not let callers set this; its own is used",
+				slog.String("field", string(field.Name())))
 			m.Clear(field)
 		}
 	}
@@ -203,7 +208,9 @@ func (o *shimOptions) profile(ctx context.Context, p *program, conn *grpc.Client
 // reach asks the bridge about itself, again and again while it cannot be reached, for as
 // long as the connection to it may be broken. Why it cannot be is logged at once: the program
 // may not wait as long.
-func (o *shimOptions) reach(ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger) (*bridgev1.GetServerInfoResponse, error) {
+func (o *shimOptions) reach(
+	ctx context.Context, conn *grpc.ClientConn, logger *slog.Logger,
+) (*bridgev1.GetServerInfoResponse, error) {
 	var once sync.Once
 	warn := func(err error, _ time.Duration) {
 		once.Do(func() {

@@ -55,7 +55,8 @@ func TestShimCounts(t *testing.T) {
 	p.stdin, p.stdout = in, out
 	ended := make(chan int, 1)
 	go func() {
-		ended <- p.main(t.Context(), []string{"shim", "--stdio", "--target", server(t), "--counts", "--counts-file", file})
+		ended <- p.main(t.Context(),
+			[]string{"shim", "--stdio", "--target", server(t), "--counts", "--counts-file", file})
 	}()
 	conn := rpcconn.New(struct {
 		io.Reader
@@ -83,7 +84,8 @@ func TestShimCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var counts shim.Counts
-	if err := json.Unmarshal(text, &counts); err != nil || counts.Typed["connect"] != 1 || counts.Own["session.destroy"] != 1 {
+	if err := json.Unmarshal(text, &counts); err != nil || counts.Typed["connect"] != 1 ||
+		counts.Own["session.destroy"] != 1 {
 		t.Errorf("the file has %s (%v)", text, err)
 	}
 }

@@ -75,14 +75,16 @@ func fake(t *testing.T, prompts ...fakecli.Prompt) []app.Option {
 	t.Helper()
 	cli := fakecli.New(fakecli.Options{Script: fakecli.Script{Prompts: prompts}})
 	t.Cleanup(cli.Close)
-	return []app.Option{app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
+	return []app.Option{app.WithRunner(runtime.InProcess(func(context.Context, runtime.Spec) (io.ReadWriteCloser,
+		error) {
 		return cli.Connect(), nil
 	}))}
 }
 
 var (
 	weatherPrompt = fakecli.Prompt{Match: "weather", Turns: []fakecli.Turn{
-		{Text: "Let me look that up.", Tools: []fakecli.Tool{{Name: "get_weather", Arguments: []byte(`{"city":"Lisbon"}`)}}},
+		{Text: "Let me look that up.",
+			Tools: []fakecli.Tool{{Name: "get_weather", Arguments: []byte(`{"city":"Lisbon"}`)}}},
 		{Text: "I asked, and this is what I was told: sunny and 24 °C in Lisbon"},
 	}}
 	datePrompt = fakecli.Prompt{Match: "date", Turns: []fakecli.Turn{
@@ -111,7 +113,8 @@ func TestFails(t *testing.T) {
 	}{
 		"no tool called": {nil, "never called the tool"},
 		"a failed turn": {
-			[]fakecli.Prompt{{Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "no model there"}}}}},
+			[]fakecli.Prompt{{Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query",
+				Message: "no model there"}}}}},
 			"no model there",
 		},
 	} {
@@ -130,8 +133,9 @@ func TestScreen(t *testing.T) {
 		colour bool
 		want   string
 	}{
-		"plain":  {false, "agent    one two\n         three\ntool     x\n\nagent    four\n"},
-		"colour": {true, "\x1b[32magent    \x1b[0mone two\n         three\n\x1b[35mtool     \x1b[0mx\n\n\x1b[32magent    \x1b[0mfour\n"},
+		"plain": {false, "agent    one two\n         three\ntool     x\n\nagent    four\n"},
+		"colour": {true, "\x1b[32magent    \x1b[0mone two\n         three\n\x1b[35mtool     " +
+			"\x1b[0mx\n\n\x1b[32magent    \x1b[0mfour\n"},
 	} {
 		var out bytes.Buffer
 		s := newScreen(&out, tc.colour)

@@ -31,26 +31,35 @@ func sample() *descriptorpb.FileDescriptorProto {
 	str, msg := descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
 	one, many := descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL, descriptorpb.FieldDescriptorProto_LABEL_REPEATED
 	rule := &descriptorpb.MethodOptions{}
-	proto.SetExtension(rule, jsonv1.E_Method, &jsonv1.MethodRules{Method: "session.note.take", Since: "1.0.102", Internal: true})
+	proto.SetExtension(rule, jsonv1.E_Method,
+		&jsonv1.MethodRules{Method: "session.note.take", Since: "1.0.102", Internal: true})
 	return &descriptorpb.FileDescriptorProto{
-		Name: proto.String("copilot/cli/v1/session_note.proto"), Package: proto.String("copilot.cli.v1"), Syntax: proto.String("proto3"),
+		Name: proto.String("copilot/cli/v1/session_note.proto"), Package: proto.String("copilot.cli.v1"),
+		Syntax:     proto.String("proto3"),
 		Dependency: []string{"copilot/json/v1/options.proto", "copilot/cli/v1/kind.proto"},
 		Options:    &descriptorpb.FileOptions{GoPackage: proto.String("example.com/cli/v1;cliv1")},
 		MessageType: []*descriptorpb.DescriptorProto{{
 			Name: proto.String("Note"),
 			Field: []*descriptorpb.FieldDescriptorProto{
-				{Name: proto.String("text"), Number: proto.Int32(1), Type: &str, Label: &one, OneofIndex: proto.Int32(0)},
-				{Name: proto.String("parts"), Number: proto.Int32(2), Type: &msg, Label: &many, TypeName: proto.String(".copilot.cli.v1.Note")},
-				{Name: proto.String("token"), Number: proto.Int32(3), Type: &str, Label: &one, Options: &descriptorpb.FieldOptions{DebugRedact: proto.Bool(true), Deprecated: proto.Bool(true)}},
-				{Name: proto.String("kind"), Number: proto.Int32(4), Type: descriptorpb.FieldDescriptorProto_TYPE_ENUM.Enum(), Label: &one, TypeName: proto.String(".copilot.cli.v1.Kind")},
-				{Name: proto.String("rules"), Number: proto.Int32(5), Type: &msg, Label: &one, TypeName: proto.String(".copilot.json.v1.MethodRules")},
+				{Name: proto.String("text"), Number: proto.Int32(1), Type: &str, Label: &one,
+					OneofIndex: proto.Int32(0)},
+				{Name: proto.String("parts"), Number: proto.Int32(2), Type: &msg, Label: &many,
+					TypeName: proto.String(".copilot.cli.v1.Note")},
+				{Name: proto.String("token"), Number: proto.Int32(3), Type: &str, Label: &one,
+					Options: &descriptorpb.FieldOptions{DebugRedact: proto.Bool(true), Deprecated: proto.Bool(true)}},
+				{Name: proto.String("kind"), Number: proto.Int32(4),
+					Type: descriptorpb.FieldDescriptorProto_TYPE_ENUM.Enum(), Label: &one,
+					TypeName: proto.String(".copilot.cli.v1.Kind")},
+				{Name: proto.String("rules"), Number: proto.Int32(5), Type: &msg, Label: &one,
+					TypeName: proto.String(".copilot.json.v1.MethodRules")},
 			},
 			OneofDecl: []*descriptorpb.OneofDescriptorProto{{Name: proto.String("body")}},
 		}},
 		Service: []*descriptorpb.ServiceDescriptorProto{{
 			Name: proto.String("InternalSessionNoteService"),
 			Method: []*descriptorpb.MethodDescriptorProto{{
-				Name: proto.String("Take"), InputType: proto.String(".copilot.cli.v1.Note"), OutputType: proto.String(".copilot.cli.v1.Note"),
+				Name: proto.String("Take"), InputType: proto.String(".copilot.cli.v1.Note"),
+				OutputType:      proto.String(".copilot.cli.v1.Note"),
 				ServerStreaming: proto.Bool(true), Options: rule,
 			}},
 		}},
@@ -65,11 +74,13 @@ func sample() *descriptorpb.FileDescriptorProto {
 
 func kind() *descriptorpb.FileDescriptorProto {
 	return &descriptorpb.FileDescriptorProto{
-		Name: proto.String("copilot/cli/v1/kind.proto"), Package: proto.String("copilot.cli.v1"), Syntax: proto.String("proto3"),
+		Name: proto.String("copilot/cli/v1/kind.proto"), Package: proto.String("copilot.cli.v1"),
+		Syntax:  proto.String("proto3"),
 		Options: &descriptorpb.FileOptions{GoPackage: proto.String("example.com/cli/v1;cliv1")},
 		EnumType: []*descriptorpb.EnumDescriptorProto{{
-			Name:  proto.String("Kind"),
-			Value: []*descriptorpb.EnumValueDescriptorProto{{Name: proto.String("KIND_UNSPECIFIED"), Number: proto.Int32(0)}},
+			Name: proto.String("Kind"),
+			Value: []*descriptorpb.EnumValueDescriptorProto{{Name: proto.String("KIND_UNSPECIFIED"),
+				Number: proto.Int32(0)}},
 		}},
 		SourceCodeInfo: comments{" What it is.\n": {5, 0}, " Unknown.\n": {5, 0, 2, 0}}.info(),
 	}
@@ -134,14 +145,18 @@ See ` + "`a|b<c>`" + `.
 | ` + "`rules`" + ` | copilot.json.v1.MethodRules | 5 |  |
 `,
 		"cli/kind.md": "| `KIND_UNSPECIFIED` | 0 | Unknown. |\n",
-		"README.md":   "| [InternalSessionNoteService](cli/session_note.md#internalsessionnoteservice) | 1 | Takes notes. |\n",
-		"methods.md":  "| `session.note.take` | [InternalSessionNoteService.Take](cli/session_note.md#internalsessionnoteservicetake) | 1.0.102 |  | internal |\n",
+		"README.md": "| [InternalSessionNoteService](cli/session_note.md#internalsessionnoteservice) | 1 | Takes " +
+			"notes. |\n",
+		"methods.md": "| `session.note.take` | " +
+			"[InternalSessionNoteService.Take](cli/session_note.md#internalsessionnoteservicetake) | 1.0.102 |  | " +
+			"internal |\n",
 	} {
 		if !strings.Contains(files[name], want) {
 			t.Errorf("%s: got\n%s\nwant in it\n%s", name, files[name], want)
 		}
 	}
-	if internal := strings.Index(files["README.md"], "The CLI: internal"); internal > strings.Index(files["README.md"], "InternalSessionNoteService") {
+	if internal := strings.Index(files["README.md"], "The CLI: internal"); internal > strings.Index(files["README.md"],
+		"InternalSessionNoteService") {
 		t.Error("the internal service is not listed as internal")
 	}
 }

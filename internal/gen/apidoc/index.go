@@ -19,14 +19,16 @@ var groups = []group{
 	{"The bridge", "Sessions, events, callbacks and runtimes.", func(s *protogen.Service) bool {
 		return !strings.HasPrefix(string(s.Desc.FullName()), "copilot.cli.")
 	}},
-	{"The CLI: its server", "Generated from the CLI's schemas: methods outside sessions.", func(s *protogen.Service) bool {
-		return !internal(s) && !callback(s) && !ofSession(s)
-	}},
+	{"The CLI: its server", "Generated from the CLI's schemas: methods outside sessions.",
+		func(s *protogen.Service) bool {
+			return !internal(s) && !callback(s) && !ofSession(s)
+		}},
 	{"The CLI: a session", "Generated from the CLI's schemas: methods of a session.", func(s *protogen.Service) bool {
 		return !internal(s) && !callback(s) && ofSession(s)
 	}},
 	{"The CLI: internal", "Methods that the CLI marks as internal. They may change without notice.", internal},
-	{"The CLI: callbacks", "Messages of the CLI's requests and notifications to its client. These services cannot be called.", func(s *protogen.Service) bool {
+	{"The CLI: callbacks", "Messages of the CLI's requests and notifications to its client. These services cannot be " +
+		"called.", func(s *protogen.Service) bool {
 		return !internal(s) && callback(s)
 	}},
 }
@@ -50,9 +52,11 @@ func (r *reference) index() string {
 	w := &writer{r: r, page: "README.md"}
 	w.line("# Reference\n")
 	if pkg := r.options.Package; pkg != "" {
-		w.line("Every service, message and enum of `%s`. `make docs` builds the reference of all packages in `bin/reference`.\n", pkg)
+		w.line("Every service, message and enum of `%s`. `make docs` builds the reference of all packages in "+
+			"`bin/reference`.\n", pkg)
 	} else {
-		w.line("Every service, message and enum of the API. [methods.md](methods.md) lists the CLI's JSON-RPC methods and their rpcs.\n")
+		w.line("Every service, message and enum of the API. [methods.md](methods.md) lists the CLI's JSON-RPC " +
+			"methods and their rpcs.\n")
 	}
 	rest := r.services()
 	for _, g := range groups {
@@ -66,7 +70,8 @@ func (r *reference) index() string {
 				return false
 			}
 			page := pageOf(r.fileOf(s))
-			w.line("| [%s](%s#%s) | %d | %s |", s.Desc.Name(), page, anchor(string(s.Desc.Name())), len(s.Methods), firstSentence(s.Comments.Leading))
+			w.line("| [%s](%s#%s) | %d | %s |", s.Desc.Name(), page, anchor(string(s.Desc.Name())), len(s.Methods),
+				firstSentence(s.Comments.Leading))
 			return true
 		})
 		w.line("")
@@ -108,7 +113,8 @@ func (r *reference) methods() string {
 	})
 	w := &writer{r: r, page: "methods.md"}
 	w.line("# The CLI's methods\n")
-	w.line("The %d JSON-RPC methods of the supported CLI versions, and their rpcs. \"Since\" and \"until\" are empty for methods of every supported version.\n", len(all))
+	w.line("The %d JSON-RPC methods of the supported CLI versions, and their rpcs. \"Since\" and \"until\" are empty "+
+		"for methods of every supported version.\n", len(all))
 	w.line("`docs/methods.md` lists the methods that the server implements itself or refuses.\n")
 	w.line("| JSON-RPC method | rpc | Since | Until | |\n|---|---|---|---|---|")
 	for _, m := range all {

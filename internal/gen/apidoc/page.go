@@ -29,7 +29,8 @@ func (r *reference) page(f *protogen.File) string {
 		w.enum(e)
 	}
 	for _, x := range f.Extensions {
-		w.line("## Option (%s)\n\n%s Of type %s, number %d.\n", x.Desc.FullName(), prose(x.Comments.Leading), w.typeOf(x), x.Desc.Number())
+		w.line("## Option (%s)\n\n%s Of type %s, number %d.\n", x.Desc.FullName(), prose(x.Comments.Leading),
+			w.typeOf(x), x.Desc.Number())
 	}
 	return w.String()
 }

@@ -171,7 +171,8 @@ func (d *differ) types(place string, a, b *Type) {
 
 func (d *differ) values(place string, a, b []*Value) {
 	for _, name := range union(valueNames(a), valueNames(b)) {
-		d.presence(place, fmt.Sprintf("%q", name), slices.Contains(valueNames(a), name), slices.Contains(valueNames(b), name))
+		d.presence(place, fmt.Sprintf("%q", name), slices.Contains(valueNames(a), name),
+			slices.Contains(valueNames(b), name))
 	}
 }
 
@@ -205,7 +206,8 @@ func (d *differ) members(place string, a, b []*Prop) {
 			continue
 		}
 		if p.Required != q.Required {
-			d.add(Changed, join(place, q.Name), "%s", map[bool]string{true: "is required now", false: "is optional now"}[q.Required])
+			d.add(Changed, join(place, q.Name), "%s",
+				map[bool]string{true: "is required now", false: "is optional now"}[q.Required])
 		}
 		d.types(join(place, q.Name), p.Type, q.Type)
 	}

@@ -20,7 +20,8 @@ func TestChangelog(t *testing.T) {
 		 "Box":{"type":"object","properties":{"id":{"type":"string"},"n":{"type":"string"},"more":{"type":["string","null"]},
 			"list":{"type":"array","items":{"type":"object","properties":{"q":{"type":"string"},"r":{"type":"string"}}}}}}`,
 		method("keep", `"a":{"type":"string"},"b":{"type":"integer"}`, `{"type":"null"}`)+","+
-			method("fresh", `"k":{"$ref":"#/definitions/Kind"}`, `{"type":"boolean"}`)+","+method("same", "", `{"type":"null"}`))
+			method("fresh", `"k":{"$ref":"#/definitions/Kind"}`, `{"type":"boolean"}`)+","+
+			method("same", "", `{"type":"null"}`))
 	var b strings.Builder
 	if err := Compare(before, after).Print(&b); err != nil {
 		t.Fatal(err)
@@ -64,7 +65,8 @@ func TestChangelogOfEvents(t *testing.T) {
 	cases := b.defs[eventUnion].Type.Cases
 	cases[0].Tag = "session.sleeping"
 	c := Compare(a, b)
-	if len(c.Events) != 2 || c.Events[0].Kind != Removed || c.Events[1].Kind != Added || c.Events[1].Name != "session.sleeping" {
+	if len(c.Events) != 2 || c.Events[0].Kind != Removed || c.Events[1].Kind != Added ||
+		c.Events[1].Name != "session.sleeping" {
 		t.Errorf("got %+v", c.Events)
 	}
 	if len(c.Types)+len(c.Methods)+len(c.Callbacks) != 0 {

@@ -111,7 +111,8 @@ func checkFields(t *testing.T, m protoreflect.MessageDescriptor) {
 		f := m.Fields().Get(i)
 		rules := fieldRulesOf(f)
 		if o := f.ContainingOneof(); o != nil && !o.IsSynthetic() {
-			if d := rulesOf(m).GetDiscriminator(); d != "" && f.Message() != nil && rules.GetTag() == "" && f.Name() != "list" && f.Name() != "map" {
+			if d := rulesOf(m).GetDiscriminator(); d != "" && f.Message() != nil && rules.GetTag() == "" &&
+				f.Name() != "list" && f.Name() != "map" {
 				t.Errorf("%s has no tag, though %s tells the cases apart", f.FullName(), d)
 			}
 			continue
@@ -151,7 +152,8 @@ func TestCommittedEnvelopeHasEveryKnownEvent(t *testing.T) {
 	if len(tags) != 190 {
 		t.Errorf("%d event types", len(tags))
 	}
-	for _, want := range append(slices.Clone(unlistedEvents), "session.start", "assistant.message", "permission.requested", "session.idle", "factory.run_updated") {
+	for _, want := range append(slices.Clone(unlistedEvents), "session.start", "assistant.message",
+		"permission.requested", "session.idle", "factory.run_updated") {
 		if !tags[want] {
 			t.Errorf("event %q has no case", want)
 		}
@@ -162,7 +164,8 @@ func TestCommittedSecretsAreRedacted(t *testing.T) {
 	t.Parallel()
 	messages := committedMessages(t)
 	for _, want := range []string{
-		"SessionConfig.github_token", "SessionServiceCreateRequest.github_token", "SessionServiceResumeRequest.github_token",
+		"SessionConfig.github_token", "SessionServiceCreateRequest.github_token",
+		"SessionServiceResumeRequest.github_token",
 		"ProviderConfig.api_key", "ProviderConfig.bearer_token", "ProviderConfig.headers",
 		"NamedProviderConfig.api_key", "NamedProviderConfig.bearer_token", "NamedProviderConfig.headers",
 		"McpServerConfigStdio.env", "McpServerConfigHttp.headers", "SessionServiceSendRequest.request_headers",
@@ -197,7 +200,8 @@ func TestCommittedMethodsHaveRules(t *testing.T) {
 		}
 	}
 	event := cliv1.File_copilot_cli_v1_callback_session_proto.Services().ByName("CallbackSessionService").Methods().ByName("Event")
-	if got, _ := proto.GetExtension(event.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !got.GetCallback() || !got.GetNotification() || got.GetMethod() != "session.event" {
+	if got, _ := proto.GetExtension(event.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !got.GetCallback() ||
+		!got.GetNotification() || got.GetMethod() != "session.event" {
 		t.Errorf("session.event: got %v", got)
 	}
 }
@@ -215,7 +219,8 @@ func TestCommittedIsMadeOfTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ledger.Tables != sum {
-		t.Errorf("the tables have changed since the .proto files were generated (%s, now %s): run make schema", ledger.Tables, sum)
+		t.Errorf("the tables have changed since the .proto files were generated (%s, now %s): run make schema",
+			ledger.Tables, sum)
 	}
 }
 

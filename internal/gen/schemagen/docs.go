@@ -24,7 +24,8 @@ func newDocs(pl *Plan, w *wording) *docs {
 			case m.Name == eventUnion && f.Case:
 				d.cases[f.Type] = append(d.cases[f.Type], fmt.Sprintf("Data of the event %s.", f.Tag))
 			case f.Case && f.Tag != "" && m.Discriminator != "" && !m.TopLevel:
-				d.cases[f.Type] = append(d.cases[f.Type], fmt.Sprintf("A %s with the %s %s.", m.Name, m.Discriminator, f.Tag))
+				d.cases[f.Type] = append(d.cases[f.Type],
+					fmt.Sprintf("A %s with the %s %s.", m.Name, m.Discriminator, f.Tag))
 			}
 		}
 	}
@@ -290,7 +291,8 @@ func (d *docs) unrecognizedResult() string {
 
 func (d *docs) unrecognizedCase(m *Message) string {
 	if m.Shape == ShapeEnvelope {
-		return fmt.Sprintf("The member %s for an unknown %s or an unexpected form, as JSON text.", m.DataMember, m.Discriminator)
+		return fmt.Sprintf("The member %s for an unknown %s or an unexpected form, as JSON text.", m.DataMember,
+			m.Discriminator)
 	}
 	return "A value that matches no alternative, as JSON text."
 }

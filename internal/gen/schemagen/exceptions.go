@@ -11,10 +11,12 @@ type rename struct {
 }
 
 var renames = []rename{
-	{"ProtocolExternalToolDefinition", "ToolDefinition", "the one type of a client's tool, in session.create as in session.tools.set"},
+	{"ProtocolExternalToolDefinition", "ToolDefinition",
+		"the one type of a client's tool, in session.create as in session.tools.set"},
 	{"ProtocolExternalToolDefer", "ToolDefer", "belongs to ToolDefinition"},
 	{"ProtocolExternalToolNamespace", "ToolNamespace", "belongs to ToolDefinition"},
-	{"ProtocolSystemMessageConfig", "SystemMessageAlternative", "as a union it is used by provider models only; SystemMessageConfig is the session's"},
+	{"ProtocolSystemMessageConfig", "SystemMessageAlternative",
+		"as a union it is used by provider models only; SystemMessageConfig is the session's"},
 }
 
 func renamed(name string) string {

@@ -62,7 +62,8 @@ func TestPinsTakeAnother(t *testing.T) {
 	if !slices.Equal(again, more) || len(pins) != len(more)-1 {
 		t.Errorf("got %v", again)
 	}
-	for version, want := range map[string]string{"1.0.81": "", "1.0.83": "1.0.83-2", "1.0.83-2": "1.0.82", "1.0.90": "1.0.89", "1.0.92": "1.0.90", "1.0.102": "1.0.92", "1.1.0": "1.0.102"} {
+	for version, want := range map[string]string{"1.0.81": "", "1.0.83": "1.0.83-2", "1.0.83-2": "1.0.82",
+		"1.0.90": "1.0.89", "1.0.92": "1.0.90", "1.0.102": "1.0.92", "1.1.0": "1.0.102"} {
 		if got := again.Before(version); got != want {
 			t.Errorf("before %s: got %q, want %q", version, got, want)
 		}

@@ -161,7 +161,8 @@ func (o *Output) Write(root string) error {
 		return fmt.Errorf("make %s: %w", dir, err)
 	}
 	for _, name := range sortedKeys(o.Files) {
-		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(o.Files[name]), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), []byte(o.Files[name]),
+			0o644); err != nil {
 			return fmt.Errorf("write generated file: %w", err)
 		}
 	}

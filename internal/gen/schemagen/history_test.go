@@ -31,7 +31,8 @@ func TestSchemaHistoryBreaksNothing(t *testing.T) {
 		if before != "" {
 			run(t, dir, buf, "breaking", "--against", before)
 		}
-		t.Logf("%s: %d files, %d messages, %d enums", models[i].Versions[0], len(step.Files), len(step.Plan.Messages), len(step.Plan.Enums))
+		t.Logf("%s: %d files, %d messages, %d enums", models[i].Versions[0], len(step.Files), len(step.Plan.Messages),
+			len(step.Plan.Enums))
 		before = dir
 	}
 }

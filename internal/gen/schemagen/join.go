@@ -236,7 +236,8 @@ func (g *merger) joinObject(path string, a, b *Type) *Type {
 			c.Cases = append(c.Cases, q)
 			continue
 		}
-		c.Cases[i] = &Case{Tag: q.Tag, Type: g.join(path+"/"+q.Tag, c.Cases[i].Type, q.Type), Life: Life{c.Cases[i].Life.First, q.Life.Last}}
+		c.Cases[i] = &Case{Tag: q.Tag, Type: g.join(path+"/"+q.Tag, c.Cases[i].Type, q.Type),
+			Life: Life{c.Cases[i].Life.First, q.Life.Last}}
 	}
 	return &c
 }
@@ -251,7 +252,8 @@ func findProp(props []*Prop, name string) *Prop {
 }
 
 func describe(t *Type) string {
-	names := [...]string{"any", "null", "bool", "int", "number", "string", "time", "bytes", "enum", "const", "object", "map", "list", "union", "ref", "handle", "envelope"}
+	names := [...]string{"any", "null", "bool", "int", "number", "string", "time", "bytes", "enum", "const", "object",
+		"map", "list", "union", "ref", "handle", "envelope"}
 	switch {
 	case t.Kind == KindRef:
 		return t.Ref

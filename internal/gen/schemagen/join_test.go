@@ -30,18 +30,22 @@ func TestJoin(t *testing.T) {
 		{"another name that lacks nothing", ref("Old"), ref("Wide"), "p|Wide", ""},
 		{"another name that demands more", ref("Old"), ref("New"), "p|XP{gone:bool! came:bool}",
 			"Old until 1, New since 2: members of both"},
-		{"a name is given", `{"type":"object","additionalProperties":false,"required":["gone"],"properties":{"gone":{"type":"boolean"}}}`, ref("Old"), "p|Old", ""},
+		{"a name is given",
+			`{"type":"object","additionalProperties":false,"required":["gone"],"properties":{"gone":{"type":"boolean"}}}`, ref("Old"), "p|Old", ""},
 		{"an enum of more values", ref("Few"), ref("More"), "p|More", ""},
 		{"an enum of fewer values", ref("More"), ref("Few"), "p|XP[a b]", ""},
 		{"enums become text", ref("Few"), ref("Text"), "p|string", "Few until 1, Text since 2: text"},
 		{"text becomes an enum", ref("Text"), ref("Few"), "p|string", "Text until 1, Few since 2: text"},
-		{"time becomes text", `{"type":"string","format":"date-time"}`, `{"type":"string"}`, "p|string", "time until 1, string since 2: text"},
+		{"time becomes text", `{"type":"string","format":"date-time"}`, `{"type":"string"}`, "p|string",
+			"time until 1, string since 2: text"},
 		{"kinds differ", `{"type":"string"}`, `{"type":"boolean"}`, "p|XP{oneof string_value:string bool_value:bool}",
 			"string until 1, bool since 2: alternatives"},
 		{"a value becomes a list", `{"type":"string"}`, `{"type":"array","items":{"type":"integer"}}`,
 			"p|XP{oneof string_value:string list:XPList}", "string until 1, list since 2: alternatives"},
-		{"one of two becomes one", alternatives(`{"type":"string"}`, ref("Old")), ref("Old"), "p|XP{oneof string_value:string old:Old}", ""},
-		{"alternatives that take the object in", ref("Old"), alternatives(ref("Yes"), ref("No")), "p|XP{oneof true:Yes false:No}", ""},
+		{"one of two becomes one", alternatives(`{"type":"string"}`, ref("Old")), ref("Old"),
+			"p|XP{oneof string_value:string old:Old}", ""},
+		{"alternatives that take the object in", ref("Old"), alternatives(ref("Yes"), ref("No")),
+			"p|XP{oneof true:Yes false:No}", ""},
 		{"alternatives that demand more", ref("Old"), alternatives(ref("Named"), ref("No")),
 			"p|XP{oneof old:Old named:Named no:No}", "Old until 1, union since 2: alternatives"},
 		{"anything", `{"type":"string"}`, `{}`, "p|string", "string until 1, any since 2: any JSON"},
@@ -97,18 +101,21 @@ func typeText(pl *Plan, f *Field) string {
 func TestJoinHasNoStops(t *testing.T) {
 	t.Parallel()
 	types := []string{
-		`{}`, `{"type":"null"}`, `{"type":"boolean"}`, `{"const":true}`, `{"const":"a"}`, `{"type":"integer"}`, `{"type":"number"}`,
+		`{}`, `{"type":"null"}`, `{"type":"boolean"}`, `{"const":true}`, `{"const":"a"}`, `{"type":"integer"}`,
+		`{"type":"number"}`,
 		`{"type":"string"}`, `{"type":"string","format":"date-time"}`, `{"type":"string","contentEncoding":"base64"}`,
 		`{"type":["string","null"]}`, `{"enum":["a","c"]}`, ref("Few"), ref("More"), ref("Other"), ref("Text"),
 		`{"type":"array","items":{"type":"string"}}`, `{"type":"array","items":` + ref("Old") + `}`,
 		`{"type":"object","additionalProperties":{"type":"string"}}`, `{"type":"object"}`,
 		`{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"}}}`,
 		ref("Old"), ref("New"), ref("Wide"), ref("Yes"), ref("Self"), ref("Self2"),
-		`{"anyOf":[` + ref("Yes") + `,` + ref("No") + `]}`, `{"anyOf":[` + ref("Old") + `,{"type":"string"},{"type":"null"}]}`,
+		`{"anyOf":[` + ref("Yes") + `,` + ref("No") + `]}`,
+		`{"anyOf":[` + ref("Old") + `,{"type":"string"},{"type":"null"}]}`,
 		`{"anyOf":[{"type":"object","properties":{"m":{"type":"integer"}}},{"type":"boolean"}]}`,
 	}
 	version := func(v int, member, result string) *Model {
-		return modelOf(t, fmt.Sprint(v), joinDefs+`,`+object(`"p":`+member+`,"list":{"type":"array","items":`+member+`}`),
+		return modelOf(t, fmt.Sprint(v),
+			joinDefs+`,`+object(`"p":`+member+`,"list":{"type":"array","items":`+member+`}`),
 			method("go", `"x":`+ref("X"), result)+`,`+method("other", `"p":`+member, `{"type":"null"}`))
 	}
 	for i, first := range types {

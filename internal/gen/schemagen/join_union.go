@@ -48,7 +48,8 @@ func (g *merger) takes(u, t *Type) bool {
 			return true
 		case want.Kind == KindConst && have[want.Const]:
 			return true
-		case want.Kind == KindEnum && !slices.ContainsFunc(want.Values, func(v *Value) bool { return !have[quote(v.Name)] }):
+		case want.Kind == KindEnum &&
+			!slices.ContainsFunc(want.Values, func(v *Value) bool { return !have[quote(v.Name)] }):
 			return true
 		}
 	}

@@ -33,7 +33,8 @@ type Ledger struct {
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{Messages: map[string]map[string]int{}, Enums: map[string]map[string]int{}, Shapes: map[string][]Shape{}}
+	return &Ledger{Messages: map[string]map[string]int{}, Enums: map[string]map[string]int{},
+		Shapes: map[string][]Shape{}}
 }
 
 // ReadLedger reads a ledger; a missing file is an empty one.

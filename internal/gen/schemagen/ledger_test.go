@@ -10,13 +10,15 @@ func TestLedgerNeverRenumbers(t *testing.T) {
 	t.Parallel()
 	l := NewLedger()
 	result := `{"type":"null"}`
-	first := modelOf(t, "1", `"E":{"enum":["a","b"]}`, method("go", `"a":{"type":"string"},"b":{"type":"string"},"e":{"$ref":"#/definitions/E"}`, result))
+	first := modelOf(t, "1", `"E":{"enum":["a","b"]}`,
+		method("go", `"a":{"type":"string"},"b":{"type":"string"},"e":{"$ref":"#/definitions/E"}`, result))
 	pl := planOf(t, l, first)
 	if got := numbers(pl.Messages["SessionServiceGoRequest"]); got["a"] != 1 || got["b"] != 2 || got["e"] != 3 {
 		t.Fatalf("got %v", got)
 	}
 	// A member before the others, one gone, and one of another type: as if 2 stood alone.
-	second := modelOf(t, "2", `"E":{"enum":["c","b"]}`, method("go", `"z":{"type":"string"},"a":{"type":"boolean"},"e":{"$ref":"#/definitions/E"}`, result))
+	second := modelOf(t, "2", `"E":{"enum":["c","b"]}`,
+		method("go", `"z":{"type":"string"},"a":{"type":"boolean"},"e":{"$ref":"#/definitions/E"}`, result))
 	pl = planOf(t, l, second)
 	m := pl.Messages["SessionServiceGoRequest"]
 	if got := numbers(m); got["z"] != 4 || got["a"] != 5 || got["e"] != 3 {
@@ -26,7 +28,8 @@ func TestLedgerNeverRenumbers(t *testing.T) {
 		t.Errorf("reserved: got %v, want %v", m.Reserved, want)
 	}
 	e := pl.Enums["E"]
-	if e.Values[0].JSON != "b" || e.Values[0].Number != 2 || e.Values[1].JSON != "c" || e.Values[1].Number != 3 || !slices.Equal(e.Reserved, []int{1}) {
+	if e.Values[0].JSON != "b" || e.Values[0].Number != 2 || e.Values[1].JSON != "c" || e.Values[1].Number != 3 ||
+		!slices.Equal(e.Reserved, []int{1}) {
 		t.Errorf("enum: got %+v %+v, reserved %v", e.Values[0], e.Values[1], e.Reserved)
 	}
 	// Back again: the old numbers return.
@@ -52,14 +55,16 @@ func TestLedgerReservesCatchAlls(t *testing.T) {
 		t.Errorf("object to union: got %v", got)
 	}
 	pl = planOf(t, l, modelOf(t, "3", "", method("go", "", `{"type":"object","properties":{"a":{"type":"string"}}}`)))
-	if got := pl.Messages["SessionServiceGoResponse"].Reserved; !slices.Contains(got, unrecognizedNumber) || slices.Contains(got, jsonExtraNumber) {
+	if got := pl.Messages["SessionServiceGoResponse"].Reserved; !slices.Contains(got, unrecognizedNumber) ||
+		slices.Contains(got, jsonExtraNumber) {
 		t.Errorf("union to object: got %v", got)
 	}
 }
 
 func TestLedgerStepsOverTakenNumbers(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[int]int{999: 999, 1000: 1002, 1001: 1002, 18999: 18999, 19000: 20000, 19999: 20000, 20000: 20000} {
+	for in, want := range map[int]int{999: 999, 1000: 1002, 1001: 1002, 18999: 18999, 19000: 20000, 19999: 20000,
+		20000: 20000} {
 		if got := freeNumber(in); got != want {
 			t.Errorf("%d: got %d, want %d", in, got, want)
 		}
@@ -83,7 +88,8 @@ func TestLedgerFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again.Messages["SessionServiceGoRequest"]["e|E"] != 1 || again.Enums["E"]["a"] != 1 ||
-		!slices.Equal(again.Shapes["SessionServiceGoResponse"], []Shape{ShapeValue}) || !slices.Equal(again.Versions, []string{"1"}) {
+		!slices.Equal(again.Shapes["SessionServiceGoResponse"], []Shape{ShapeValue}) ||
+		!slices.Equal(again.Versions, []string{"1"}) {
 		t.Errorf("got %+v", again)
 	}
 }

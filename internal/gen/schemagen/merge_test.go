@@ -15,11 +15,15 @@ func TestMergeJoinsTypes(t *testing.T) {
 		{"null added", `{"type":"string"}`, `{"type":["string","null"]}`, Type{Kind: KindString, Nullable: true}},
 		{"null taken away", `{"type":["string","null"]}`, `{"type":"string"}`, Type{Kind: KindString, Nullable: true}},
 		{"wider number", `{"type":"integer"}`, `{"type":"number"}`, Type{Kind: KindNumber}},
-		{"constant to enum", `{"const":"a"}`, `{"enum":["a","b"]}`, Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
-		{"constants differ", `{"const":"a"}`, `{"const":"b"}`, Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
+		{"constant to enum", `{"const":"a"}`, `{"enum":["a","b"]}`,
+			Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
+		{"constants differ", `{"const":"a"}`, `{"const":"b"}`,
+			Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
 		{"flags differ", `{"const":true}`, `{"const":false}`, Type{Kind: KindBool}},
-		{"enum loses a value", `{"enum":["a","b"]}`, `{"enum":["b"]}`, Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
-		{"union gains a variant", `{"anyOf":[{"type":"string"},{"type":"boolean"}]}`, `{"anyOf":[{"type":"string"},{"type":"integer"}]}`,
+		{"enum loses a value", `{"enum":["a","b"]}`, `{"enum":["b"]}`,
+			Type{Kind: KindEnum, Values: []*Value{{Name: "a"}, {Name: "b"}}}},
+		{"union gains a variant", `{"anyOf":[{"type":"string"},{"type":"boolean"}]}`,
+			`{"anyOf":[{"type":"string"},{"type":"integer"}]}`,
 			Type{Kind: KindUnion, Variants: []*Type{{Kind: KindString}, {Kind: KindBool}, {Kind: KindInt}}}},
 		{"type becomes a variant", `{"type":"string"}`, `{"anyOf":[{"type":"string"},{"type":"integer"}]}`,
 			Type{Kind: KindUnion, Variants: []*Type{{Kind: KindString}, {Kind: KindInt}}}},
@@ -45,9 +49,12 @@ func TestMergeJoinsTypes(t *testing.T) {
 func TestMergeKeepsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	m, err := Merge([]*Model{
-		modelOf(t, "1", `"X":{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}},
+		modelOf(t, "1",
+			`"X":{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}},
 			"Gone":{"type":"string"}`, method("old", "", `{"type":"null"}`)),
-		modelOf(t, "2", `"X":{"type":"object","required":["a","c"],"properties":{"a":{"type":"string"},"c":{"type":"string"}}}`, method("new", "", `{"type":"null"}`)),
+		modelOf(t, "2",
+			`"X":{"type":"object","required":["a","c"],"properties":{"a":{"type":"string"},"c":{"type":"string"}}}`,
+			method("new", "", `{"type":"null"}`)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +68,8 @@ func TestMergeKeepsWhatIsGone(t *testing.T) {
 			t.Errorf("member %q: got %+v, want %+v", name, p, want)
 		}
 	}
-	if m.defs["Gone"].Life != (Life{0, 0}) || m.methods["session.old"].Life != (Life{0, 0}) || m.methods["session.new"].Life != (Life{1, 1}) {
+	if m.defs["Gone"].Life != (Life{0, 0}) || m.methods["session.old"].Life != (Life{0, 0}) ||
+		m.methods["session.new"].Life != (Life{1, 1}) {
 		t.Error("definitions or methods have a wrong life")
 	}
 }

@@ -22,12 +22,14 @@ func TestNames(t *testing.T) {
 			t.Errorf("%q: got %q and %q, want %q and %q", tc.in, got, lowerCamel(got), tc.field, tc.json)
 		}
 	}
-	for in, want := range map[string]string{"GitHubKind": "GIT_HUB_KIND", "MCPServerState": "MCP_SERVER_STATE", "UIMode": "UI_MODE"} {
+	for in, want := range map[string]string{"GitHubKind": "GIT_HUB_KIND", "MCPServerState": "MCP_SERVER_STATE",
+		"UIMode": "UI_MODE"} {
 		if got := enumPrefix(in); got != want {
 			t.Errorf("prefix of %q: got %q, want %q", in, got, want)
 		}
 	}
-	for in, want := range map[string]string{"handlePendingToolCall": "HandlePendingToolCall", "mcp-server": "McpServer", "gitHubAuth": "GitHubAuth"} {
+	for in, want := range map[string]string{"handlePendingToolCall": "HandlePendingToolCall", "mcp-server": "McpServer",
+		"gitHubAuth": "GitHubAuth"} {
 		if got := pascal(in); got != want {
 			t.Errorf("pascal of %q: got %q, want %q", in, got, want)
 		}

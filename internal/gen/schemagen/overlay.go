@@ -104,8 +104,10 @@ func (p *overlayParser) outer(body, doc string) error {
 	p.cur = nil
 	if m := overlayHead.FindStringSubmatch(body); m != nil {
 		head, name := m[1]+m[3], m[2]+m[4]
-		kinds := map[string]Kind{"object": KindObject, "fragment": KindObject, "extend": KindObject, "enum": KindEnum, "union": KindUnion}
-		p.cur = &Def{Name: name, Doc: doc, Overlay: true, Home: p.file, Fragment: head == "fragment", Type: &Type{Kind: kinds[head]}}
+		kinds := map[string]Kind{"object": KindObject, "fragment": KindObject, "extend": KindObject, "enum": KindEnum,
+			"union": KindUnion}
+		p.cur = &Def{Name: name, Doc: doc, Overlay: true, Home: p.file, Fragment: head == "fragment",
+			Type: &Type{Kind: kinds[head]}}
 		p.doc = &p.cur.Doc
 		if head == "extend" {
 			p.out.extends = append(p.out.extends, p.cur)
@@ -114,7 +116,8 @@ func (p *overlayParser) outer(body, doc string) error {
 		return p.define()
 	}
 	if m := overlayEnv.FindStringSubmatch(body); m != nil {
-		p.cur = &Def{Name: m[1], Doc: doc, Overlay: true, Home: p.file, Type: &Type{Kind: KindEnvelope, Discriminator: m[2], DataMember: m[3]}}
+		p.cur = &Def{Name: m[1], Doc: doc, Overlay: true, Home: p.file,
+			Type: &Type{Kind: KindEnvelope, Discriminator: m[2], DataMember: m[3]}}
 		p.doc = &p.cur.Doc
 		return p.define()
 	}
@@ -140,7 +143,8 @@ func (p *overlayParser) method(kind, name, params, result, doc string) error {
 	if _, ok := p.out.model.methods[name]; ok {
 		return fmt.Errorf("method %q is described twice", name)
 	}
-	x := &Method{Name: name, Root: RootServer, Overlay: true, Doc: doc, Notification: kind == "notify", Result: &Type{Kind: KindNull}}
+	x := &Method{Name: name, Root: RootServer, Overlay: true, Doc: doc, Notification: kind == "notify",
+		Result: &Type{Kind: KindNull}}
 	switch {
 	case kind != "request":
 		x.Root = RootCallback
@@ -290,7 +294,8 @@ func (m *Model) applyOverlay(o *overlay) error {
 		if slices.ContainsFunc(env.Cases, func(c *Case) bool { return c.Tag == e.tag }) {
 			return fmt.Errorf("overlay: event %q is in the schemas too", e.tag)
 		}
-		env.Cases = append(env.Cases, &Case{Tag: e.tag, Type: &Type{Kind: KindRef, Ref: e.data}, Life: Life{0, m.newest()}})
+		env.Cases = append(env.Cases,
+			&Case{Tag: e.tag, Type: &Type{Kind: KindRef, Ref: e.data}, Life: Life{0, m.newest()}})
 	}
 	return m.checkRefs()
 }

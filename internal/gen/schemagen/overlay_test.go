@@ -66,11 +66,12 @@ notify n(Config)
 		"env":    o.model.defs["Env"].Type.DataMember == "body" && o.model.defs["Env"].Type.Cases[0].Tag == "x-y",
 		"extend": o.extends[0].Name == "Known" && o.extends[0].Type.Props[0].Type.Kind == KindTime,
 		"event":  *o.events[0] == overlayEvent{"a.b", "Config"},
-		"do":     o.model.methods["session.do"].Root == RootSession && o.model.methods["session.do"].Doc == "does it well",
-		"ask":    o.model.methods["ask"].Root == RootServer && o.model.methods["ask"].Params == nil,
-		"cb":     o.model.methods["cb"].Root == RootCallback && !o.model.methods["cb"].Notification,
-		"n":      o.model.methods["n"].Notification && o.model.methods["n"].Result.Kind == KindNull,
-		"home":   c.Home == "x" && o.model.defs["Base"].Fragment,
+		"do": o.model.methods["session.do"].Root == RootSession &&
+			o.model.methods["session.do"].Doc == "does it well",
+		"ask":  o.model.methods["ask"].Root == RootServer && o.model.methods["ask"].Params == nil,
+		"cb":   o.model.methods["cb"].Root == RootCallback && !o.model.methods["cb"].Notification,
+		"n":    o.model.methods["n"].Notification && o.model.methods["n"].Result.Kind == KindNull,
+		"home": c.Home == "x" && o.model.defs["Base"].Fragment,
 	} {
 		if !ok {
 			t.Errorf("%s: wrong", name)
@@ -125,7 +126,8 @@ func TestOverlayMustFitTheSchemas(t *testing.T) {
 
 func TestWordingErrors(t *testing.T) {
 	t.Parallel()
-	for name, text := range map[string]string{"no text": "A.b\n", "twice": "A -- x\nA -- y\n", "continues nothing": "-- x\n"} {
+	for name, text := range map[string]string{"no text": "A.b\n", "twice": "A -- x\nA -- y\n",
+		"continues nothing": "-- x\n"} {
 		if _, err := loadWording(fstest.MapFS{"words/x.txt": {Data: []byte(text)}}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -149,7 +151,8 @@ func TestMatches(t *testing.T) {
 		want          bool
 	}{
 		{"a.b", "a.b", true}, {"a.b", "a.bc", false}, {"a.*", "a.b.c", true}, {"a.*", "b.a.", false},
-		{"*.handlePending*", "x.y.handlePendingZ", true}, {"*.handlePending*", "x.handle", false}, {"*.token", "X.token", true}, {"*.token", "X.tokens", false},
+		{"*.handlePending*", "x.y.handlePendingZ", true}, {"*.handlePending*", "x.handle", false},
+		{"*.token", "X.token", true}, {"*.token", "X.tokens", false},
 	} {
 		if got := matches(tc.pattern, tc.name); got != tc.want {
 			t.Errorf("%q %q: got %v", tc.pattern, tc.name, got)

@@ -39,7 +39,8 @@ func TestPlanFields(t *testing.T) {
 	} {
 		f := fieldNamed(t, m, name)
 		if f.Type != want.Type || f.Repeated != want.Repeated || f.Map != want.Map || f.Optional != want.Optional ||
-			f.Raw != want.Raw || f.Renamed != want.Renamed || f.Secret != want.Secret || want.JSON != "" && f.JSON != want.JSON {
+			f.Raw != want.Raw || f.Renamed != want.Renamed || f.Secret != want.Secret || want.JSON != "" &&
+			f.JSON != want.JSON {
 			t.Errorf("%s: got %+v, want %+v", name, *f, want)
 		}
 	}
@@ -85,8 +86,10 @@ func TestPlanUnions(t *testing.T) {
 		"Outer":{"anyOf":[{"$ref":"#/definitions/Tagged"},{"type":"object","required":["kind"],"properties":{"kind":{"const":"z"}}}]},
 		"Mixed":{"anyOf":[{"type":"string"},{"type":"boolean"},{"type":"number"},{"type":"array","items":{"type":"string"}},{"$ref":"#/definitions/A"}]},
 		"Words":{"anyOf":[{"const":"x"},{"enum":["y"]}]}`
-	pl := planOf(t, NewLedger(), modelOf(t, "1", defs, method("go", `"t":{"$ref":"#/definitions/Tagged"},"s":{"$ref":"#/definitions/Server"},
-		"o":{"$ref":"#/definitions/Outer"},"m":{"$ref":"#/definitions/Mixed"},"w":{"$ref":"#/definitions/Words"}`, `{"type":"null"}`)))
+	pl := planOf(t, NewLedger(),
+		modelOf(t, "1", defs, method("go", `"t":{"$ref":"#/definitions/Tagged"},"s":{"$ref":"#/definitions/Server"},
+		"o":{"$ref":"#/definitions/Outer"},"m":{"$ref":"#/definitions/Mixed"},"w":{"$ref":"#/definitions/Words"}`,
+			`{"type":"null"}`)))
 	for _, tc := range []struct {
 		message, discriminator string
 		cases                  string // name type tag
@@ -102,7 +105,8 @@ func TestPlanUnions(t *testing.T) {
 			got = append(got, f.Name+" "+f.Type+" "+f.Tag)
 		}
 		if m.Shape != ShapeUnion || m.Discriminator != tc.discriminator || strings.Join(got, "; ") != tc.cases {
-			t.Errorf("%s: got %s %q %q, want %q %q", tc.message, m.Shape, m.Discriminator, strings.Join(got, "; "), tc.discriminator, tc.cases)
+			t.Errorf("%s: got %s %q %q, want %q %q", tc.message, m.Shape, m.Discriminator, strings.Join(got, "; "),
+				tc.discriminator, tc.cases)
 		}
 	}
 	if pl.Enums["Words"] == nil {
@@ -130,7 +134,9 @@ func TestPlanResults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			pl := planOf(t, NewLedger(), modelOf(t, "1", `"O":{"type":"object","properties":{"a":{"type":"string"}}}`, method("go", "", tc.result)))
+			pl := planOf(t, NewLedger(),
+				modelOf(t, "1", `"O":{"type":"object","properties":{"a":{"type":"string"}}}`,
+					method("go", "", tc.result)))
 			m := pl.Messages["SessionServiceGoResponse"]
 			got := ""
 			if len(m.Fields) > 0 {
@@ -150,7 +156,8 @@ func TestPlanEnvelope(t *testing.T) {
 	if m.Shape != ShapeEnvelope || m.Discriminator != "type" || m.DataMember != "data" {
 		t.Fatalf("got %+v", m)
 	}
-	for name, number := range map[string]int{"type": 1, "id": 2, "timestamp": 3, "parent_id": 4, "agent_id": 5, "ephemeral": 6, "session_idle": 10, "note": 11} {
+	for name, number := range map[string]int{"type": 1, "id": 2, "timestamp": 3, "parent_id": 4, "agent_id": 5,
+		"ephemeral": 6, "session_idle": 10, "note": 11} {
 		if f := fieldNamed(t, m, name); f.Number != number {
 			t.Errorf("%s: got number %d, want %d", name, f.Number, number)
 		}
@@ -163,7 +170,8 @@ func TestPlanRefusesClashes(t *testing.T) {
 		"two messages": `"XA":{"type":"object","properties":{"p":{"type":"string"}}},"X":{"type":"object","properties":{"a":{"type":"object","properties":{"q":{"type":"string"}}},"b":{"$ref":"#/definitions/XA"}}}`,
 		"enum values":  `"X":{"type":"object","properties":{"a":{"$ref":"#/definitions/Foo"},"b":{"$ref":"#/definitions/FooBar"}}},"Foo":{"enum":["bar-x","y"]},"FooBar":{"enum":["x","z"]}`,
 	} {
-		m, err := Merge([]*Model{modelOf(t, "1", defs, method("go", `"x":{"$ref":"#/definitions/X"}`, `{"type":"null"}`))})
+		m, err := Merge([]*Model{modelOf(t, "1", defs,
+			method("go", `"x":{"$ref":"#/definitions/X"}`, `{"type":"null"}`))})
 		if err != nil {
 			t.Fatal(err)
 		}

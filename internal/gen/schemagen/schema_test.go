@@ -22,13 +22,18 @@ func TestSchemaToType(t *testing.T) {
 		{"undefined or string", `{"anyOf":[{"not":{}},{"type":"string"}]}`, Type{Kind: KindString, Absent: true}},
 		{"union with any", `{"anyOf":[{"type":"string"},{}]}`, Type{Kind: KindAny}},
 		{"constant beside reference", `{"$ref":"#/definitions/X","const":"a"}`, Type{Kind: KindConst, Const: `"a"`}},
-		{"closed empty object", `{"type":"object","properties":{},"additionalProperties":false}`, Type{Kind: KindObject}},
+		{"closed empty object", `{"type":"object","properties":{},"additionalProperties":false}`,
+			Type{Kind: KindObject}},
 		{"open empty object", `{"type":"object","properties":{}}`, Type{Kind: KindMap, Elem: &Type{Kind: KindAny}}},
-		{"dictionary", `{"type":"object","additionalProperties":{"type":"number"}}`, Type{Kind: KindMap, Elem: &Type{Kind: KindNumber}}},
+		{"dictionary", `{"type":"object","additionalProperties":{"type":"number"}}`,
+			Type{Kind: KindMap, Elem: &Type{Kind: KindNumber}}},
 		{"array without items", `{"type":"array"}`, Type{Kind: KindList, Elem: &Type{Kind: KindAny}}},
-		{"reference to the other file", `{"$ref":"session-events.schema.json#/definitions/X"}`, Type{Kind: KindRef, Ref: "X"}},
-		{"open enum", `{"type":"string","x-extensible-enum":["a"]}`, Type{Kind: KindEnum, Values: []*Value{{Name: "a"}}}},
-		{"anyOf beside properties", `{"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":false,"anyOf":[{"required":["a"]}]}`,
+		{"reference to the other file", `{"$ref":"session-events.schema.json#/definitions/X"}`,
+			Type{Kind: KindRef, Ref: "X"}},
+		{"open enum", `{"type":"string","x-extensible-enum":["a"]}`,
+			Type{Kind: KindEnum, Values: []*Value{{Name: "a"}}}},
+		{"anyOf beside properties",
+			`{"type":"object","properties":{"a":{"type":"null"}},"additionalProperties":false,"anyOf":[{"required":["a"]}]}`,
 			Type{Kind: KindObject, Props: []*Prop{{Name: "a", Type: &Type{Kind: KindNull}}}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -50,7 +55,8 @@ func TestSchemaToType(t *testing.T) {
 
 func TestSchemaRefusesUnknownTypes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{`{"type":"tuple"}`, `{"type":["string","integer"]}`, `{"type":"array","items":{"type":"x"}}`} {
+	for _, text := range []string{`{"type":"tuple"}`, `{"type":["string","integer"]}`,
+		`{"type":"array","items":{"type":"x"}}`} {
 		var s schema
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
@@ -67,7 +73,8 @@ func TestMembersKeepTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 3 || got[0].name != "b" || got[1].name != "a" || string(got[1].value) != `{"z":1}` || got[2].name != "c" {
+	if len(got) != 3 || got[0].name != "b" || got[1].name != "a" || string(got[1].value) != `{"z":1}` ||
+		got[2].name != "c" {
 		t.Errorf("got %v", got)
 	}
 }

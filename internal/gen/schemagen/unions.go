@@ -44,7 +44,9 @@ func (p *planner) union(msg *Message, t *Type) {
 	msg.Shape = ShapeUnion
 	for _, c := range t.Cases {
 		ct, def := p.m.resolve(c.Type)
-		p.addCase(msg, &Field{Name: fieldName(c.Tag), Tag: c.Tag, Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
+		p.addCase(msg,
+			&Field{Name: fieldName(c.Tag), Tag: c.Tag,
+				Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
 	}
 	if t.Cases != nil {
 		return
@@ -237,6 +239,8 @@ func (p *planner) envelope(msg *Message, t *Type) {
 	p.members(msg, t.Props)
 	for _, c := range t.Cases {
 		ct, def := p.m.resolve(c.Type)
-		p.addCase(msg, &Field{Name: fieldName(c.Tag), Tag: c.Tag, Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
+		p.addCase(msg,
+			&Field{Name: fieldName(c.Tag), Tag: c.Tag,
+				Type: p.single(msg.Name+pascal(c.Tag), msg.Path+"/"+c.Tag, ct, def), Source: ct, Life: c.Life})
 	}
 }

@@ -36,7 +36,9 @@ type attached struct {
 
 // newAttached creates a session with a participant who handles permissions and, if
 // tool is set, has the tool of that name.
-func newAttached(ctx context.Context, b *bridge, tcp bool, config *cliv1.SessionConfig, tool string) (*attached, error) {
+func newAttached(
+	ctx context.Context, b *bridge, tcp bool, config *cliv1.SessionConfig, tool string,
+) (*attached, error) {
 	client, err := b.dial(ctx, tcp)
 	if err != nil {
 		return nil, err
@@ -153,7 +155,8 @@ func (a *attached) idle(ctx context.Context) (string, error) {
 
 // end ends the session, and with it the stream.
 func (a *attached) end(ctx context.Context) error {
-	_, err := a.client.Sessions().DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: a.session, Force: true})
+	_, err := a.client.Sessions().DisconnectSession(ctx,
+		&bridgev1.DisconnectSessionRequest{SessionId: a.session, Force: true})
 	return errors.Join(err, a.close())
 }
 

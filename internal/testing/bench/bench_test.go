@@ -39,7 +39,8 @@ func TestInsert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "before\n" + beginMark + "\nhead\n\n### T\n\nN.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n" + endMark + "\nafter\n"
+	want := "before\n" + beginMark + "\nhead\n\n### T\n\nN.\n\n| a | b |\n| --- | --- |\n| 1 | 2 |\n" + endMark +
+		"\nafter\n"
 	if once != want {
 		t.Errorf("got %q\nwant %q", once, want)
 	}
@@ -76,7 +77,8 @@ func TestCounter(t *testing.T) {
 		}}
 	}
 	batch := func(events ...*bridgev1.Event) *bridgev1.SubscribeResponse {
-		return &bridgev1.SubscribeResponse{SessionId: "s", Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{Events: events}}}
+		return &bridgev1.SubscribeResponse{SessionId: "s",
+			Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{Events: events}}}
 	}
 	for name, test := range map[string]struct {
 		frame *bridgev1.SubscribeResponse
@@ -84,7 +86,8 @@ func TestCounter(t *testing.T) {
 	}{
 		"two events": {batch(event("a"), event("b")), counter{events: 2}},
 		"the end":    {batch(event("a"), event(loadcli.Done)), counter{events: 2, ends: 1}},
-		"a gap":      {&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}}, counter{gap: true}},
+		"a gap": {&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{}}},
+			counter{gap: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +123,8 @@ func TestLoadCLI(t *testing.T) {
 	if len(ids) != 303 {
 		t.Errorf("%d ids of events, want 303", len(ids))
 	}
-	if strings.Count(text, "assistant.message_delta") != 300 || !strings.Contains(text, loadcli.Done) || !strings.Contains(text, `"id":7,"result"`) {
+	if strings.Count(text, "assistant.message_delta") != 300 || !strings.Contains(text, loadcli.Done) ||
+		!strings.Contains(text, `"id":7,"result"`) {
 		t.Error("the blast is not complete")
 	}
 }

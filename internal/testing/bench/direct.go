@@ -44,7 +44,8 @@ type direct struct {
 
 // newDirect starts a CLI with a session.
 func newDirect(ctx context.Context, cli, cache string, config map[string]any) (*direct, error) {
-	return newDirectOn(ctx, &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}}, config)
+	return newDirectOn(ctx, &runtime.Spawner{Locator: clibin.Locator{Explicit: cli, CacheDir: cache, NoInstall: true}},
+		config)
 }
 
 // newRelayed is newDirect with the bytes carried over a gRPC stream by a server that does

@@ -143,7 +143,8 @@ func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share
 func (a *audience) close() error {
 	var errs []error
 	for _, id := range a.sessions {
-		_, err := a.conns[0].Sessions().DeleteSession(context.Background(), &bridgev1.DeleteSessionRequest{SessionId: id})
+		_, err := a.conns[0].Sessions().DeleteSession(context.Background(),
+			&bridgev1.DeleteSessionRequest{SessionId: id})
 		errs = append(errs, err)
 	}
 	a.cancel()

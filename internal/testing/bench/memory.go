@@ -137,7 +137,9 @@ func tell(ctx context.Context, c *copilot.Client, ids []string, subs []*subscrib
 
 // listen has idle subscribers on the sessions, as many of them on a stream as it is told:
 // what each takes.
-func (r *run) listen(ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int) (sample, []*subscriber, error) {
+func (r *run) listen(
+	ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int,
+) (sample, []*subscriber, error) {
 	var subs []*subscriber
 	grown, err := growth(b, func() error {
 		for i := range listeners / together {

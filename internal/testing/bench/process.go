@@ -70,7 +70,8 @@ func newBridge() (*bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port), token: rand.Text()}, nil
+	return &bridge{dir: dir, unix: "unix:" + filepath.Join(dir, "s"), tcp: fmt.Sprintf("127.0.0.1:%d", port),
+		token: rand.Text()}, nil
 }
 
 func (b *bridge) command(ctx context.Context, path string, args ...string) {

@@ -8,9 +8,11 @@ import (
 func (r *run) turnTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "A short turn on the real CLI",
-		Note: fmt.Sprintf("From the send to session.idle, ms; the model is played offline. %d turns of each way in each of %d repeats, by turns. "+
+		Note: fmt.Sprintf("From the send to session.idle, ms; the model is played offline. %d turns of each way in "+
+			"each of %d repeats, by turns. "+
 			"The ratio is that of the medians (p50) of a repeat. Target: 1.05.", r.cfg.Turns, r.cfg.Repeats),
-		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "against the SDK for Node", "CPU of the bridge, µs per turn"},
+		Header: []string{"way", "p50, ms", "p99, ms", "p50 against direct", "against the SDK for Node",
+			"CPU of the bridge, µs per turn"},
 	}
 	if r.cfg.CLI == "" {
 		t.row("NOT RUN: no real CLI", "", "", "", "", "")
@@ -25,13 +27,15 @@ func (r *run) turnTable(ctx context.Context) (Table, error) {
 			continue // of round trips alone
 		}
 		l := trips.way(way)
-		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(), ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
+		t.row(wayNames[way], scaled(l.p50, 1e-3).String(), scaled(l.p99, 1e-3).String(),
+			ratio(l.p50, trips.way("direct").p50).String(), ratio(l.p50, trips.way("node").p50).String(), busy(way, l))
 	}
 	return t, nil
 }
 
 var wayNames = map[string]string{
-	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket", "node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
+	"direct": "direct, stdio", "relay": "direct, its bytes carried by grpc-go alone, unix socket",
+	"node": "official SDK for Node, stdio", "python": "official SDK for Python, stdio",
 	"unix": "bridge, unix socket", "tcp": "bridge, TCP", "shim": "official SDK for Node, shim, bridge over unix",
 }
 
@@ -54,10 +58,13 @@ func scaled(s sample, by float64) sample {
 func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Round trips",
-		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is timed by the caller, from the call to its reply; "+
+		Note: fmt.Sprintf("µs, back to back, %d in each of %d repeats, with a CLI that answers at once. A send is "+
+			"timed by the caller, from the call to its reply; "+
 			"a tool call by the CLI, from external_tool.requested to the answer. "+
-			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor for any server between.", r.cfg.Operations, r.cfg.Repeats),
-		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node", "p50 added", "CPU of the bridge per operation"},
+			"The way by grpc-go alone carries the JSON-RPC of direct through a server that only copies: the floor "+
+			"for any server between.", r.cfg.Operations, r.cfg.Repeats),
+		Header: []string{"operation", "way", "p50", "p99", "p50 against direct", "against the SDK for Node",
+			"p50 added", "CPU of the bridge per operation"},
 	}
 	sends, tools, err := r.latencies(ctx)
 	if err != nil {
@@ -70,7 +77,8 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 		for _, way := range ways {
 			l := op.trips.way(way)
 			added := fmt.Sprintf("%+.0f", l.p50.median()-op.trips.way("direct").p50.median())
-			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(), ratio(l.p50, op.trips.way("direct").p50).String(),
+			t.row(op.name, wayNames[way], l.p50.String(), l.p99.String(),
+				ratio(l.p50, op.trips.way("direct").p50).String(),
 				ratio(l.p50, op.trips.way("node").p50).String(), added, busy(way, l))
 		}
 	}
@@ -79,14 +87,18 @@ func (r *run) roundTripTable(ctx context.Context) (Table, error) {
 
 // ingestTargets are the CPU µs that an event may cost, and what the official Go SDK
 // needs for reading alone.
-var ingestTargets = map[string][2]float64{"delta": {2.0, 10.7}, "tool1k": {3.5, 33}, "msg4k": {9, 107}, "msg20k": {35, 409}}
+var ingestTargets = map[string][2]float64{"delta": {2.0, 10.7}, "tool1k": {3.5, 33}, "msg4k": {9, 107},
+	"msg20k": {35, 409}}
 
 func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "One event: read, translated, kept, sent to one subscriber",
-		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write per event. %d repeats. "+
-			"The last columns are what the processes of official SDKs take for reading the same stream and handing it to one handler, in this run; and the one for Go, on another day.", r.cfg.Repeats),
-		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK for Node", "SDK for Python", "SDK for Go"},
+		Note: fmt.Sprintf("CPU µs of the bridge per event, saturated: the CLI writes as fast as it is read, a write "+
+			"per event. %d repeats. "+
+			"The last columns are what the processes of official SDKs take for reading the same stream and handing "+
+			"it to one handler, in this run; and the one for Go, on another day.", r.cfg.Repeats),
+		Header: []string{"event", "bytes of JSON", "CPU", "target", "delivered live", "SDK for Node", "SDK for Python",
+			"SDK for Go"},
 	}
 	all, err := r.ingests(ctx)
 	if err != nil {
@@ -102,7 +114,8 @@ func (r *run) ingestTable(ctx context.Context) (Table, error) {
 	}
 	for _, name := range spreadPayloads {
 		if got := all[spreadKey(name)]; got != nil {
-			t.row(fmt.Sprintf("%s, %d sessions", name, spreadSessions), fmt.Sprint(payload(name).Size()), got.cpu.String(), "–",
+			t.row(fmt.Sprintf("%s, %d sessions", name, spreadSessions), fmt.Sprint(payload(name).Size()),
+				got.cpu.String(), "–",
 				percent(got.share), got.sdk["node"].String(), got.sdk["python"].String(), "–")
 		}
 	}
@@ -115,9 +128,11 @@ func (r *run) fanOutTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "More subscribers",
 		Note: "CPU µs of the bridge per event, saturated, and what each further subscriber adds to it (against one). " +
-			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one. Raw is what each further stream costs a grpc-go server that has the bytes ready and sends a message for each event, " +
+			"Targets: 0.40 (delta), 1.4 (4 KB) for each further one. Raw is what each further stream costs a grpc-go " +
+			"server that has the bytes ready and sends a message for each event, " +
 			"with the same settings and subscribers, by turns with the bridge.",
-		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber", "raw grpc-go", "against raw", "delivered live"},
+		Header: []string{"event", "subscribers", "connections", "CPU per event", "per further subscriber",
+			"raw grpc-go", "against raw", "delivered live"},
 	}
 	all, err := r.fanOuts(ctx)
 	if err != nil {
@@ -160,7 +175,8 @@ func fanRow(all map[fanKey]*ingest, key fanKey) []string {
 func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Memory and start",
-		Note: fmt.Sprintf("Memory is the growth of the process's own resident memory over %d sessions, in %d CLIs, and %d subscribers, garbage collected. "+
+		Note: fmt.Sprintf("Memory is the growth of the process's own resident memory over %d sessions, in %d CLIs, "+
+			"and %d subscribers, garbage collected. "+
 			"Times in ms, with a CLI that starts at once.", crowd, crowd/100, listeners),
 		Header: []string{"what", "figure", "target"},
 	}
@@ -171,10 +187,12 @@ func (r *run) memoryTable(ctx context.Context) (Table, error) {
 	kb := func(s sample) string { return number(s.median()/1024) + " KB" }
 	t.row("a session, loaded and idle", kb(f.idleSession), "≤ 4 KB beside journal and configuration")
 	t.row("a subscriber with a separate stream, idle", kb(f.subscriber), "≤ 13 KB")
-	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB", "≤ 130 MB")
+	t.row(fmt.Sprintf("%d such subscribers", listeners), number(f.subscriber.median()*listeners/(1<<20))+" MB",
+		"≤ 130 MB")
 	t.row(fmt.Sprintf("a subscriber with a separate stream, after %d events", told), kb(f.streaming), "")
 	t.row("a subscriber on a shared stream, idle", kb(f.multiplex), "≤ 2 KB")
-	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners), number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
+	t.row(fmt.Sprintf("%d subscribers on shared streams", listeners),
+		number(f.multiplex.median()*listeners/(1<<20))+" MB", "≤ 20 MB")
 	t.row("start of the server to its first answer", f.start.String()+" ms", "")
 	t.row("first session, the CLI's start included", f.session.String()+" ms", "")
 	return t, nil

@@ -93,11 +93,13 @@ func (r *run) latencies(ctx context.Context) (sends, tools roundTrips, err error
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, way := range shuffled(slices.Collect(maps.Keys(all))) {
-			sent, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return all[way].sends(ctx, r.cfg.Operations) })
+			sent, err := r.measured(b, r.cfg.Operations,
+				func() ([]float64, error) { return all[way].sends(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("send over %s: %w", way, err)
 			}
-			called, err := r.measured(b, r.cfg.Operations, func() ([]float64, error) { return all[way].tools(ctx, r.cfg.Operations) })
+			called, err := r.measured(b, r.cfg.Operations,
+				func() ([]float64, error) { return all[way].tools(ctx, r.cfg.Operations) })
 			if err != nil {
 				return sends, tools, fmt.Errorf("tool call over %s: %w", way, err)
 			}

@@ -104,8 +104,10 @@ func record[K comparable](out map[K]*ingest, key K, cpu, share float64) {
 func (r *run) scaleTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Cost of an event under growth",
-		Note: "CPU µs of the bridge per event, saturated. Sessions are 100 to a CLI, which sends to its own by turns; their subscribers are on one connection, each with a separate stream, " +
-			"so that nothing can be sent together that is not of one session, or all on one stream. History is what the session has had before, in events of 1 KB.",
+		Note: "CPU µs of the bridge per event, saturated. Sessions are 100 to a CLI, which sends to its own by " +
+			"turns; their subscribers are on one connection, each with a separate stream, " +
+			"so that nothing can be sent together that is not of one session, or all on one stream. History is what " +
+			"the session has had before, in events of 1 KB.",
 		Header: []string{"what grows", "event", "to", "CPU per event", "against the first", "delivered live"},
 	}
 	b, err := r.startBridge(ctx, r.cfg.LoadCLI)
@@ -117,7 +119,8 @@ func (r *run) scaleTable(ctx context.Context) (Table, error) {
 	shared := curve{"sessions on one stream", "delta", map[int]*ingest{}}
 	history := curve{"history", "tool1k", map[int]*ingest{}}
 	for range r.cfg.Repeats {
-		if err := errors.Join(r.bySessions(ctx, b, own, shared), r.byHistory(ctx, b, history.event, history.points)); err != nil {
+		if err := errors.Join(r.bySessions(ctx, b, own, shared),
+			r.byHistory(ctx, b, history.event, history.points)); err != nil {
 			return t, err
 		}
 	}
@@ -125,7 +128,8 @@ func (r *run) scaleTable(ctx context.Context) (Table, error) {
 		keys := slices.Sorted(maps.Keys(c.points))
 		for _, n := range keys {
 			p := c.points[n]
-			t.row(c.what, c.event, fmt.Sprint(n), p.cpu.String(), ratio(p.cpu, c.points[keys[0]].cpu).String(), percent(p.share))
+			t.row(c.what, c.event, fmt.Sprint(n), p.cpu.String(), ratio(p.cpu, c.points[keys[0]].cpu).String(),
+				percent(p.share))
 		}
 	}
 	return t, nil
@@ -184,7 +188,8 @@ func (r *run) storm(ctx context.Context, b *bridge, name string) (cpu, took, sha
 func (r *run) stormTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Simultaneous replay",
-		Note: fmt.Sprintf("%d readers over %d connections replay the same %d events from the beginning, all at the same time: after a network failure, say. "+
+		Note: fmt.Sprintf("%d readers over %d connections replay the same %d events from the beginning, all at the "+
+			"same time: after a network failure, say. "+
 			"CPU µs of the bridge per event and reader.", stormReaders, stormConns, stormEvents),
 		Header: []string{"event", "CPU per event and reader", "until all have all, s", "delivered"},
 	}

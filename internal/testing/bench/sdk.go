@@ -57,7 +57,8 @@ func (s sdk) prepare(ctx context.Context, module string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), text, 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700),
+			os.WriteFile(filepath.Join(dir, name), text, 0o600)); err != nil {
 			return "", err
 		}
 		if name != s.driver {

@@ -118,8 +118,11 @@ func subscribe(ctx context.Context, conn grpc.ClientConnInterface, sessions ...s
 }
 
 // openStream opens a stream on the sessions, and waits for nothing.
-func openStream(ctx context.Context, conn grpc.ClientConnInterface, start bridgev1.Start, sessions ...string) (*subscriber, error) {
-	stream, err := conn.NewStream(ctx, subscribeDesc, bridgev1.EventService_Subscribe_FullMethodName, grpc.ForceCodecV2(countingCodec{}))
+func openStream(
+	ctx context.Context, conn grpc.ClientConnInterface, start bridgev1.Start, sessions ...string,
+) (*subscriber, error) {
+	stream, err := conn.NewStream(ctx, subscribeDesc, bridgev1.EventService_Subscribe_FullMethodName,
+		grpc.ForceCodecV2(countingCodec{}))
 	if err != nil {
 		return nil, err
 	}

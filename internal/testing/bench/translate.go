@@ -30,7 +30,8 @@ func (r *run) translateTable(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Translation alone",
 		Note: "The benchmarks of bridge/translate, µs of CPU time: medians, and the allocations of each. " +
-			"Targets for the mean of real events: 1.0 µs from JSON to the wire form, 0.8 µs back (1 KB), no allocations.",
+			"Targets for the mean of real events: 1.0 µs from JSON to the wire form, 0.8 µs back (1 KB), no " +
+			"allocations.",
 		Header: []string{"event"},
 	}
 	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "AppendWire|AppendJSON|ScanFrame|Peers",
@@ -52,7 +53,8 @@ func (r *run) translateTable(ctx context.Context) (Table, error) {
 			if i == 0 {
 				t.row(event)
 			}
-			rows[event] = append(rows[event], fmt.Sprintf("%s (%.0f)", number(times[name].median()), allocs[name].median()))
+			rows[event] = append(rows[event],
+				fmt.Sprintf("%s (%.0f)", number(times[name].median()), allocs[name].median()))
 		}
 	}
 	for i, row := range t.Rows {

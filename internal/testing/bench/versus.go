@@ -34,7 +34,8 @@ func note(into map[string]*sample, what string, v float64) {
 func (r *run) versus(ctx context.Context) (Table, error) {
 	t := Table{
 		Title: "Servers by turns",
-		Note: fmt.Sprintf("CPU µs of the server's process per event (saturated) or round trip, %d repeats by turns, and for round trips their median. "+
+		Note: fmt.Sprintf("CPU µs of the server's process per event (saturated) or round trip, %d repeats by turns, "+
+			"and for round trips their median. "+
 			"Against the first: the median of the repeats' ratios.", r.cfg.Repeats),
 		Header: []string{"what", "server", "CPU", "against the first", "p50", "against the first"},
 	}
@@ -51,7 +52,8 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 		if err != nil {
 			return t, fmt.Errorf("%s: %w", path, err)
 		}
-		all = append(all, &contender{name: filepath.Base(path), bridge: b, cpu: map[string]*sample{}, p50: map[string]*sample{}})
+		all = append(all,
+			&contender{name: filepath.Base(path), bridge: b, cpu: map[string]*sample{}, p50: map[string]*sample{}})
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, at := range rand.Perm(len(all)) {
@@ -128,8 +130,10 @@ func (c *contender) trips(ctx context.Context, r *run) error {
 	}
 	defer r.end("attached", func() error { return a.end(ctx) })
 	way := talking{a}
-	for what, series := range map[string]func(context.Context, int) ([]float64, error){"send": way.sends, "tool call": way.tools} {
-		got, err := r.measured(c.bridge, r.cfg.Operations, func() ([]float64, error) { return series(ctx, r.cfg.Operations) })
+	for what, series := range map[string]func(context.Context, int) ([]float64, error){"send": way.sends,
+		"tool call": way.tools} {
+		got, err := r.measured(c.bridge, r.cfg.Operations,
+			func() ([]float64, error) { return series(ctx, r.cfg.Operations) })
 		if err != nil {
 			return err
 		}

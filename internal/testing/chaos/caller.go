@@ -37,13 +37,17 @@ func newCaller(w *world, n int) (*caller, error) {
 	c.conn, err = grpc.NewClient("passthrough:///chaos",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.3, MaxDelay: 30 * time.Millisecond},
+			Backoff: backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.3,
+				MaxDelay: 30 * time.Millisecond},
 			MinConnectTimeout: time.Second,
 		}),
 		// Small, so that a reader that stops fills it soon.
 		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(1<<20),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(16<<20)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx, w.dir+"/s") }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return c.dial(ctx, w.dir+"/s")
+		}),
 	)
 	if err != nil {
 		return nil, err

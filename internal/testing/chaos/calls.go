@@ -77,7 +77,8 @@ func (w *world) create(s step) {
 	}
 	c := &conversation{n: len(w.sessions)}
 	request := &bridgev1.CreateSessionRequest{
-		RequestId: fmt.Sprintf("create-%d", c.n), Config: w.config(), Handlers: &bridgev1.Handlers{Permission: s.pick[2]%2 == 0},
+		RequestId: fmt.Sprintf("create-%d", c.n), Config: w.config(),
+		Handlers: &bridgev1.Handlers{Permission: s.pick[2]%2 == 0},
 	}
 	a := w.calls.asking("CreateSession", func(ctx context.Context, by *caller) (string, error) {
 		r, err := by.sessions.CreateSession(ctx, request)
@@ -97,7 +98,8 @@ func (w *world) create(s step) {
 	for try := 0; w.ctx.Err() == nil; try++ {
 		p, text := w.say(c, "text", false)
 		if w.calls.do("SendAndWait", func(ctx context.Context) error {
-			r, err := w.caller(uint32(try)).sessions.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "first-" + p.word, SessionId: c.id, Prompt: text})
+			r, err := w.caller(uint32(try)).sessions.SendAndWait(ctx,
+				&bridgev1.SendAndWaitRequest{RequestId: "first-" + p.word, SessionId: c.id, Prompt: text})
 			p.ended(r.GetOutcome())
 			return err
 		}) == nil {
@@ -121,7 +123,8 @@ func (w *world) config() *cliv1.SessionConfig {
 
 func tool(name string) *cliv1.ToolDefinition {
 	return &cliv1.ToolDefinition{
-		Name: name, Description: "answers", ParametersJson: proto.String(`{"type":"object","properties":{"q":{"type":"string"}}}`),
+		Name: name, Description: "answers",
+		ParametersJson: proto.String(`{"type":"object","properties":{"q":{"type":"string"}}}`),
 	}
 }
 
@@ -239,7 +242,8 @@ func (w *world) abort(s step) {
 func (w *world) logEvent(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
 	w.calls.start("Log", func(ctx context.Context) error {
-		_, err := c.sessions.Log(ctx, &bridgev1.LogRequest{SessionId: to.id, Message: "noted", Ephemeral: s.pick[2]%2 == 0})
+		_, err := c.sessions.Log(ctx,
+			&bridgev1.LogRequest{SessionId: to.id, Message: "noted", Ephemeral: s.pick[2]%2 == 0})
 		return err
 	})
 }
@@ -247,7 +251,8 @@ func (w *world) logEvent(s step) {
 func (w *world) setModel(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
 	w.calls.start("SetModel", func(ctx context.Context) error {
-		_, err := c.sessions.SetModel(ctx, &bridgev1.SetModelRequest{SessionId: to.id, ModelId: fmt.Sprintf("model-%d", s.pick[2]%3)})
+		_, err := c.sessions.SetModel(ctx,
+			&bridgev1.SetModelRequest{SessionId: to.id, ModelId: fmt.Sprintf("model-%d", s.pick[2]%3)})
 		return err
 	})
 }
@@ -279,7 +284,8 @@ func (w *world) disconnect(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
 	w.calls.running.Go(func() {
 		_ = w.calls.do("DisconnectSession", func(ctx context.Context) error {
-			_, err := c.sessions.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: to.id, Force: true})
+			_, err := c.sessions.DisconnectSession(ctx,
+				&bridgev1.DisconnectSessionRequest{SessionId: to.id, Force: true})
 			return err
 		})
 		w.reopen(c, to, s.pick[2]%2 == 0)
@@ -314,7 +320,8 @@ func (w *world) throwAway(s step) {
 		})
 		if err == nil {
 			_ = w.calls.do("Send", func(ctx context.Context) error {
-				_, err := c.sessions.Send(ctx, &bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "text of no use"}})
+				_, err := c.sessions.Send(ctx,
+					&bridgev1.SendRequest{SessionId: id, Prompt: &bridgev1.Prompt{Text: "text of no use"}})
 				return err
 			})
 			err = w.calls.do("DeleteSession", func(ctx context.Context) error {

@@ -91,7 +91,8 @@ func (k *checker) quote(log []fakecli.Entry, id string) {
 	id, _, _ = strings.Cut(id, " ")
 	replies := map[string]bool{}
 	for i, e := range log {
-		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] || e.Type == "connect" {
+		if strings.Contains(string(e.Body), id) || e.Kind == fakecli.EntryReply && replies[e.ID] ||
+			e.Type == "connect" {
 			replies[e.ID] = e.Kind == fakecli.EntryReceived
 			k.rec.logf("oracle %d: %s %s %s %s %s %.300s", i, e.Time, e.Kind, e.Session, e.Type, e.ID, e.Body)
 		}
@@ -176,11 +177,14 @@ func (k *checker) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		case i < last && !k.writtenLate(journal[i], journal[last]) && !k.toldEarly(h.ID, journal[last].id): // in the journal the one before comes later
+		// in the journal the one before comes later
+		case i < last && !k.writtenLate(journal[i], journal[last]) && !k.toldEarly(h.ID, journal[last].id):
 			out = append(out, fmt.Sprintf("event %s (%s, %s) is at %v, before %s (%s, %s) at %v, which was before it",
-				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind, stamp(journal[last]), journal[last].at))
+				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind,
+				stamp(journal[last]), journal[last].at))
 		case !k.same(journal[i].raw, h.raw):
-			out = append(out, "event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
+			out = append(out,
+				"event "+h.ID+" ("+h.Type+") is not what the CLI wrote: "+journal[i].raw+" / "+string(h.raw))
 		}
 		last = max(last, i)
 	}
@@ -246,7 +250,8 @@ func (k *checker) checkOrder(c *conversation, journal []record, order map[string
 		case !ok:
 			k.rec.violated("journal of %s: nobody emitted %s (%s)", c.id, r.id, r.kind)
 		case i < last && !k.excused(c, r.at):
-			k.rec.violated("journal of %s: %s %s at %v was emitted before %s, and comes after it", c.id, r.kind, r.id, r.at, before)
+			k.rec.violated("journal of %s: %s %s at %v was emitted before %s, and comes after it", c.id, r.kind, r.id,
+				r.at, before)
 		}
 		if ok {
 			last, before = i, r.id
@@ -268,7 +273,8 @@ func (k *checker) checkGiven(c *conversation, order map[string]int) {
 		switch {
 		case !ok || p.epoch != before.epoch:
 		case i < last && !k.excused(c, p):
-			k.rec.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p], p, given[before], before)
+			k.rec.violated("session %s: readers were given %s at %v, which was emitted before %s at %v", c.id, given[p],
+				p, given[before], before)
 		}
 		if ok {
 			last, before = i, p
@@ -398,7 +404,8 @@ func (k *checker) checkList(sessions []*conversation, abandoned int) {
 		pause(k.ctx, 50*time.Millisecond)
 	}
 	if err != nil || len(open) > abandoned || len(all)-len(open) != len(known) {
-		k.rec.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open, err)
+		k.rec.violated("%d sessions were made, and listed are %v, of which nobody made %v (%v)", len(known), all, open,
+			err)
 	}
 }
 

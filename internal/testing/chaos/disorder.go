@@ -40,7 +40,8 @@ func disorders(log []string) (out []disorder) {
 			return n
 		}
 		epoch := number("epoch")
-		out = append(out, disorder{values["session_id"], place{epoch, number("after_seq")}, place{epoch, number("through_seq")}})
+		out = append(out,
+			disorder{values["session_id"], place{epoch, number("after_seq")}, place{epoch, number("through_seq")}})
 	}
 	return out
 }

@@ -12,7 +12,8 @@ func TestDisorders(t *testing.T) {
 	t.Parallel()
 	k := &checker{disorders: disorders([]string{
 		`server: level=WARN msg="call ended" session_id=s1 epoch=7 after_seq=1 through_seq=9000`,
-		`server: level=WARN msg="` + ingest.LeftOutOfOrder + `" session_id=s1 reason=pause epoch=7 after_seq=100 through_seq=120`,
+		`server: level=WARN msg="` + ingest.LeftOutOfOrder +
+			`" session_id=s1 reason=pause epoch=7 after_seq=100 through_seq=120`,
 		`level=WARN msg="` + ingest.LeftOutOfOrder + `" session_id=s3 reason=pause`,
 	})}
 	for _, c := range []struct {

@@ -66,16 +66,20 @@ const (
 
 // restarts have no breaker to speak of: a schedule kills more often than any crash loop.
 func restarts() app.Option {
-	return app.WithRestarts(runtime.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond}, runtime.Breaker{Limit: 1 << 20})
+	return app.WithRestarts(runtime.Backoff{First: time.Millisecond, Max: 20 * time.Millisecond},
+		runtime.Breaker{Limit: 1 << 20})
 }
 
 // configure is what all servers have.
 func configure(p Plan, dir string) app.Config {
 	c := app.Config{
 		Version: "chaos", Listen: []string{"unix:" + filepath.Join(dir, "s")},
-		Home: filepath.Join(dir, "home"), UserHome: dir, WorkDir: dir, DataDir: filepath.Join(dir, "data"), NoLogin: true,
-		CallbackTimeout: callbackTimeout, StallTimeout: stallTimeout, ModelCallTimeout: stallTimeout, IdleUnload: idleUnload,
-		DrainGrace: drainGrace, PingInterval: pingInterval, PingTimeout: pingTimeout, FsyncInterval: 20 * time.Millisecond,
+		Home: filepath.Join(dir, "home"), UserHome: dir, WorkDir: dir, DataDir: filepath.Join(dir, "data"),
+		NoLogin:         true,
+		CallbackTimeout: callbackTimeout, StallTimeout: stallTimeout, ModelCallTimeout: stallTimeout,
+		IdleUnload: idleUnload,
+		DrainGrace: drainGrace, PingInterval: pingInterval, PingTimeout: pingTimeout,
+		FsyncInterval: 20 * time.Millisecond,
 		// Small, so that readers that are slow do lose ephemeral events, and are told.
 		MaxEphemeralBytes: 256 << 10,
 	}
@@ -121,12 +125,14 @@ type memory struct {
 }
 
 func newMemory(w *world) (*memory, error) {
-	m := &memory{w: w, config: configure(w.plan, w.dir), disk: &faultfs.FS{}, rng: rand.New(rand.NewPCG(w.plan.Seed, 1))}
+	m := &memory{w: w, config: configure(w.plan, w.dir), disk: &faultfs.FS{},
+		rng: rand.New(rand.NewPCG(w.plan.Seed, 1))}
 	return m, m.disk.MkdirAll(filepath.Join(m.config.DataDir, "sessions"))
 }
 
 func (m *memory) start() (err error) {
-	log := slog.New(slog.NewTextHandler(logWriter{m.w}, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: withoutTime}))
+	log := slog.New(slog.NewTextHandler(logWriter{m.w},
+		&slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: withoutTime}))
 	m.app, err = app.New(context.Background(), m.config, app.WithLogger(log), app.WithDisk(m.disk), restarts(),
 		app.WithRunner(runtime.InProcess(m.run)))
 	if err != nil {
@@ -182,7 +188,8 @@ func (m *memory) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) 
 		return nil, errors.New("the server has crashed")
 	}
 	life := len(m.clis)
-	cli := fakecli.New(fakecli.Options{Script: script(rand.New(rand.NewPCG(m.w.plan.Seed, 100+uint64(life))), life), Home: m.home()})
+	cli := fakecli.New(fakecli.Options{Script: script(rand.New(rand.NewPCG(m.w.plan.Seed, 100+uint64(life))), life),
+		Home: m.home()})
 	m.clis = append(m.clis, cli)
 	m.w.rec.logf("cli %d begins", life)
 	return &lifeline{duplex: cli.Connect().(duplex), cli: cli, orderly: m.rng.IntN(2) == 0}, nil

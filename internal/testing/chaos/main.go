@@ -47,7 +47,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	set.IntVar(&o.parallel, "parallel", 2, "schedules at once")
 	set.StringVar(&o.mode, "mode", "", "memory or process; default: one in eight is process")
 	set.StringVar(&o.cli, "cli", os.Getenv("COPILOT_CLI_PATH"), "the real CLI")
-	set.IntVar(&o.soak, "soak", 0, "in place of schedules, so many turns in which nothing breaks, and what memory the server takes")
+	set.IntVar(&o.soak, "soak", 0, "in place of schedules, so many turns in which nothing breaks, and what memory "+
+		"the server takes")
 	set.StringVar(&o.out, "out", "", "write the summary to this file, too, and reports of failures beside it")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -239,7 +240,8 @@ func newWorker(ctx context.Context) *worker {
 // play plays a plan; false says that the worker is of no more use.
 func (k *worker) play(p Plan) (*Report, bool) {
 	failed := func(err error) (*Report, bool) {
-		return &Report{Plan: p, Steps: p.Steps, Violations: []string{fmt.Sprintf("the schedule's process ended: %v\n%s", err, k.stderr.String())}}, false
+		return &Report{Plan: p, Steps: p.Steps,
+			Violations: []string{fmt.Sprintf("the schedule's process ended: %v\n%s", err, k.stderr.String())}}, false
 	}
 	if k.err != nil {
 		return failed(k.err)

@@ -29,8 +29,10 @@ func newModel(ctx context.Context) (*model, error) {
 			on("slow", offlinemodel.Step{Text: "slow words ", Repeat: 20, Delay: 20 * time.Millisecond}),
 			on("tool", call(sessionTool)),
 			on("both", call(sessionTool), call(sessionTool)),
-			{When: offlinemodel.When{User: "fail w"}, Error: &offlinemodel.Failure{Status: 400, Message: "no model today"}},
-			{When: offlinemodel.When{ToolResult: &offlinemodel.ToolResultCondition{}}, Reply: []offlinemodel.Step{{Text: "That is what I was told."}}},
+			{When: offlinemodel.When{User: "fail w"},
+				Error: &offlinemodel.Failure{Status: 400, Message: "no model today"}},
+			{When: offlinemodel.When{ToolResult: &offlinemodel.ToolResultCondition{}},
+				Reply: []offlinemodel.Step{{Text: "That is what I was told."}}},
 		},
 		Default: &offlinemodel.Rule{Reply: []offlinemodel.Step{{Text: "A few words of no consequence."}}},
 	}

@@ -42,8 +42,10 @@ func (w *world) attach(s step) {
 	rng := s.rng(w.plan.Seed)
 	to := w.conversation(s.pick[0])
 	p := &participant{
-		track: newTrack(w, fmt.Sprintf("participant %d", len(w.audience.participants)), to.id, taste(rng.IntN(int(tastes)))), to: to,
-		by: w.caller(s.pick[1]), rng: rng, grace: one(rng, 0, 300*time.Millisecond, 5*time.Second), over: make(chan struct{}),
+		track: newTrack(w, fmt.Sprintf("participant %d", len(w.audience.participants)), to.id,
+			taste(rng.IntN(int(tastes)))), to: to,
+		by: w.caller(s.pick[1]), rng: rng, grace: one(rng, 0, 300*time.Millisecond, 5*time.Second),
+		over: make(chan struct{}),
 	}
 	if rng.IntN(2) == 0 {
 		p.tools = []*cliv1.ToolDefinition{tool(participantTool)}
@@ -131,7 +133,8 @@ func (p *participant) take(ctx context.Context) error {
 	p.track.closed = false
 	p.track.mu.Unlock()
 	start := &bridgev1.AttachStart{
-		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.track.session}, Name: p.track.name, Token: p.token, Tools: p.tools,
+		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.track.session}, Name: p.track.name,
+		Token: p.token, Tools: p.tools,
 		Handlers: &bridgev1.Handlers{Permission: true, Kinds: []bridgev1.CallbackKind{
 			bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT, bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
 		}},
@@ -211,14 +214,16 @@ func answerTo(rng *rand.Rand, c *bridgev1.Callback) *bridgev1.Answer {
 func plainAnswer(yes bool, c *bridgev1.Callback) *bridgev1.Answer {
 	switch c.GetKind() {
 	case bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL:
-		return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "because of " + c.GetCallbackId()}}}}
+		text := &bridgev1.ToolAnswer_Text{Text: "because of " + c.GetCallbackId()}
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: &bridgev1.ToolAnswer{Outcome: text}}}
 	case bridgev1.CallbackKind_CALLBACK_KIND_PERMISSION:
 		if !yes {
 			return &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{Feedback: "no"}}}
 		}
 		return &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}
 	case bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT:
-		return &bridgev1.Answer{Answer: &bridgev1.Answer_UserInput{UserInput: &cliv1.CallbackUserInputServiceRequestResponse{Answer: "me", WasFreeform: true}}}
+		me := &cliv1.CallbackUserInputServiceRequestResponse{Answer: "me", WasFreeform: true}
+		return &bridgev1.Answer{Answer: &bridgev1.Answer_UserInput{UserInput: me}}
 	case bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION:
 		return &bridgev1.Answer{Answer: &bridgev1.Answer_Elicitation{Elicitation: &cliv1.UIElicitationResponse{
 			Action: cliv1.UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_ACCEPT,

@@ -40,7 +40,8 @@ func (w *world) subscribe(s step) {
 	to := w.conversation(s.pick[0])
 	t := taste(rng.IntN(int(tastes)))
 	r := &reader{
-		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t), to: to, by: w.caller(s.pick[1]),
+		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t), to: to,
+		by:   w.caller(s.pick[1]),
 		pace: pace(rng.IntN(int(paces))), start: one(rng, bridgev1.Start_START_BEGINNING, bridgev1.Start_START_TAIL),
 		unstop: make(chan struct{}), over: make(chan struct{}),
 	}
@@ -94,10 +95,12 @@ func (r *reader) stream(ctx context.Context, rng *rand.Rand) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.by.events.Subscribe(ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: r.session, After: r.resume(), Start: r.start, Filter: r.taste.filter()}},
+		Sessions: []*bridgev1.SessionCursor{{SessionId: r.session, After: r.resume(), Start: r.start,
+			Filter: r.taste.filter()}},
 		Options: &bridgev1.StreamOptions{
-			HeartbeatInterval: durationpb.New(heartbeat), Fidelity: one(rng, bridgev1.Fidelity_FIDELITY_TIDY, bridgev1.Fidelity_FIDELITY_EXACT),
-			OriginalJson: rng.IntN(2) == 0,
+			HeartbeatInterval: durationpb.New(heartbeat),
+			Fidelity:          one(rng, bridgev1.Fidelity_FIDELITY_TIDY, bridgev1.Fidelity_FIDELITY_EXACT),
+			OriginalJson:      rng.IntN(2) == 0,
 		},
 		Callbacks: rng.IntN(2) == 0,
 	})

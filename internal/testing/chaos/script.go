@@ -17,7 +17,8 @@ const (
 // flavours are what a prompt may begin with: they say what comes of it. Those of faults are
 // only for the fake CLI, and the last ones.
 var flavours = []string{
-	"text", "text", "text", "burst", "burst", "early", "slow", "tool", "tool", "tool", "both", "both", "input", "elicit", "fail", "hang",
+	"text", "text", "text", "burst", "burst", "early", "slow", "tool", "tool", "tool", "both", "both", "input",
+	"elicit", "fail", "hang",
 	"break", "break",
 }
 
@@ -39,16 +40,26 @@ func script(rng *rand.Rand, life int) fakecli.Script {
 	s := fakecli.Script{Prompts: []fakecli.Prompt{
 		on(final, fakecli.Turn{Text: "All is well that ends."}),
 		on("text", fakecli.Turn{Text: "A few words of no consequence."}),
-		on("burst", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 200 + rng.IntN(1500), Size: 1 + rng.IntN(40), Copies: copies(rng)}}),
+		on("burst",
+			fakecli.Turn{Deltas: &fakecli.Deltas{Count: 200 + rng.IntN(1500), Size: 1 + rng.IntN(40),
+				Copies: copies(rng)}}),
 		on("early", fakecli.Turn{Deltas: early(rng)}),
 		on("slow", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 30, Size: 20, Rate: 400}}),
 		on("tool", fakecli.Turn{Text: "I ask.", Tools: []fakecli.Tool{call(sessionTool)}}, after),
-		on("both", fakecli.Turn{Tools: []fakecli.Tool{call(sessionTool), call(participantTool), call(sessionTool)}}, after),
-		on("input", fakecli.Turn{Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"who?","allowFreeform":true}`)}}, Text: "So {{answer}}."}),
-		on("elicit", fakecli.Turn{Asks: []fakecli.Event{{Type: "elicitation.requested", Data: json.RawMessage(`{"message":"fill in","mode":"form","requestedSchema":{"type":"object","properties":{}}}`)}}, Text: "Thanks."}),
+		on("both", fakecli.Turn{Tools: []fakecli.Tool{call(sessionTool), call(participantTool), call(sessionTool)}},
+			after),
+		on("input",
+			fakecli.Turn{Requests: []fakecli.Reverse{{Method: "userInput.request",
+				Params: json.RawMessage(`{"question":"who?","allowFreeform":true}`)}}, Text: "So {{answer}}."}),
+		on("elicit",
+			fakecli.Turn{Asks: []fakecli.Event{{Type: "elicitation.requested", Data: json.RawMessage(
+				`{"message":"fill in","mode":"form","requestedSchema":{"type":"object","properties":{}}}`)}},
+				Text: "Thanks."}),
 		on("fail", fakecli.Turn{Error: &fakecli.ModelError{Type: "query", Message: "no model today", StatusCode: 400}}),
 		on("hang", fakecli.Turn{Hang: true}),
-		on("break", fakecli.Turn{Deltas: &fakecli.Deltas{Count: 50}, Tools: []fakecli.Tool{call(sessionTool)}, Fault: turnFault(rng)}, after),
+		on("break",
+			fakecli.Turn{Deltas: &fakecli.Deltas{Count: 50}, Tools: []fakecli.Tool{call(sessionTool)},
+				Fault: turnFault(rng)}, after),
 	}}
 	if life > 0 && rng.IntN(2) == 0 {
 		s.Faults = []fakecli.MethodFault{methodFault(rng)}
@@ -87,7 +98,8 @@ func turnFault(rng *rand.Rand) *fakecli.Fault {
 
 // nonsense is something that no CLI should say.
 func nonsense(rng *rand.Rand) fakecli.Fault {
-	f := fakecli.Fault{Kind: one(rng, fakecli.FaultGarbage, fakecli.FaultBadJSON, fakecli.FaultHugeFrame, fakecli.FaultHugeHeader,
+	f := fakecli.Fault{Kind: one(rng, fakecli.FaultGarbage, fakecli.FaultBadJSON, fakecli.FaultHugeFrame,
+		fakecli.FaultHugeHeader,
 		fakecli.FaultHalfFrame, fakecli.FaultClose)}
 	switch f.Kind {
 	case fakecli.FaultHugeFrame:
@@ -101,10 +113,13 @@ func nonsense(rng *rand.Rand) fakecli.Fault {
 // methodFault strikes one request of the bridge.
 func methodFault(rng *rand.Rand) fakecli.MethodFault {
 	f := fakecli.MethodFault{
-		Method: one(rng, "session.resume", "session.resume", "session.create", "session.send", "session.getMessages", "session.destroy",
-			"session.tools.set", "session.tools.handlePendingToolCall", "session.permissions.handlePendingPermissionRequest", "session.abort"),
+		Method: one(rng, "session.resume", "session.resume", "session.create", "session.send", "session.getMessages",
+			"session.destroy",
+			"session.tools.set", "session.tools.handlePendingToolCall",
+			"session.permissions.handlePendingPermissionRequest", "session.abort"),
 		After: rng.IntN(4), Times: 1,
-		Fault: fakecli.Fault{Kind: one(rng, fakecli.FaultExit, fakecli.FaultDelay, fakecli.FaultDuplicateReply, fakecli.FaultUnknownReply,
+		Fault: fakecli.Fault{Kind: one(rng, fakecli.FaultExit, fakecli.FaultDelay, fakecli.FaultDuplicateReply,
+			fakecli.FaultUnknownReply,
 			fakecli.FaultGarbage, fakecli.FaultHalfFrame, fakecli.FaultStopReading)},
 	}
 	f.DelayMS = rng.IntN(300)

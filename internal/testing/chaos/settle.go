@@ -63,7 +63,8 @@ func (w *world) rested(to *conversation, c *caller) bool {
 	p, text := w.say(to, final, false)
 	var status bridgev1.TurnStatus
 	err = w.calls.do("SendAndWait", func(ctx context.Context) error {
-		r, err := c.sessions.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{RequestId: "final-" + p.word, SessionId: to.id, Prompt: text})
+		r, err := c.sessions.SendAndWait(ctx,
+			&bridgev1.SendAndWaitRequest{RequestId: "final-" + p.word, SessionId: to.id, Prompt: text})
 		p.ended(r.GetOutcome())
 		status = r.GetOutcome().GetStatus()
 		return err

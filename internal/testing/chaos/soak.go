@@ -169,9 +169,11 @@ func answerAll(stream attachStream) {
 			return
 		}
 		if r := f.GetStream().GetCallbackRequested(); r != nil {
-			_ = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: &bridgev1.CallbackAnswer{
+			answer := &bridgev1.CallbackAnswer{
 				CallbackId: r.GetCallback().GetCallbackId(), Answer: plainAnswer(true, r.GetCallback()),
-			}}}) // receiving says why it failed
+			}
+			// Receiving says why it failed.
+			_ = stream.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Answer{Answer: answer}})
 		}
 	}
 }
@@ -217,8 +219,10 @@ func (s *soak) report() (text string, flat bool) {
 	early, late := mean(s.samples[n/4:n/2]), mean(s.samples[n*3/4:])
 	last := s.samples[n-1]
 	flat = late-early < soakGrowth
-	return fmt.Sprintf("%d turns in %v, %d not completed\nresident memory: %.1f MiB in the second quarter, %.1f MiB in the last; slope of the second half %.1f KiB per 1,000 turns\n",
-		last.turns, last.at.Round(time.Second), s.failed.Load(), early/(1<<20), late/(1<<20), slope(s.samples[n/2:])*1000/1024), flat
+	return fmt.Sprintf("%d turns in %v, %d not completed\nresident memory: %.1f MiB in the second quarter, %.1f MiB "+
+		"in the last; slope of the second half %.1f KiB per 1,000 turns\n",
+		last.turns, last.at.Round(time.Second), s.failed.Load(), early/(1<<20), late/(1<<20),
+		slope(s.samples[n/2:])*1000/1024), flat
 }
 
 // slope is that of the line through the samples, in bytes a turn.

@@ -82,7 +82,8 @@ func children() map[int]bool {
 		}
 		// "pid (name) state ppid …"; the name may hold anything.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && len(fields) > 1 && bytes.Equal(fields[1], self) {
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && len(fields) > 1 &&
+			bytes.Equal(fields[1], self) {
 			out[pid] = true
 		}
 	}

@@ -36,8 +36,9 @@ type summary struct {
 
 func newSummary(o options) *summary {
 	return &summary{
-		o: o, begun: time.Now(), modes: map[Mode]int{}, times: map[Mode]time.Duration{}, longest: map[Mode]time.Duration{},
-		faults: map[string]int{}, calls: map[string]int{}, fewest: -1,
+		o: o, begun: time.Now(), modes: map[Mode]int{}, times: map[Mode]time.Duration{},
+		longest: map[Mode]time.Duration{},
+		faults:  map[string]int{}, calls: map[string]int{}, fewest: -1,
 	}
 }
 
@@ -76,11 +77,13 @@ func (s *summary) add(r *Report, stdout io.Writer) {
 	s.last = max(s.last, r.Plan.Seed)
 	if len(r.Violations) > 0 {
 		s.failed++
-		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, r.Plan.Mode, len(r.Violations), head(r.Violations[0]))
+		line := fmt.Sprintf("FAILED seed %d, %s: %d violations, the first: %s", r.Plan.Seed, r.Plan.Mode,
+			len(r.Violations), head(r.Violations[0]))
 		s.notes = append(s.notes, line)
 		_, _ = fmt.Fprintf(stdout, "%s (%s)\n", line, s.o.keep(r))
 	} else if s.played%50 == 0 {
-		_, _ = fmt.Fprintf(stdout, "%v: %d played, %d failed\n", time.Since(s.begun).Round(time.Second), s.played, s.failed)
+		_, _ = fmt.Fprintf(stdout, "%v: %d played, %d failed\n", time.Since(s.begun).Round(time.Second), s.played,
+			s.failed)
 	}
 }
 
@@ -109,7 +112,8 @@ func (s *summary) heaps(of []int) {
 	s.growth = max(s.growth, growth)
 	if growth > maxGrowth {
 		s.failed++
-		s.notes = append(s.notes, fmt.Sprintf("FAILED: the memory of a worker grew by %d bytes in %d schedules", growth, len(of)))
+		s.notes = append(s.notes,
+			fmt.Sprintf("FAILED: the memory of a worker grew by %d bytes in %d schedules", growth, len(of)))
 	}
 }
 
@@ -126,14 +130,16 @@ func (s *summary) String() string {
 	line("took", "%v, %d at once", time.Since(s.begun).Round(time.Second), s.o.parallel)
 	for _, m := range []Mode{Memory, Process, Real} {
 		if n := s.modes[m]; n > 0 {
-			line("  "+string(m), "%d, %v each, at most %v", n, (s.times[m] / time.Duration(n)).Round(time.Millisecond), s.longest[m].Round(time.Millisecond))
+			line("  "+string(m), "%d, %v each, at most %v", n, (s.times[m] / time.Duration(n)).Round(time.Millisecond),
+				s.longest[m].Round(time.Millisecond))
 		}
 	}
 	line("steps", "%d", s.steps)
 	line("sessions", "%d", s.sessions)
 	line("lives of CLI processes", "%d", s.counts.Lives)
 	line("durable events compared", "%d", s.counts.Durable)
-	line("events delivered", "%d to %d readers and participants, %d gaps told", s.counts.Delivered, s.counts.Readers, s.counts.Gaps)
+	line("events delivered", "%d to %d readers and participants, %d gaps told", s.counts.Delivered, s.counts.Readers,
+		s.counts.Gaps)
 	line("bursts left out of order", "%d", s.counts.Unordered)
 	line("told early by the CLI", "%d", s.counts.Early)
 	line("answers the CLI took", "%d", s.counts.Callbacks)
@@ -156,7 +162,8 @@ func total(of map[string]int) (n int) {
 }
 
 func table(b *strings.Builder, of map[string]int) {
-	names := slices.SortedFunc(maps.Keys(of), func(x, y string) int { return cmp.Or(cmp.Compare(of[y], of[x]), cmp.Compare(x, y)) })
+	names := slices.SortedFunc(maps.Keys(of),
+		func(x, y string) int { return cmp.Or(cmp.Compare(of[y], of[x]), cmp.Compare(x, y)) })
 	for _, name := range names {
 		_, _ = fmt.Fprintf(b, "  %8d  %s\n", of[name], name)
 	}

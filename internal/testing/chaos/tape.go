@@ -43,7 +43,8 @@ func (k *checker) toldEarly(id, other string) bool {
 		if err != nil {
 			continue
 		}
-		if first, then := bytes.Index(said, idMember(id)), bytes.Index(said, idMember(other)); first >= 0 && then > first {
+		if first, then := bytes.Index(said, idMember(id)), bytes.Index(said, idMember(other)); first >= 0 &&
+			then > first {
 			k.early[id] = true
 			return true
 		}

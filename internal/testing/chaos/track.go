@@ -70,7 +70,8 @@ type entry struct {
 func (e entry) kept() bool { return !e.ephemeral || journal.KeptTypes[e.kind] }
 
 func entryOf(e *bridgev1.Event) entry {
-	return entry{at: placeOf(e.GetPosition()), id: e.GetEvent().GetId(), kind: e.GetEvent().GetType(), ephemeral: e.GetEvent().GetEphemeral()}
+	return entry{at: placeOf(e.GetPosition()), id: e.GetEvent().GetId(), kind: e.GetEvent().GetType(),
+		ephemeral: e.GetEvent().GetEphemeral()}
 }
 
 // positions are those that were given, of all sessions.
@@ -122,7 +123,8 @@ type track struct {
 }
 
 func newTrack(w *world, name, session string, t taste) *track {
-	return &track{w: w, name: name, session: session, taste: t, gaps: map[bridgev1.GapReason]int{}, moved: make(chan struct{})}
+	return &track{w: w, name: name, session: session, taste: t, gaps: map[bridgev1.GapReason]int{},
+		moved: make(chan struct{})}
 }
 
 func (t *track) violated(format string, args ...any) {

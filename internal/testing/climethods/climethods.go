@@ -18,7 +18,8 @@ func All() map[string]protoreflect.MethodDescriptor {
 		for i := range f.Services().Len() {
 			for j := range f.Services().Get(i).Methods().Len() {
 				m := f.Services().Get(i).Methods().Get(j)
-				if rules := proto.GetExtension(m.Options(), jsonv1.E_Method).(*jsonv1.MethodRules); !rules.GetCallback() {
+				if rules := proto.GetExtension(m.Options(),
+					jsonv1.E_Method).(*jsonv1.MethodRules); !rules.GetCallback() {
 					methods[rules.GetMethod()] = m
 				}
 			}

@@ -159,7 +159,8 @@ func (w *walker) absent(p Place, value json.RawMessage) {
 // why tells a member that is not declared from one whose value did not fit.
 func why(md protoreflect.MessageDescriptor, name string, value json.RawMessage) Why {
 	if fd := member(md, name); fd != nil {
-		if rules := fieldRules(fd); strings.TrimSpace(string(value)) == "null" && rules.GetNullable() && !rules.GetRequired() {
+		if rules := fieldRules(fd); strings.TrimSpace(string(value)) == "null" && rules.GetNullable() &&
+			!rules.GetRequired() {
 			return Null
 		}
 		return Misfit

@@ -56,12 +56,14 @@ func TestSchemaHistoryRoundTrips(t *testing.T) {
 
 // untyped are the places where an exact value stands in the catch-all, with the reason.
 var untyped = map[string]string{
-	"CopilotUserResponse.organization_list: misfit":      "a null among the elements of a list",
-	"CopilotUserResponse.enterprise_list: misfit":        "a null among the elements of a list",
-	"ProtocolSystemMessageAppendConfig.mode: misfit":     "chosen by its members' names: the values of an enum do not count",
-	"UIElicitationArrayEnumFieldItems.anyOf: undeclared": "told from UIElicitationArrayAnyOfField by the members of a member only",
-	"UIElicitationArrayEnumFieldItems.enum: absent":      "the same",
-	"UIElicitationArrayEnumFieldItems.type: absent":      "the same",
+	"CopilotUserResponse.organization_list: misfit": "a null among the elements of a list",
+	"CopilotUserResponse.enterprise_list: misfit":   "a null among the elements of a list",
+	"ProtocolSystemMessageAppendConfig.mode: misfit": "chosen by its members' names: the values of an enum do " +
+		"not count",
+	"UIElicitationArrayEnumFieldItems.anyOf: undeclared": "told from UIElicitationArrayAnyOfField by the members of " +
+		"a member only",
+	"UIElicitationArrayEnumFieldItems.enum: absent": "the same",
+	"UIElicitationArrayEnumFieldItems.type: absent": "the same",
 }
 
 // opaque are methods whose schema leaves out what the API describes.
@@ -97,7 +99,8 @@ func readSchemas(t *testing.T, dir string) *rawSchemas {
 		for name, d := range doc["definitions"].(map[string]any) {
 			v.definitions[name] = d.(map[string]any)
 		}
-		for root, callback := range map[string]bool{"server": false, "session": false, "clientSession": true, "clientGlobal": true} {
+		for root, callback := range map[string]bool{"server": false, "session": false, "clientSession": true,
+			"clientGlobal": true} {
 			v.collect(doc[root], callback)
 		}
 	}

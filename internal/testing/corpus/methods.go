@@ -19,21 +19,23 @@ type method struct {
 // those of its clients, by JSON-RPC name: no name is of both kinds.
 func methods() map[string]method {
 	out := make(map[string]method)
-	protoregistry.GlobalFiles.RangeFilesByPackage(eventType.ParentFile().Package(), func(fd protoreflect.FileDescriptor) bool {
-		for i := range fd.Services().Len() {
-			rpcs := fd.Services().Get(i).Methods()
-			for j := range rpcs.Len() {
-				rules, _ := proto.GetExtension(rpcs.Get(j).Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
-				if rules.GetMethod() == "" {
-					continue
+	protoregistry.GlobalFiles.RangeFilesByPackage(eventType.ParentFile().Package(),
+		func(fd protoreflect.FileDescriptor) bool {
+			for i := range fd.Services().Len() {
+				rpcs := fd.Services().Get(i).Methods()
+				for j := range rpcs.Len() {
+					rules, _ := proto.GetExtension(rpcs.Get(j).Options(), jsonv1.E_Method).(*jsonv1.MethodRules)
+					if rules.GetMethod() == "" {
+						continue
+					}
+					in := rpcs.Get(j).Input()
+					params, _ := proto.GetExtension(in.Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
+					out[rules.GetMethod()] = method{params: in, result: rpcs.Get(j).Output(),
+						optional: params.GetParamsOptional()}
 				}
-				in := rpcs.Get(j).Input()
-				params, _ := proto.GetExtension(in.Options(), jsonv1.E_Message).(*jsonv1.MessageRules)
-				out[rules.GetMethod()] = method{params: in, result: rpcs.Get(j).Output(), optional: params.GetParamsOptional()}
 			}
-		}
-		return true
-	})
+			return true
+		})
 	return out
 }
 

@@ -70,7 +70,8 @@ func record(t *testing.T, text string, limit int64) string {
 		t.Fatal(err)
 	}
 	if string(read) != from || peer.heard != len(to) {
-		t.Fatalf("recording changes the traffic: %d of %d bytes read, %d of %d written", len(read), len(from), peer.heard, len(to))
+		t.Fatalf("recording changes the traffic: %d of %d bytes read, %d of %d written", len(read), len(from),
+			peer.heard, len(to))
 	}
 	return dir
 }

@@ -12,15 +12,17 @@ import (
 type asked struct{ method, completed string }
 
 var askedBy = map[string]asked{
-	"elicitation.requested":              {"session.ui.handlePendingElicitation", "elicitation.completed"},
-	"user_input.requested":               {"session.ui.handlePendingUserInput", "user_input.completed"},
-	"exit_plan_mode.requested":           {"session.ui.handlePendingExitPlanMode", "exit_plan_mode.completed"},
-	"auto_mode_switch.requested":         {"session.ui.handlePendingAutoModeSwitch", "auto_mode_switch.completed"},
-	"sampling.requested":                 {"session.ui.handlePendingSampling", "sampling.completed"},
-	"session_limits_exhausted.requested": {"session.ui.handlePendingSessionLimitsExhausted", "session_limits_exhausted.completed"},
-	"command.execute":                    {"session.commands.handlePendingCommand", "command.completed"},
-	"mcp.oauth_required":                 {"session.mcp.oauth.handlePendingRequest", "mcp.oauth_completed"},
-	"mcp.headers_refresh_required":       {"session.mcp.headers.handlePendingHeadersRefreshRequest", "mcp.headers_refresh_completed"},
+	"elicitation.requested":      {"session.ui.handlePendingElicitation", "elicitation.completed"},
+	"user_input.requested":       {"session.ui.handlePendingUserInput", "user_input.completed"},
+	"exit_plan_mode.requested":   {"session.ui.handlePendingExitPlanMode", "exit_plan_mode.completed"},
+	"auto_mode_switch.requested": {"session.ui.handlePendingAutoModeSwitch", "auto_mode_switch.completed"},
+	"sampling.requested":         {"session.ui.handlePendingSampling", "sampling.completed"},
+	"session_limits_exhausted.requested": {"session.ui.handlePendingSessionLimitsExhausted",
+		"session_limits_exhausted.completed"},
+	"command.execute":    {"session.commands.handlePendingCommand", "command.completed"},
+	"mcp.oauth_required": {"session.mcp.oauth.handlePendingRequest", "mcp.oauth_completed"},
+	"mcp.headers_refresh_required": {"session.mcp.headers.handlePendingHeadersRefreshRequest",
+		"mcp.headers_refresh_completed"},
 }
 
 // askedWith finds the event that a method answers.

@@ -141,7 +141,8 @@ func (k *conn) receive(body []byte) {
 	}
 	var m message
 	if err := json.Unmarshal(trimmed, &m); err != nil {
-		k.push(obj("jsonrpc", "2.0", "id", nil, "error", rpcError{Code: -32700, Message: "Parse error: " + err.Error()}))
+		k.push(obj("jsonrpc", "2.0", "id", nil, "error",
+			rpcError{Code: -32700, Message: "Parse error: " + err.Error()}))
 		return
 	}
 	k.cli.oracle.add(Entry{Kind: EntryReceived, Type: m.Method, ID: string(m.ID), Body: body})

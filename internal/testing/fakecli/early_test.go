@@ -26,9 +26,11 @@ func TestEarly(t *testing.T) {
 			var ticks atomic.Int64
 			begin := time.Date(2031, 5, 31, 23, 59, 59, 0, time.UTC)
 			now := func() time.Time { return begin.Add(time.Duration(ticks.Add(1)) * c.tick) }
-			cli := fakecli.New(fakecli.Options{Now: now, Script: fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{
-				Deltas: &fakecli.Deltas{Count: 8000, Early: &fakecli.Early{After: 1100, LagMS: 600, Every: 40, Run: 3}},
-			}}}}}})
+			cli := fakecli.New(fakecli.Options{Now: now,
+				Script: fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{
+					Deltas: &fakecli.Deltas{Count: 8000,
+						Early: &fakecli.Early{After: 1100, LagMS: 600, Every: 40, Run: 3}},
+				}}}}}})
 			t.Cleanup(cli.Close)
 			client := dial(t, cli.Connect(), rpcconn.Options{})
 			client.must("session.create", `{"sessionId":"s"}`)
@@ -69,7 +71,8 @@ func checkEarly(t *testing.T, log []fakecli.Entry, came []string, want bool) {
 		}
 		if next <= n { // it came ahead of that one
 			early++
-			if ahead := at(n).Sub(at(next)); i < 2*1024 || ahead < 450*time.Millisecond || ahead > 1100*time.Millisecond {
+			if ahead := at(n).Sub(at(next)); i < 2*1024 || ahead < 450*time.Millisecond ||
+				ahead > 1100*time.Millisecond {
 				t.Errorf("event %d came %v ahead", i, ahead)
 			}
 		}

@@ -29,7 +29,8 @@ func (c *child) Close() error { return errors.Join(c.WriteCloser.Close(), c.Read
 // run starts the executable; it is gone when the test ends.
 func run(t *testing.T, env []string, args ...string) *child {
 	t.Helper()
-	c := &child{Cmd: exec.CommandContext(t.Context(), os.Args[0], append([]string{"--headless", "--no-auto-update", "--no-auto-login"}, args...)...)}
+	c := &child{Cmd: exec.CommandContext(t.Context(), os.Args[0],
+		append([]string{"--headless", "--no-auto-update", "--no-auto-login"}, args...)...)}
 	c.Env = append(env, "FAKECOPILOT_TEST_EXEC=1")
 	c.Stderr = &c.stderr
 	var err error
@@ -52,10 +53,12 @@ func run(t *testing.T, env []string, args ...string) *child {
 func TestExecutableStdio(t *testing.T) {
 	t.Parallel()
 	home, oracle := t.TempDir(), filepath.Join(t.TempDir(), "oracle.jsonl")
-	env := []string{"COPILOT_HOME=" + home, "FAKECOPILOT_ORACLE=" + oracle, `FAKECOPILOT_SCRIPT={"prompts":[{"turns":[{"text":"from the script"}]}]}`}
+	env := []string{"COPILOT_HOME=" + home, "FAKECOPILOT_ORACLE=" + oracle,
+		`FAKECOPILOT_SCRIPT={"prompts":[{"turns":[{"text":"from the script"}]}]}`}
 	p := run(t, env, "--stdio")
 	c := dial(t, p, rpcconn.Options{})
-	if got := c.must("connect", `{}`); got != `{"ok":true,"protocolVersion":3,"version":"1.0.102","taskKinds":["agent","shell"]}` {
+	if got := c.must("connect",
+		`{}`); got != `{"ok":true,"protocolVersion":3,"version":"1.0.102","taskKinds":["agent","shell"]}` {
 		t.Errorf("connect: %s", got)
 	}
 	c.must("session.create", `{"sessionId":"s"}`)
@@ -72,7 +75,8 @@ func TestExecutableStdio(t *testing.T) {
 	if log, err := os.ReadFile(oracle); err != nil || !bytes.Contains(log, []byte(`"type":"session.idle"`)) {
 		t.Errorf("oracle: %v, %d bytes", err, len(log))
 	}
-	if history, err := os.ReadFile(filepath.Join(home, "session-state", "s", "events.jsonl")); err != nil || !bytes.Contains(history, []byte(`"session.shutdown"`)) {
+	if history, err := os.ReadFile(filepath.Join(home, "session-state", "s", "events.jsonl")); err != nil ||
+		!bytes.Contains(history, []byte(`"session.shutdown"`)) {
 		t.Errorf("history: %v, %s", err, history)
 	}
 }
@@ -111,8 +115,9 @@ func TestExecutableEnds(t *testing.T) {
 		code   int
 		out    string
 	}{
-		"version":      {`{"version":"1.0.81"}`, []string{"--version"}, 0, "GitHub Copilot CLI 1.0.81.\n"},
-		"crash":        {`{"start":{"crash":true,"exitCode":7,"stderr":"cannot start\n"}}`, []string{"--stdio"}, 7, "cannot start\n"},
+		"version": {`{"version":"1.0.81"}`, []string{"--version"}, 0, "GitHub Copilot CLI 1.0.81.\n"},
+		"crash": {`{"start":{"crash":true,"exitCode":7,"stderr":"cannot start\n"}}`, []string{"--stdio"}, 7,
+			"cannot start\n"},
 		"bad script":   {`{"nonsense":1}`, []string{"--stdio"}, 1, "parse script"},
 		"unknown flag": {``, []string{"--nonsense"}, 1, "nonsense"},
 	} {
@@ -121,7 +126,8 @@ func TestExecutableEnds(t *testing.T) {
 			p := run(t, []string{"FAKECOPILOT_SCRIPT=" + tc.script}, tc.args...)
 			out, _ := io.ReadAll(p.ReadCloser)
 			_ = p.Wait()
-			if code := p.ProcessState.ExitCode(); code != tc.code || !strings.Contains(string(out)+p.stderr.String(), tc.out) {
+			if code := p.ProcessState.ExitCode(); code != tc.code ||
+				!strings.Contains(string(out)+p.stderr.String(), tc.out) {
 				t.Errorf("exit code %d, output %q %q", code, out, p.stderr.String())
 			}
 		})
@@ -132,7 +138,8 @@ func TestExecutableExitsInACall(t *testing.T) {
 	t.Parallel()
 	p := run(t, []string{`FAKECOPILOT_SCRIPT={"faults":[{"method":"ping","kind":"exit","exitCode":9}]}`}, "--stdio")
 	c := dial(t, p, rpcconn.Options{})
-	if _, err := c.Call(t.Context(), "ping", nil); !errors.Is(err, rpcconn.ErrPeerClosed) || errors.Is(err, rpcconn.ErrNotSent) {
+	if _, err := c.Call(t.Context(), "ping", nil); !errors.Is(err, rpcconn.ErrPeerClosed) ||
+		errors.Is(err, rpcconn.ErrNotSent) {
 		t.Errorf("call: %v", err)
 	}
 	_ = p.Wait()

@@ -147,7 +147,8 @@ func start(t *testing.T, s fakecli.Script) (*fakecli.CLI, *client) {
 	cli := fakecli.New(fakecli.Options{Script: s})
 	t.Cleanup(cli.Close)
 	c := dial(t, cli.Connect(), rpcconn.Options{})
-	c.must("session.create", `{"sessionId":"s","model":"m","requestPermission":true,"tools":[{"name":"my_tool","description":"d"}],"workingDirectory":"/w"}`)
+	c.must("session.create",
+		`{"sessionId":"s","model":"m","requestPermission":true,"tools":[{"name":"my_tool","description":"d"}],"workingDirectory":"/w"}`)
 	return cli, c
 }
 
@@ -160,14 +161,17 @@ func toolScript() fakecli.Script {
 
 func (c *client) approve(id string) {
 	c.tb.Helper()
-	if got := c.must("session.permissions.handlePendingPermissionRequest", `{"sessionId":"s","requestId":"`+id+`","result":{"kind":"approve-once"}}`); got != `{"success":true}` {
+	if got := c.must("session.permissions.handlePendingPermissionRequest",
+		`{"sessionId":"s","requestId":"`+id+`","result":{"kind":"approve-once"}}`); got != `{"success":true}` {
 		c.tb.Errorf("permission: %s", got)
 	}
 }
 
 func (c *client) answerTool(id string) {
 	c.tb.Helper()
-	if got := c.must("session.tools.handlePendingToolCall", `{"sessionId":"s","requestId":"`+id+`","result":{"textResultForLlm":"YES","resultType":"success"}}`); got != `{"success":true}` {
+	if got := c.must("session.tools.handlePendingToolCall",
+		`{"sessionId":"s","requestId":"`+id+
+			`","result":{"textResultForLlm":"YES","resultType":"success"}}`); got != `{"success":true}` {
 		c.tb.Errorf("tool: %s", got)
 	}
 }
@@ -248,9 +252,11 @@ func idsOf(events []event) (ids []string) {
 func TestPermissionAnswers(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string][2]string{
-		`{"kind":"reject","feedback":"because"}`: {`"kind":"denied-interactively-by-user","feedback":"because"`, `"code":"denied"`},
-		`{"kind":"user-not-available"}`:          {`"denied-no-approval-rule-and-could-not-request-from-user"`, `"code":"denied"`},
-		`{"kind":"bogus"}`:                       {`"kind":"bogus"`, "malformed payload"},
+		`{"kind":"reject","feedback":"because"}`: {`"kind":"denied-interactively-by-user","feedback":"because"`,
+			`"code":"denied"`},
+		`{"kind":"user-not-available"}`: {`"denied-no-approval-rule-and-could-not-request-from-user"`,
+			`"code":"denied"`},
+		`{"kind":"bogus"}`: {`"kind":"bogus"`, "malformed payload"},
 	} {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
@@ -258,13 +264,16 @@ func TestPermissionAnswers(t *testing.T) {
 			c.send("hello")
 			id := c.next("permission.requested").field("requestId")
 			params := `{"sessionId":"s","requestId":"` + id + `","result":` + answer + `}`
-			if first, second := c.must("session.permissions.handlePendingPermissionRequest", params), c.must("session.permissions.handlePendingPermissionRequest", params); first != `{"success":true}` || second != `{"success":false}` {
+			if first, second := c.must("session.permissions.handlePendingPermissionRequest",
+				params), c.must("session.permissions.handlePendingPermissionRequest",
+				params); first != `{"success":true}` || second != `{"success":false}` {
 				t.Errorf("answers: %s, %s", first, second)
 			}
 			if e := c.next("permission.completed"); !strings.Contains(string(e.Data), want[0]) {
 				t.Errorf("completed with %s", e.Data)
 			}
-			if e := c.next("tool.execution_complete"); !strings.Contains(string(e.Data), want[1]) || e.field("success") != "false" {
+			if e := c.next("tool.execution_complete"); !strings.Contains(string(e.Data), want[1]) ||
+				e.field("success") != "false" {
 				t.Errorf("tool ended with %s", e.Data)
 			}
 			c.next("session.idle")
@@ -275,7 +284,8 @@ func TestPermissionAnswers(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	_, c := start(t, fakecli.Script{})
-	c.fails("session.send", `{"sessionId":"nope"}`, "Request session.send failed with message: Session not found for sessionId: nope")
+	c.fails("session.send", `{"sessionId":"nope"}`,
+		"Request session.send failed with message: Session not found for sessionId: nope")
 	c.fails("session.send", `{}`, "Missing sessionId")
 	c.fails("session.resume", `{"sessionId":"0"}`, "Failed to load session events: Session not found: 0")
 	c.fails("session.create", `{"sessionId":"../x"}`, "invalid sessionId")
@@ -307,7 +317,8 @@ func TestDestroyAndResume(t *testing.T) {
 	if e := c.next("session.resume"); e.field("sessionWasActive") != "false" {
 		t.Errorf("resumed with %s", e.Data)
 	}
-	if got := c.must("session.getMetadata", `{"sessionId":"s"}`); !strings.Contains(got, `"summary":"first"`) || !strings.Contains(got, `"cwd":"/w"`) {
+	if got := c.must("session.getMetadata", `{"sessionId":"s"}`); !strings.Contains(got, `"summary":"first"`) ||
+		!strings.Contains(got, `"cwd":"/w"`) {
 		t.Errorf("metadata: %s", got)
 	}
 	if got := c.must("session.list", `{}`); strings.Count(got, "sessionId") != 1 {
@@ -329,13 +340,15 @@ func TestAbort(t *testing.T) {
 	id := c.next("permission.requested").field("requestId")
 	c.send("queued, and dropped")
 	c.must("session.abort", `{"sessionId":"s"}`)
-	for _, kind := range []string{"abort", "permission.completed", "agent.interrupted", "assistant.turn_end", "assistant.idle"} {
+	for _, kind := range []string{"abort", "permission.completed", "agent.interrupted", "assistant.turn_end",
+		"assistant.idle"} {
 		c.next(kind)
 	}
 	if e := c.next("session.idle"); e.field("aborted") != "true" {
 		t.Errorf("idle: %s", e.Data)
 	}
-	if got := c.must("session.permissions.handlePendingPermissionRequest", `{"sessionId":"s","requestId":"`+id+`","result":{"kind":"approve-once"}}`); got != `{"success":false}` {
+	if got := c.must("session.permissions.handlePendingPermissionRequest",
+		`{"sessionId":"s","requestId":"`+id+`","result":{"kind":"approve-once"}}`); got != `{"success":false}` {
 		t.Errorf("late answer: %s", got)
 	}
 	c.send("again")
@@ -374,14 +387,16 @@ func TestQueue(t *testing.T) {
 func TestReverseRequest(t *testing.T) {
 	t.Parallel()
 	cli := fakecli.New(fakecli.Options{Script: fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{
-		Requests: []fakecli.Reverse{{Method: "userInput.request", Params: json.RawMessage(`{"question":"why?","choices":["a","b"]}`)}},
+		Requests: []fakecli.Reverse{{Method: "userInput.request",
+			Params: json.RawMessage(`{"question":"why?","choices":["a","b"]}`)}},
 	}}}}}})
 	t.Cleanup(cli.Close)
 	got := make(chan string, 1)
-	c := dial(t, cli.Connect(), rpcconn.Options{Request: func(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
-		got <- r.Method + string(r.Params)
-		return json.RawMessage(`{"answer":"a","wasFreeform":false}`), nil
-	}})
+	c := dial(t, cli.Connect(),
+		rpcconn.Options{Request: func(_ context.Context, r *rpcconn.Request) (json.RawMessage, error) {
+			got <- r.Method + string(r.Params)
+			return json.RawMessage(`{"answer":"a","wasFreeform":false}`), nil
+		}})
 	c.must("session.create", `{"sessionId":"s"}`)
 	c.send("x")
 	if got, want := <-got, `userInput.request{"sessionId":"s","question":"why?","choices":["a","b"]}`; got != want {
@@ -396,11 +411,14 @@ func TestReverseRequest(t *testing.T) {
 // complete and in order.
 func TestCopies(t *testing.T) {
 	t.Parallel()
-	for name, copies := range map[string]fakecli.Copies{"in stream": {After: 700}, "some": {After: 50, Every: 3}, "past idle": {After: 5000, Every: 2, PastIdle: true}} {
+	for name, copies := range map[string]fakecli.Copies{"in stream": {After: 700}, "some": {After: 50, Every: 3},
+		"past idle": {After: 5000, Every: 2, PastIdle: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const n = 2000
-			cli, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: n, Copies: &copies}}}}}})
+			cli, c := start(t,
+				fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst",
+					Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: n, Copies: &copies}}}}}})
 			c.send("burst")
 			c.next("session.idle")
 			c.send("other") // what was due past idle has come by then
@@ -417,7 +435,8 @@ func TestCopies(t *testing.T) {
 			}
 			all := idsOf(c.all())
 			known := map[string]bool{}
-			got := slices.DeleteFunc(slices.Clone(all), func(id string) bool { was := known[id]; known[id] = true; return was })
+			got := slices.DeleteFunc(slices.Clone(all),
+				func(id string) bool { was := known[id]; known[id] = true; return was })
 			if !slices.Equal(got, want) {
 				t.Errorf("without copies %d events, want %d in order", len(got), len(want))
 			}
@@ -431,7 +450,9 @@ func TestCopies(t *testing.T) {
 // A flat-out burst arrives whole, in order, at whatever speed it is read.
 func TestBurst(t *testing.T) {
 	t.Parallel()
-	cli := fakecli.New(fakecli.Options{Backlog: 100_000, Script: fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 10_000, Size: 10}}}}}}})
+	cli := fakecli.New(fakecli.Options{Backlog: 100_000,
+		Script: fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 10_000,
+			Size: 10}}}}}}})
 	t.Cleanup(cli.Close)
 	c := dial(t, cli.Connect(), rpcconn.Options{})
 	c.must("session.create", `{"sessionId":"s"}`)
@@ -471,7 +492,9 @@ func TestAsks(t *testing.T) {
 	} {
 		t.Run(event, func(t *testing.T) {
 			t.Parallel()
-			_, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: event, Data: json.RawMessage(`{"message":"m"}`)}, {Type: event}}}}}}})
+			_, c := start(t,
+				fakecli.Script{Prompts: []fakecli.Prompt{{Turns: []fakecli.Turn{{Asks: []fakecli.Event{{Type: event,
+					Data: json.RawMessage(`{"message":"m"}`)}, {Type: event}}}}}}})
 			c.send("x")
 			for range 2 {
 				e := c.next(event)
@@ -482,7 +505,8 @@ func TestAsks(t *testing.T) {
 				if got := c.must("session.tools.handlePendingToolCall", params); got != `{"success":false}` {
 					t.Errorf("answer by the wrong method: %s", got)
 				}
-				if first, second := c.must(how[0], params), c.must(how[0], params); first != `{"success":true}` || second != `{"success":false}` {
+				if first, second := c.must(how[0], params), c.must(how[0], params); first != `{"success":true}` ||
+					second != `{"success":false}` {
 					t.Errorf("answers: %s, %s", first, second)
 				}
 				c.next(how[1])

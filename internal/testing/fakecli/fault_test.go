@@ -43,16 +43,19 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%d malformed messages", n)
 			}
 		}},
-		fakecli.FaultHugeFrame:  {fault: fakecli.Fault{Bytes: 200_000}, call: rpcconn.ErrFrameTooLarge, conn: rpcconn.ErrFrameTooLarge},
-		fakecli.FaultHugeHeader: {fault: fakecli.Fault{Bytes: 1 << 62}, call: rpcconn.ErrFrameTooLarge, conn: rpcconn.ErrFrameTooLarge},
-		fakecli.FaultGarbage:    {call: rpcconn.ErrBadFrame, conn: rpcconn.ErrBadFrame},
-		fakecli.FaultHalfFrame:  {call: rpcconn.ErrTruncated, conn: rpcconn.ErrTruncated},
-		fakecli.FaultClose:      {call: rpcconn.ErrPeerClosed, conn: rpcconn.ErrPeerClosed},
-		fakecli.FaultExit: {fault: fakecli.Fault{ExitCode: 3}, call: rpcconn.ErrPeerClosed, conn: rpcconn.ErrPeerClosed, after: func(t *testing.T, cli *fakecli.CLI, _ *client) {
-			if code := cli.ExitCode(); code != 3 {
-				t.Errorf("exit code %d", code)
-			}
-		}},
+		fakecli.FaultHugeFrame: {fault: fakecli.Fault{Bytes: 200_000}, call: rpcconn.ErrFrameTooLarge,
+			conn: rpcconn.ErrFrameTooLarge},
+		fakecli.FaultHugeHeader: {fault: fakecli.Fault{Bytes: 1 << 62}, call: rpcconn.ErrFrameTooLarge,
+			conn: rpcconn.ErrFrameTooLarge},
+		fakecli.FaultGarbage:   {call: rpcconn.ErrBadFrame, conn: rpcconn.ErrBadFrame},
+		fakecli.FaultHalfFrame: {call: rpcconn.ErrTruncated, conn: rpcconn.ErrTruncated},
+		fakecli.FaultClose:     {call: rpcconn.ErrPeerClosed, conn: rpcconn.ErrPeerClosed},
+		fakecli.FaultExit: {fault: fakecli.Fault{ExitCode: 3}, call: rpcconn.ErrPeerClosed, conn: rpcconn.ErrPeerClosed,
+			after: func(t *testing.T, cli *fakecli.CLI, _ *client) {
+				if code := cli.ExitCode(); code != 3 {
+					t.Errorf("exit code %d", code)
+				}
+			}},
 		fakecli.FaultStopReading: {call: context.DeadlineExceeded},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -77,7 +80,8 @@ func TestFaults(t *testing.T) {
 			if err := c.Err(); !errors.Is(err, tc.conn) {
 				t.Errorf("connection: %v, want %v", err, tc.conn)
 			}
-			if !slices.ContainsFunc(cli.Log(), func(e fakecli.Entry) bool { return e.Kind == fakecli.EntryFault && e.Type == kind }) {
+			if !slices.ContainsFunc(cli.Log(),
+				func(e fakecli.Entry) bool { return e.Kind == fakecli.EntryFault && e.Type == kind }) {
 				t.Error("no such fault in the log")
 			}
 			if tc.after != nil {
@@ -89,7 +93,8 @@ func TestFaults(t *testing.T) {
 
 func TestErrorFault(t *testing.T) {
 	t.Parallel()
-	cli := fakecli.New(fakecli.Options{Script: faulty("", fakecli.Fault{Kind: fakecli.FaultError, Code: -32042, Message: "no", Data: json.RawMessage(`{"z":1}`)})})
+	cli := fakecli.New(fakecli.Options{Script: faulty("",
+		fakecli.Fault{Kind: fakecli.FaultError, Code: -32042, Message: "no", Data: json.RawMessage(`{"z":1}`)})})
 	t.Cleanup(cli.Close)
 	c := dial(t, cli.Connect(), rpcconn.Options{})
 	c.must("ping", `{}`)
@@ -105,9 +110,11 @@ func TestErrorFault(t *testing.T) {
 func TestTurnFaults(t *testing.T) {
 	t.Parallel()
 	exit := func(at string) []fakecli.Turn {
-		return []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 10}, Tools: []fakecli.Tool{{Name: "my_tool"}}, Fault: &fakecli.Fault{Kind: fakecli.FaultClose, At: at}}}
+		return []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 10}, Tools: []fakecli.Tool{{Name: "my_tool"}},
+			Fault: &fakecli.Fault{Kind: fakecli.FaultClose, At: at}}}
 	}
-	for at, want := range map[string]string{fakecli.AtStart: "model.model_call_started", fakecli.AtStream: "assistant.message_delta"} {
+	for at, want := range map[string]string{fakecli.AtStart: "model.model_call_started",
+		fakecli.AtStream: "assistant.message_delta"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			_, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Turns: exit(at)}}})
@@ -121,7 +128,10 @@ func TestTurnFaults(t *testing.T) {
 	}
 	t.Run("model error", func(t *testing.T) {
 		t.Parallel()
-		_, c := start(t, fakecli.Script{Prompts: []fakecli.Prompt{{Times: 1, Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "400 fake", StatusCode: 400}}}}}})
+		_, c := start(t,
+			fakecli.Script{Prompts: []fakecli.Prompt{{Times: 1,
+				Turns: []fakecli.Turn{{Error: &fakecli.ModelError{Type: "query", Message: "400 fake",
+					StatusCode: 400}}}}}})
 		c.send("x")
 		if e := c.next("session.error"); string(e.Data) != `{"errorType":"query","message":"400 fake","statusCode":400}` {
 			t.Errorf("error is %s", e.Data)
@@ -171,7 +181,8 @@ func TestContinuePendingWork(t *testing.T) {
 			d := dial(t, second.Connect(), rpcconn.Options{})
 			if !tc.resume {
 				d.must("session.resume", `{`+session+`}`)
-				if got := d.must("session.tools.handlePendingToolCall", `{"sessionId":"s","requestId":"`+id+`","result":"x"}`); got != `{"success":false}` {
+				if got := d.must("session.tools.handlePendingToolCall",
+					`{"sessionId":"s","requestId":"`+id+`","result":"x"}`); got != `{"success":false}` {
 					t.Errorf("answer nobody waits for: %s", got)
 				}
 				return
@@ -182,7 +193,8 @@ func TestContinuePendingWork(t *testing.T) {
 					t.Errorf("pending: %s", got)
 				}
 			} else {
-				if got := d.must("session.permissions.pendingRequests", `{"sessionId":"s"}`); !strings.Contains(got, id) {
+				if got := d.must("session.permissions.pendingRequests", `{"sessionId":"s"}`); !strings.Contains(got,
+					id) {
 					t.Errorf("pending: %s", got)
 				}
 				d.approve(id)
@@ -218,12 +230,14 @@ func TestShutdown(t *testing.T) {
 func TestLoadScript(t *testing.T) {
 	t.Parallel()
 	s, err := fakecli.LoadScript(`{"version":"1.0.81","prompts":[{"match":"a","turns":[{"deltas":{"count":3,"copies":{"after":2}}}]}],"faults":[{"method":"ping","kind":"hang"}]}`)
-	if err != nil || s.Version != "1.0.81" || s.Prompts[0].Turns[0].Deltas.Copies.After != 2 || s.Faults[0].Kind != fakecli.FaultHang {
+	if err != nil || s.Version != "1.0.81" || s.Prompts[0].Turns[0].Deltas.Copies.After != 2 ||
+		s.Faults[0].Kind != fakecli.FaultHang {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	for _, bad := range []string{
 		`{"fault":1}`, `{`, "/no/such/file", `{"faults":[{"kind":"hangs"}]}`,
-		`{"prompts":[{"turns":[{"fault":{"kind":"hang"}}]}]}`, `{"prompts":[{"turns":[{"fault":{"kind":"exit","at":"noon"}}]}]}`,
+		`{"prompts":[{"turns":[{"fault":{"kind":"hang"}}]}]}`,
+		`{"prompts":[{"turns":[{"fault":{"kind":"exit","at":"noon"}}]}]}`,
 		`{"prompts":[{"turns":[{"asks":[{"type":"user.message"}]}]}]}`,
 	} {
 		if _, err := fakecli.LoadScript(bad); err == nil {

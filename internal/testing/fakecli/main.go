@@ -136,7 +136,8 @@ func listen(cli *CLI, f flags, stdout, stderr io.Writer) int {
 	}
 	_, _ = fmt.Fprintf(stdout, "CLI server listening on port %d\n", l.Addr().(*net.TCPAddr).Port)
 	if cli.opts.Token == "" {
-		_, _ = fmt.Fprintln(stdout, "Warning: No COPILOT_CONNECTION_TOKEN was set, so connections will be accepted from any client")
+		_, _ = fmt.Fprintln(stdout, "Warning: No COPILOT_CONNECTION_TOKEN was set, so connections will be accepted "+
+			"from any client")
 	}
 	for {
 		conn, err := l.Accept()

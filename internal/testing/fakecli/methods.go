@@ -22,7 +22,8 @@ func (c *call) then(f func()) { c.after = append(c.after, f) }
 
 // fail is how nearly every error looks.
 func (c *call) fail(format string, args ...any) *rpcError {
-	return &rpcError{Code: -32603, Message: "Request " + c.method + " failed with message: " + fmt.Sprintf(format, args...)}
+	return &rpcError{Code: -32603,
+		Message: "Request " + c.method + " failed with message: " + fmt.Sprintf(format, args...)}
 }
 
 type handler func(*call) (json.RawMessage, *rpcError)
@@ -134,13 +135,15 @@ func (c *call) connect() (json.RawMessage, *rpcError) {
 	if script.Version == "1.0.81" {
 		return obj("ok", true, "protocolVersion", script.Protocol, "version", script.Version), nil
 	}
-	return obj("ok", true, "protocolVersion", script.Protocol, "version", script.Version, "taskKinds", []string{"agent", "shell"}), nil
+	return obj("ok", true, "protocolVersion", script.Protocol, "version", script.Version, "taskKinds",
+		[]string{"agent", "shell"}), nil
 }
 
 func (c *call) ping() (json.RawMessage, *rpcError) {
 	var p struct{ Message string }
 	c.read(&p)
-	return obj("message", "pong: "+p.Message, "timestamp", stamp(c.cli.opts.Now()), "protocolVersion", c.cli.opts.Script.Protocol), nil
+	return obj("message", "pong: "+p.Message, "timestamp", stamp(c.cli.opts.Now()), "protocolVersion",
+		c.cli.opts.Script.Protocol), nil
 }
 
 func (c *call) status() (json.RawMessage, *rpcError) {
@@ -245,7 +248,8 @@ func (c *call) resume() (json.RawMessage, *rpcError) {
 		active := s.running
 		if !cfg.DisableResume {
 			s.emit("session.resume", obj("resumeTime", stamp(c.cli.opts.Now()), "eventCount", len(s.events),
-				"selectedModel", s.config.Model, "context", obj("cwd", s.config.WorkingDirectory), "alreadyInUse", false,
+				"selectedModel", s.config.Model, "context", obj("cwd", s.config.WorkingDirectory), "alreadyInUse",
+				false,
 				"continuePendingWork", cfg.ContinuePendingWork, "sessionWasActive", active), false)
 		}
 		s.managedSettings()
@@ -261,7 +265,9 @@ func (s *session) opened() json.RawMessage {
 	pairs := []any{
 		"sessionId", s.id, "nativeSessionId", s.id, "startTime", stamp(s.created), "isRemote", false, "mode", s.mode,
 		"workspacePath", s.cli.archive.dir(s.id),
-		"capabilities", obj("ui", obj("elicitation", s.config.RequestElicitation, "mcpApps", false, "canvases", false), "extensions", false),
+		"capabilities",
+		obj("ui", obj("elicitation", s.config.RequestElicitation, "mcpApps", false, "canvases", false), "extensions",
+			false),
 	}
 	if s.cli.opts.Script.Version != "1.0.81" {
 		pairs = append(pairs, "modelState", obj("modelId", s.config.Model))
@@ -310,7 +316,8 @@ func (c *call) list() (json.RawMessage, *rpcError) {
 	for _, id := range ids {
 		meta := c.cli.metadata(id)
 		var m struct{ Context struct{ Cwd string } }
-		if meta == nil || p.Filter != nil && p.Filter.Cwd != "" && json.Unmarshal(meta, &m) == nil && m.Context.Cwd != p.Filter.Cwd {
+		if meta == nil || p.Filter != nil && p.Filter.Cwd != "" && json.Unmarshal(meta, &m) == nil &&
+			m.Context.Cwd != p.Filter.Cwd {
 			continue
 		}
 		sessions = append(sessions, meta)

@@ -109,7 +109,8 @@ func (c *call) modelSwitch(s *session) (json.RawMessage, *rpcError) {
 	previous := s.config.Model
 	s.config.Model = p.ModelID
 	s.emit("session.model_change", obj("source", "sdk", "newModel", p.ModelID, "previousModel", previous), false)
-	return obj("status", "applied", "deferred", false, "modelId", p.ModelID, "modelState", obj("modelId", p.ModelID)), nil
+	return obj("status", "applied", "deferred", false, "modelId", p.ModelID, "modelState",
+		obj("modelId", p.ModelID)), nil
 }
 
 func (c *call) answerTool(s *session) (json.RawMessage, *rpcError) {

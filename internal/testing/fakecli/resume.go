@@ -112,7 +112,8 @@ func (a *answering) takeUp(w *pending) error {
 		a.complete(callID, *refusal)
 		return nil
 	}
-	outcome, err := a.external(&Tool{Name: asked.PermissionRequest.ToolName, Arguments: asked.PermissionRequest.Args}, callID)
+	outcome, err := a.external(&Tool{Name: asked.PermissionRequest.ToolName, Arguments: asked.PermissionRequest.Args},
+		callID)
 	if err == nil {
 		a.complete(callID, outcome)
 	}

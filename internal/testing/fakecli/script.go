@@ -180,8 +180,10 @@ const (
 
 var (
 	points           = []string{"", AtStart, AtStream, AtTools, AtEnd}
-	connectionFaults = []string{FaultGarbage, FaultBadJSON, FaultHugeFrame, FaultHugeHeader, FaultHalfFrame, FaultClose, FaultExit, FaultStopReading}
-	faultKinds       = append([]string{FaultHang, FaultError, FaultDelay, FaultDuplicateReply, FaultUnknownReply}, connectionFaults...)
+	connectionFaults = []string{FaultGarbage, FaultBadJSON, FaultHugeFrame, FaultHugeHeader, FaultHalfFrame, FaultClose,
+		FaultExit, FaultStopReading}
+	faultKinds = append([]string{FaultHang, FaultError, FaultDelay, FaultDuplicateReply, FaultUnknownReply},
+		connectionFaults...)
 )
 
 // Fault is one misbehaviour.
@@ -247,10 +249,13 @@ func (s *Script) validate() error {
 					return fmt.Errorf("event %q asks for nothing", e.Type)
 				}
 			}
-			if d := t.Deltas; d != nil && d.Early != nil && (d.Copies != nil || d.Early.LagMS <= int(minLag.Milliseconds()) || d.Early.Every <= max(1, d.Early.Run)) {
+			if d := t.Deltas; d != nil && d.Early != nil &&
+				(d.Copies != nil || d.Early.LagMS <= int(minLag.Milliseconds()) ||
+					d.Early.Every <= max(1, d.Early.Run)) {
 				return fmt.Errorf("early pieces %+v", *d.Early)
 			}
-			if f := t.Fault; f != nil && (!slices.Contains(connectionFaults, f.Kind) || !slices.Contains(points, f.At)) {
+			if f := t.Fault; f != nil &&
+				(!slices.Contains(connectionFaults, f.Kind) || !slices.Contains(points, f.At)) {
 				return fmt.Errorf("unknown fault %q at %q in a turn", f.Kind, f.At)
 			}
 		}

@@ -141,7 +141,8 @@ func (s *session) leave(k *conn) bool {
 // unload ends the session at once, in the middle of a turn too.
 func (s *session) unload() {
 	s.emit("session.shutdown", obj("shutdownType", "routine", "totalApiDurationMs", 0,
-		"sessionStartTime", s.created.UnixMilli(), "codeChanges", obj("linesAdded", 0, "linesRemoved", 0, "filesModified", []string{}),
+		"sessionStartTime", s.created.UnixMilli(), "codeChanges",
+		obj("linesAdded", 0, "linesRemoved", 0, "filesModified", []string{}),
 		"modelMetrics", obj()), false)
 	s.stop(errUnloaded)
 	delete(s.cli.sessions, s.id)

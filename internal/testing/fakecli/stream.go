@@ -55,7 +55,8 @@ func (a *answering) deltas(t *Turn, d *Deltas, messageID string, pieces []string
 		a.session.cli.mu.Lock()
 		emitted = append(emitted, a.session.cli.opts.Now())
 		a.session.behind.begin(d.Early, emitted)
-		sent = a.ephemeral(d, sent, "assistant.streaming_delta", []byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
+		sent = a.ephemeral(d, sent, "assistant.streaming_delta",
+			[]byte(`{"totalResponseSizeBytes":`+strconv.Itoa(said)+`}`))
 		if i == 0 {
 			a.session.emit("assistant.message_start", obj("messageId", messageID), true)
 		}

@@ -44,11 +44,13 @@ func (a *answering) permission(t *Tool, def toolDef, callID string) (*toolOutcom
 	}
 	if !a.session.config.RequestPermission {
 		a.session.cli.mu.Unlock()
-		return &toolOutcome{failure: "Permission denied and could not request permission from user", code: "denied"}, nil
+		return &toolOutcome{failure: "Permission denied and could not request permission from user",
+			code: "denied"}, nil
 	}
 	request := t.Permission
 	if request == nil {
-		request = obj("kind", "custom-tool", "toolCallId", callID, "toolName", t.Name, "toolDescription", def.Description, "args", orEmpty(t.Arguments))
+		request = obj("kind", "custom-tool", "toolCallId", callID, "toolName", t.Name, "toolDescription",
+			def.Description, "args", orEmpty(t.Arguments))
 	}
 	id := a.session.cli.newID()
 	w := a.session.wait(id, pendingPermission, obj("requestId", id, "permissionRequest", request))
@@ -77,12 +79,14 @@ func decide(answer json.RawMessage) (result json.RawMessage, refusal *toolOutcom
 		return obj("kind", "approved"), nil
 	case kind == "reject":
 		return obj("kind", "denied-interactively-by-user", "feedback", p.Result.Feedback),
-			&toolOutcome{failure: "The user rejected this tool call. User feedback: " + p.Result.Feedback, code: "denied"}
+			&toolOutcome{failure: "The user rejected this tool call. User feedback: " + p.Result.Feedback,
+				code: "denied"}
 	case kind == "user-not-available":
 		return obj("kind", "denied-no-approval-rule-and-could-not-request-from-user"),
 			&toolOutcome{failure: "Permission denied and could not request permission from user", code: "denied"}
 	default:
-		return obj("kind", kind), &toolOutcome{failure: "permission host returned malformed payload: unknown variant `" + kind + "`"}
+		return obj("kind",
+			kind), &toolOutcome{failure: "permission host returned malformed payload: unknown variant `" + kind + "`"}
 	}
 }
 
@@ -150,14 +154,16 @@ func readOutcome(answer json.RawMessage) toolOutcome {
 // complete says what a tool call came to.
 func (a *answering) complete(callID string, o toolOutcome) {
 	if o.failure == "" {
-		a.session.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
-			"success", true, "result", obj("content", o.text, "detailedContent", o.text)), false)
+		a.session.say("tool.execution_complete",
+			obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
+				"success", true, "result", obj("content", o.text, "detailedContent", o.text)), false)
 		return
 	}
 	failure := obj("message", o.failure)
 	if o.code != "" {
 		failure = obj("message", o.failure, "code", o.code)
 	}
-	a.session.say("tool.execution_complete", obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
-		"success", false, "error", failure), false)
+	a.session.say("tool.execution_complete",
+		obj("toolCallId", callID, "model", a.model(), "interactionId", a.interaction, "turnId", a.turnID(),
+			"success", false, "error", failure), false)
 }

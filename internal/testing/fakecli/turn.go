@@ -94,7 +94,9 @@ func (s *session) userMessage(in input) {
 		s.title = in.text
 		s.emit("session.title_changed", obj("title", s.title), true)
 	}
-	s.emit("user.message", obj("content", in.text, "transformedContent", in.text, "messageId", in.messageID, "delivery", in.delivery), false)
+	s.emit("user.message",
+		obj("content", in.text, "transformedContent", in.text, "messageId", in.messageID, "delivery", in.delivery),
+		false)
 }
 
 // run makes the model calls of one prompt.
@@ -127,19 +129,26 @@ func (a *answering) turnID() string { return strconv.Itoa(a.turn) }
 
 func (a *answering) begin() {
 	model := a.model()
-	a.session.say("model.turn_started", obj("kind", "turn_started", "model", model, "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
+	a.session.say("model.turn_started",
+		obj("kind", "turn_started", "model", model, "turn", a.turn, "timestampMs",
+			a.session.cli.opts.Now().UnixMilli()), true)
 	a.session.say("assistant.turn_start", obj("turnId", a.turnID(), "interactionId", a.interaction), false)
-	a.session.say("session.usage_info", obj("tokenLimit", 128000, "currentTokens", 100, "messagesLength", 2+a.turn), true)
+	a.session.say("session.usage_info", obj("tokenLimit", 128000, "currentTokens", 100, "messagesLength", 2+a.turn),
+		true)
 	a.session.say("model.log", obj("kind", "log", "level", "debug", "message", "fake model"), true)
 	a.session.say("model.call_start", obj("turnId", a.turnID(), "model", model), true)
-	a.session.say("model.model_call_started", obj("kind", "model_call_started", "model", model, "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
+	a.session.say("model.model_call_started",
+		obj("kind", "model_call_started", "model", model, "turn", a.turn, "timestampMs",
+			a.session.cli.opts.Now().UnixMilli()), true)
 }
 
 func (a *answering) end(err error) {
 	if errors.Is(err, errAborted) {
 		a.session.say("agent.interrupted", obj("activity", "model_call", "elapsedMs", 0, "turn", a.turn), true)
 	}
-	a.session.say("model.turn_ended", obj("kind", "turn_ended", "model", a.model(), "turn", a.turn, "timestampMs", a.session.cli.opts.Now().UnixMilli()), true)
+	a.session.say("model.turn_ended",
+		obj("kind", "turn_ended", "model", a.model(), "turn", a.turn, "timestampMs",
+			a.session.cli.opts.Now().UnixMilli()), true)
 	a.session.say("assistant.turn_end", obj("turnId", a.turnID()), false)
 }
 
@@ -197,26 +206,35 @@ func (a *answering) finish(t *Turn, text, messageID string) []string {
 	requests := []json.RawMessage{}
 	for i, tool := range t.Tools {
 		calls[i] = "call_" + a.interaction[len(a.interaction)-4:] + "_" + a.turnID() + "_" + strconv.Itoa(i)
-		requests = append(requests, obj("toolCallId", calls[i], "name", tool.Name, "arguments", orEmpty(tool.Arguments), "type", "function"))
+		requests = append(requests,
+			obj("toolCallId", calls[i], "name", tool.Name, "arguments", orEmpty(tool.Arguments), "type", "function"))
 		if a.streaming() {
-			a.session.say("assistant.tool_call_delta", obj("toolCallId", calls[i], "toolName", tool.Name, "toolType", "function",
-				"inputDelta", string(orEmpty(tool.Arguments))), true)
+			a.session.say("assistant.tool_call_delta",
+				obj("toolCallId", calls[i], "toolName", tool.Name, "toolType", "function",
+					"inputDelta", string(orEmpty(tool.Arguments))), true)
 		}
 	}
 	model := a.model()
-	a.session.say("assistant.usage", obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0, "initiator", "user"), true)
-	a.session.say("model.model_call_success", obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
-	a.session.say("model.call_finished", obj("turnId", a.turnID(), "dispatchDurationMs", 1, "outcome", "success", "editClassifierVersion", 1), true)
-	a.session.say("model.message", obj("kind", "message", "turn", a.turn, "message", obj("role", "assistant", "content", text)), true)
-	a.session.say("assistant.message", obj("messageId", messageID, "originatingMessageId", a.message, "model", model, "content", text,
-		"toolRequests", requests, "interactionId", a.interaction, "turnId", a.turnID()), false)
+	a.session.say("assistant.usage",
+		obj("model", model, "inputTokens", 1, "outputTokens", 1, "cacheReadTokens", 0, "cacheWriteTokens", 0,
+			"initiator", "user"), true)
+	a.session.say("model.model_call_success",
+		obj("kind", "model_call_success", "turn", a.turn, "modelCallDurationMs", 1), true)
+	a.session.say("model.call_finished",
+		obj("turnId", a.turnID(), "dispatchDurationMs", 1, "outcome", "success", "editClassifierVersion", 1), true)
+	a.session.say("model.message",
+		obj("kind", "message", "turn", a.turn, "message", obj("role", "assistant", "content", text)), true)
+	a.session.say("assistant.message",
+		obj("messageId", messageID, "originatingMessageId", a.message, "model", model, "content", text,
+			"toolRequests", requests, "interactionId", a.interaction, "turnId", a.turnID()), false)
 	return calls
 }
 
 func (a *answering) callTools(t *Turn, calls []string) error {
 	for i, tool := range t.Tools {
-		a.session.say("tool.execution_start", obj("toolCallId", calls[i], "toolName", tool.Name, "arguments", orEmpty(tool.Arguments),
-			"turnId", a.turnID(), "model", a.model()), false)
+		a.session.say("tool.execution_start",
+			obj("toolCallId", calls[i], "toolName", tool.Name, "arguments", orEmpty(tool.Arguments),
+				"turnId", a.turnID(), "model", a.model()), false)
 	}
 	errs := make([]error, len(t.Tools))
 	var running sync.WaitGroup
@@ -244,7 +262,8 @@ func (a *answering) request(r *Reverse) error {
 	}
 	requestID := a.session.cli.newID()
 	event, asks := strings.CutSuffix(r.Method, ".request")
-	event = map[string]string{"userInput": "user_input", "exitPlanMode": "exit_plan_mode", "autoModeSwitch": "auto_mode_switch"}[event]
+	event = map[string]string{"userInput": "user_input", "exitPlanMode": "exit_plan_mode",
+		"autoModeSwitch": "auto_mode_switch"}[event]
 	if asks && event != "" {
 		a.session.emit(event+".requested", []byte(`{"requestId":"`+requestID+`"`+params), true)
 	}

@@ -63,15 +63,18 @@ func Parse(text []byte) ([]Mutation, error) {
 			errs = append(errs, fmt.Errorf("mutation %q: the name is empty or used twice", m.Name))
 		case !slices.Contains(Classes, m.Class):
 			errs = append(errs, fmt.Errorf("mutation %q: class %q is not one of %v", m.Name, m.Class, Classes))
-		case m.File == "" || m.Find == "" || m.Find == m.Replace || m.Package == "" || !strings.HasPrefix(m.Test, "Test"):
-			errs = append(errs, fmt.Errorf("mutation %q: file, find, another replace, package and test are required", m.Name))
+		case m.File == "" || m.Find == "" || m.Find == m.Replace || m.Package == "" ||
+			!strings.HasPrefix(m.Test, "Test"):
+			errs = append(errs,
+				fmt.Errorf("mutation %q: file, find, another replace, package and test are required", m.Name))
 		}
 		names[m.Name] = true
 		counts[m.Class]++
 	}
 	for _, class := range Classes {
 		if counts[class] < MinOfClass {
-			errs = append(errs, fmt.Errorf("class %q has %d mutations, fewer than %d", class, counts[class], MinOfClass))
+			errs = append(errs,
+				fmt.Errorf("class %q has %d mutations, fewer than %d", class, counts[class], MinOfClass))
 		}
 	}
 	if len(all) < MinMutations {
@@ -87,7 +90,8 @@ func (m Mutation) Apply(root string) ([]byte, error) {
 		return nil, fmt.Errorf("mutation %q: %w", m.Name, err)
 	}
 	if n := bytes.Count(text, []byte(m.Find)); n != 1 {
-		return nil, fmt.Errorf("mutation %q: its text is in %s %d times, not once: adapt it to the source", m.Name, m.File, n)
+		return nil, fmt.Errorf("mutation %q: its text is in %s %d times, not once: adapt it to the source", m.Name,
+			m.File, n)
 	}
 	return bytes.Replace(text, []byte(m.Find), []byte(m.Replace), 1), nil
 }

@@ -26,9 +26,10 @@ func TestParseRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"unknown key":   {"- {name: a, klass: limits}", "klass"},
 		"unknown class": {"- {name: a, class: x, file: f, find: a, replace: b, package: p, test: TestA}", `class "x"`},
-		"no change":     {"- {name: a, class: limits, file: f, find: a, replace: a, package: p, test: TestA}", "another replace"},
-		"no test":       {"- {name: a, class: limits, file: f, find: a, replace: b, package: p}", "test are required"},
-		"too few":       {"[]", "fewer than 60"},
+		"no change": {"- {name: a, class: limits, file: f, find: a, replace: a, package: p, test: TestA}",
+			"another replace"},
+		"no test": {"- {name: a, class: limits, file: f, find: a, replace: b, package: p}", "test are required"},
+		"too few": {"[]", "fewer than 60"},
 		"name twice": {"- {name: a, class: limits, file: f, find: a, replace: b, package: p, test: TestA}\n" +
 			"- {name: a, class: limits, file: f, find: a, replace: b, package: p, test: TestA}", "used twice"},
 	} {
@@ -93,7 +94,8 @@ func TestWriteTable(t *testing.T) {
 	if err := os.WriteFile(path, []byte("before\n"+reportBegin+"old\n"+reportEnd+"after\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	results := []Result{{Mutation: Mutation{Class: "limits", Test: "TestA/b"}, Verdict: Killed}, {Mutation: Mutation{Class: "limits", Test: "TestA"}, Verdict: Survived}}
+	results := []Result{{Mutation: Mutation{Class: "limits", Test: "TestA/b"}, Verdict: Killed},
+		{Mutation: Mutation{Class: "limits", Test: "TestA"}, Verdict: Survived}}
 	if err := WriteTable(path, results); err != nil {
 		t.Fatal(err)
 	}

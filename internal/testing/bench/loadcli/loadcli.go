@@ -213,7 +213,8 @@ func (p *peer) tools(session, count string) (string, error) {
 		id := p.id()
 		p.begin()
 		p.event(session, "external_tool.requested", `{"requestId":"`+id+`","sessionId":`+quote(session)+
-			`,"toolCallId":"call_`+id+`","toolName":"`+Tool+`","arguments":{"city":"Paris"},"workingDirectory":"/"}`, false)
+			`,"toolCallId":"call_`+id+`","toolName":"`+Tool+`","arguments":{"city":"Paris"},"workingDirectory":"/"}`,
+			false)
 		begin := time.Now()
 		if err := p.flush(); err != nil {
 			return "", err

@@ -18,7 +18,8 @@ type Payload struct {
 // Payloads are the events, shaped and sized like those of the real CLI: a delta of
 // about 0.4 KB, a tool's end of 1 KB, messages of 4 and 20 KB, and a system message of 40 KB.
 var Payloads = []Payload{
-	{"delta", "assistant.message_delta", `{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","deltaContent":" the next one"}`, true},
+	{"delta", "assistant.message_delta",
+		`{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","deltaContent":" the next one"}`, true},
 	{"tool1k", "tool.execution_complete", toolData, false},
 	{"msg4k", "assistant.message", messageData(3250), false},
 	{"msg20k", "assistant.message", messageData(17700), false},
@@ -32,14 +33,17 @@ const toolData = `{"toolCallId":"call_8zK1","model":"claude-sonnet-4.5","interac
 
 // systemData is instructions for the model: prose, with an escape or two in each line.
 var systemData = `{"role":"system","content":` +
-	quote(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at what came of it before the next one.\n", 335)) + `}`
+	quote(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at what came "+
+		"of it before the next one.\n", 335)) + `}`
 
 // messageData is the data of a message with n characters of Markdown, with the escapes
 // and the code of a real one.
 func messageData(n int) string {
-	text := "The function `parse(\"x\")` returns an error.\n\n```go\nif err != nil {\n\treturn fmt.Errorf(\"parse: %w\", err)\n}\n```\n\n" +
+	text := "The function `parse(\"x\")` returns an error.\n\n```go\nif err != nil {\n\treturn fmt.Errorf(\"parse: " +
+		"%w\", err)\n}\n```\n\n" +
 		"- it reads the header first, so that the size is known\n- then it reads the body in one call\n\n"
-	return `{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","content":` + quote(strings.Repeat(text, n/len(text)+1)[:n]) +
+	return `{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","content":` +
+		quote(strings.Repeat(text, n/len(text)+1)[:n]) +
 		`,"toolRequests":[{"toolCallId":"call_8zK1","name":"bash","arguments":{"command":"go test ./...","timeout":120},"type":"function"}],` +
 		`"interactionId":"9f2e6c1c-ffb8-4d5e-a2c7-d8a2e5f8b0a1"}`
 }
@@ -59,7 +63,8 @@ func event(kind, data, id string, ephemeral bool) string {
 
 // wrap makes a notification of an event.
 func wrap(session, event string) string {
-	return `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":` + quote(session) + `,"event":` + event + `}}`
+	return `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":` + quote(session) + `,"event":` + event +
+		`}}`
 }
 
 // eventBody returns the notification of a payload, and where in it the digits of the

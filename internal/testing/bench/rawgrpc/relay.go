@@ -67,7 +67,8 @@ type Pipe struct {
 // Dial has the server that c is connected with start a CLI.
 func Dial(ctx context.Context, c *copilot.Client, cli string) (*Pipe, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, RelayMethod, grpc.ForceCodecV2(codec{}))
+	stream, err := c.Conn().NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, RelayMethod,
+		grpc.ForceCodecV2(codec{}))
 	if err == nil {
 		err = stream.SendMsg([]byte(cli))
 	}

@@ -30,15 +30,18 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	c := bench.Config{Module: ".", Log: os.Stderr}
-	flag.StringVar(&c.CLI, "cli", os.Getenv("COPILOT_CLI_PATH"), "`path` of the real CLI; without it real turns are left out")
+	flag.StringVar(&c.CLI, "cli", os.Getenv("COPILOT_CLI_PATH"),
+		"`path` of the real CLI; without it real turns are left out")
 	flag.StringVar(&c.Server, "server", "", "`path` of copilot-grpc (default: built)")
 	flag.IntVar(&c.Repeats, "repeats", 5, "how often everything is measured")
 	flag.IntVar(&c.Operations, "operations", 1000, "round trips in a repeat")
 	flag.IntVar(&c.Turns, "turns", 15, "real turns in a repeat")
 	flag.IntVar(&c.BlastBytes, "blast", 24<<20, "`bytes` of events in a repeat")
-	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, storm, translate, memory")
+	only := flag.String("only", "", "`sections` to measure, with commas: turn, roundtrip, ingest, fanout, scale, "+
+		"storm, translate, memory")
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
-	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: compares them by turns (-only: ingest, scale, roundtrip) and writes nothing")
+	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
+		"compares them by turns (-only: ingest, scale, roundtrip) and writes nothing")
 	document := flag.String("write", "", "`file` to write the figures into")
 	flag.Parse()
 	if *only != "" {

@@ -61,7 +61,8 @@ func run(ctx context.Context) error {
 			return err
 		}
 		results = append(results, result)
-		fmt.Printf("%-26s %-14s %s (%s, %v)\n", result.Verdict, m.Class, m.Name, m.Test, result.Took.Round(100*time.Millisecond))
+		fmt.Printf("%-26s %-14s %s (%s, %v)\n", result.Verdict, m.Class, m.Name, m.Test,
+			result.Took.Round(100*time.Millisecond))
 		if result.Verdict != mutate.Killed {
 			bad++
 			fmt.Println(result.Output)
