@@ -10,6 +10,9 @@ import (
 //go:embed imports.txt
 var importRules string
 
+//go:embed sizes.txt
+var sizeRulesText string
+
 //go:embed words.txt
 var wordRulesText string
 
@@ -54,6 +57,15 @@ func TestRepositorySizes(t *testing.T) {
 		t.Log(f)
 	}
 	fail(t, refuse, err)
+}
+
+func TestRepositoryMeasures(t *testing.T) {
+	t.Parallel()
+	largest, findings, err := CheckMeasures(root(t), sizeRulesText)
+	for _, f := range largest {
+		t.Log(f)
+	}
+	fail(t, findings, err)
 }
 
 func TestRepositoryWords(t *testing.T) {

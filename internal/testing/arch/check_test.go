@@ -133,11 +133,11 @@ func TestCheckSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantLook := []string{"a/file.go: the file has 601 lines, over 600", "a/longish.go:2: f has 91 lines, over 90"}
+	wantLook := []string{"a/file.go: the file has 401 lines, over 400", "a/longish.go:2: f has 61 lines, over 60"}
 	if got := lines(look); !slices.Equal(got, wantLook) {
 		t.Errorf("to look at: got %q, want %q", got, wantLook)
 	}
-	wantRefuse := []string{"a/full.go: the file has 801 lines, over 800", "a/long.go:2: f has 121 lines, over 120"}
+	wantRefuse := []string{"a/full.go: the file has 571 lines, over 570", "a/long.go:2: f has 96 lines, over 95"}
 	if got := lines(refuse); !slices.Equal(got, wantRefuse) {
 		t.Errorf("refused: got %q, want %q", got, wantRefuse)
 	}
@@ -187,7 +187,8 @@ func TestCheckFileTable(t *testing.T) {
 	t.Parallel()
 	code := tree(map[string]string{
 		"a/one.go": "", "a/one_more.go": "", "a/two.go": "", "a/two_test.go": "", "a/three.md": "",
-		"doc.md": "# Others\n\n| `two` |\n\n## Here\n\n| files | what |\n|---|---|\n| `one.go`, `one_*` | `no` |\n| `gone_*` | |\n",
+		"doc.md": "# Others\n\n| `two` |\n\n## Here\n\n| files | what |\n|---|---|\n| `one.go`, `one_*` | `no` |\n| " +
+			"`gone_*` | |\n",
 	})
 	for tests, want := range map[bool][]string{
 		false: {"a/two.go: no row of doc.md is about it", `doc.md: "gone_*" matches no file of a`},
@@ -207,14 +208,17 @@ func TestCheckFileTable(t *testing.T) {
 func TestCheckTestsAndProof(t *testing.T) {
 	t.Parallel()
 	code := tree(map[string]string{
-		"a/one_test.go": "package a\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n", "Makefile": "check: ## all\n\ttrue\n",
-		"doc.md": "# Here\n\n| what | by |\n|---|---|\n| a | `TestOne`, `make check` |\n| b | `TestGone` |\n| c | by looking |\n\n# There\n\n| x | y |\n\n`FuzzTwo`, `make gone`, `Testing`\n",
+		"a/one_test.go": "package a\n\nfunc TestOne(t *testing.T) {}\n\nfunc FuzzTwo(f *testing.F) {}\n",
+		"Makefile":      "check: ## all\n\ttrue\n",
+		"doc.md": "# Here\n\n| what | by |\n|---|---|\n| a | `TestOne`, `make check` |\n| b | `TestGone` |\n| " +
+			"c | by looking |\n\n# There\n\n| x | y |\n\n`FuzzTwo`, `make gone`, `Testing`\n",
 	})
 	got, err := CheckTests(code)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{`doc.md:6: "TestGone" is not there`, `doc.md:13: "make gone" is not there`}; !slices.Equal(lines(got), want) {
+	if want := []string{`doc.md:6: "TestGone" is not there`,
+		`doc.md:13: "make gone" is not there`}; !slices.Equal(lines(got), want) {
 		t.Errorf("got %q, want %q", lines(got), want)
 	}
 	for heading, want := range map[string][]string{
@@ -234,7 +238,8 @@ func TestCheckWords(t *testing.T) {
 	t.Parallel()
 	code := tree(map[string]string{
 		"docs/a.md": "# Whoever reads\n\nThe `whoever` flag is told to nobody.\n\n```\nwhoever\n```\n" +
-			"<!-- whoever -->\n- What is it? What is here is counted.\n- The server\n  is told.\n\n| Who asks | fine |\n",
+			"<!-- whoever -->\n- What is it? What is here is counted.\n- The server\n  is told.\n\n| Who asks | fine " +
+			"|\n",
 		"docs/b.md": "A plain page without any unclear expression.\n",
 		"p/p.proto": "// Whoever calls.\nmessage Whoever {\n  // Nobody else.\n}\n",
 		"p/p.go":    "package p\n\n// Whoever calls:\n//\n//\tnobody here\nvar whoever = \"nobody\"\n",

@@ -47,7 +47,8 @@ func notThere(tree fs.FS, documents []string, missing func(document, named strin
 		err := eachLine(tree, document, func(number int, line string) {
 			for _, m := range code.FindAllStringSubmatch(line, -1) {
 				if missing(document, m[1]) {
-					findings = append(findings, Finding{fmt.Sprintf("%s:%d", document, number), fmt.Sprintf("%q is not there", m[1])})
+					findings = append(findings,
+						Finding{fmt.Sprintf("%s:%d", document, number), fmt.Sprintf("%q is not there", m[1])})
 				}
 			}
 		})
@@ -73,7 +74,8 @@ func CheckFileTable(tree fs.FS, document, heading, folder string, tests bool) ([
 		if strings.HasPrefix(line, "#") {
 			within = strings.TrimLeft(line, "# ") == heading
 		}
-		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && within && strings.HasPrefix(line, "|") {
+		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && within &&
+			strings.HasPrefix(line, "|") {
 			for _, m := range code.FindAllStringSubmatch(first, -1) {
 				patterns[m[1]] = false
 			}

@@ -15,7 +15,8 @@ var forbidden = []struct {
 }{
 	{"a path of one machine", regexp.MustCompile(`(^|[^\w.~})*/-])/` + `(work/|root/|tmp/cli|tmp/tools)`)},
 	{"the host of a package registry", regexp.MustCompile(
-		`\b(registry\.(npmjs|yarnpkg)|proxy\.golang|sum\.golang|pypi|pythonhosted|crates|repo1?\.maven)` + `\.(org|io|com)\b`)},
+		`\b(registry\.(npmjs|yarnpkg)|proxy\.golang|sum\.golang|pypi|pythonhosted|crates|repo1?\.maven)` +
+			`\.(org|io|com)\b`)},
 }
 
 // CheckText looks for texts that must not be committed, in every text file.
