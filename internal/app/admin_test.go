@@ -67,7 +67,7 @@ func TestReadiness(t *testing.T) {
 	r.end(t)
 }
 
-// A CLI that cannot be kept running makes the server unready, if it is the server's own.
+// A CLI that exits again and again makes the server unready, if it is the server's own CLI.
 func TestNotReadyWithBrokenCLI(t *testing.T) {
 	t.Parallel()
 	for who, ready := range map[string]bool{"operator": false, "acme-owner": true} {

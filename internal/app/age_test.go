@@ -92,8 +92,8 @@ func TestClientOutlivesItsConnections(t *testing.T) {
 	}
 }
 
-// agedStream reads streams of a session, one after the other, each to where it is told to
-// resume, and tells how many there were.
+// agedStream reads streams of a session, one after the other, each to the position at which it must resume, and returns
+// their number.
 func agedStream(ctx context.Context, t *testing.T, c *copilot.Client, id string) <-chan int {
 	t.Helper()
 	told := make(chan int, 1)

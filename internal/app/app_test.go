@@ -170,7 +170,7 @@ func TestApp(t *testing.T) {
 	}
 }
 
-// Streams that are open when the server is asked to end are told, and end in time.
+// Streams that are open when the server begins to drain get a notice, and end in time.
 func TestAppDrains(t *testing.T) {
 	t.Parallel()
 	const grace = 100 * time.Millisecond
@@ -228,7 +228,7 @@ func TestAppAborts(t *testing.T) {
 	r.end(t)
 }
 
-// What cannot be built leaves nothing behind.
+// An App that cannot be built leaves nothing behind.
 func TestNewUnwinds(t *testing.T) {
 	t.Parallel()
 	var lc net.ListenConfig
@@ -267,7 +267,7 @@ func TestCloseWithoutRun(t *testing.T) {
 	}
 }
 
-// TCP needs the token, whoever made it up.
+// TCP needs the token, generated or configured.
 func TestAppToken(t *testing.T) {
 	t.Parallel()
 	r := start(t, Config{Listen: []string{"localhost:0"}}, WithRunner(fake(t, fakecli.Script{})))

@@ -58,8 +58,8 @@ func TestAuditLog(t *testing.T) {
 	o.end(t)
 	var got []string
 	entries := o.entries(t)
-	// An answer's line is written once the CLI has taken it, by which time the next may be given
-	// too; its time is when it was given.
+	// The server writes an answer's line once the CLI has taken the answer. The next answer may arrive before that. The
+	// line has the time at which the answer arrived.
 	slices.SortStableFunc(entries, func(a, b map[string]any) int { return at(t, a).Compare(at(t, b)) })
 	for _, e := range entries {
 		if e["peer"] == nil || e["time"] == nil {
@@ -96,7 +96,7 @@ func at(t *testing.T, e map[string]any) time.Time {
 	return when
 }
 
-// What nobody answers, the bridge does, and says so.
+// The bridge answers callbacks that no participant answers, and the audit log says so.
 func TestAuditOfDefaults(t *testing.T) {
 	t.Parallel()
 	o := startObserved(t, nil)

@@ -67,8 +67,8 @@ type Config struct {
 	AnyCLI bool
 	// NoInstall makes it an error that the CLI is not found.
 	NoInstall bool
-	// VerifyCLI selects the executables that must be in the table of known ones: found, those that the server
-	// installed or found; all; none. The default is found.
+	// VerifyCLI selects the executables that must be in the table of known ones: found (found or installed by the
+	// server), all, or none. The default is found.
 	VerifyCLI string
 	// Dial is the HOST:PORT of a CLI server that runs already, to be used in place of
 	// processes of our own; DialToken is its connection token.

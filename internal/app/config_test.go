@@ -68,8 +68,8 @@ func TestValidateCompletes(t *testing.T) {
 	}
 }
 
-// The login stored on the machine is somebody's account: it is used for real models
-// only, and only where that was not forbidden.
+// The login stored on the machine belongs to a person: it is used for real models only, and only where that was not
+// forbidden.
 func TestProfileLogin(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

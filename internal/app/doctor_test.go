@@ -19,8 +19,7 @@ func findingOf(found []runtime.Finding, subject string) (f runtime.Finding) {
 	return f
 }
 
-// What a server refuses of the files that its configuration names, doctor finds, in the same
-// words.
+// Doctor finds the same faults of the configured files as a starting server, in the same words.
 func TestDoctorFindsWhatServeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -64,7 +63,7 @@ func TestDoctorFindsWhatServeRefuses(t *testing.T) {
 	}
 }
 
-// Doctor says whether sessions find a model without a provider of their own.
+// Doctor says whether sessions without a provider find a model.
 func TestDoctorTellsOfTheSignIn(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// chmod sets a mode whatever the umask.
+// chmod sets a mode, independently of the umask.
 func chmod(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	if err := os.Chmod(path, mode); err != nil {
@@ -82,7 +82,7 @@ func TestOpenFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A policy that a reload finds open to everybody does not come into force.
+// A reload does not apply a policy that every user can write.
 func TestReloadRefusesAnOpenPolicy(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)

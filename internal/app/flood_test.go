@@ -40,7 +40,7 @@ const (
 	// floodFiles is what the flooded server may have open, floodConns how many connections its
 	// observer makes.
 	floodFiles, floodConns = 1500, 1600
-	// floodEnv has the folder of the server that is flooded, in a process of its own.
+	// floodEnv has the folder of the flooded server, which is a separate process.
 	floodEnv = "COPILOT_GRPC_TEST_FLOOD"
 )
 
@@ -54,7 +54,7 @@ tenants:
 `
 
 // TestFloodedServer is the server of TestFlood, in its process.
-func TestFloodedServer(t *testing.T) { //nolint:paralleltest // a process of its own
+func TestFloodedServer(t *testing.T) { //nolint:paralleltest // a separate process
 	dir := os.Getenv(floodEnv)
 	if dir == "" {
 		t.Skip("it is the server of TestFlood")
@@ -173,9 +173,8 @@ func answerPings(conn net.Conn) {
 	}
 }
 
-// More connections of one observer than the server may have files open keep nobody out: other
-// tenants call and use the disk, the admin listener answers, and the policy that takes the
-// observer's rights is read and closes its connections.
+// An observer opens more connections than the server may have files open. Other tenants still call and use the disk,
+// the admin listener answers, and a policy that withdraws the observer's rights is read and closes its connections.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	var limit syscall.Rlimit

@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A guest's answers let nothing of the owner's act: of what is asked it may approve one call of a
-// caller's tool, and it is not told of what stands for the owner's machine.
+// A guest's answers permit no action of the owner's: a guest may approve one call of a caller's tool, and sees nothing
+// that belongs to the owner's machine.
 func TestGuestsApproveNothingOfTheHost(t *testing.T) {
 	t.Parallel()
 	const custom, shell = "use the caller's tool", "use the shell"
@@ -83,7 +83,7 @@ func decided(d *cliv1.PermissionDecision) *bridgev1.Answer {
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: d}}
 }
 
-// guestAnswers is a guest that answers what is asked in a session.
+// guestAnswers is a guest that answers the callbacks of a session.
 type guestAnswers struct {
 	t    *testing.T
 	conn *grpc.ClientConn

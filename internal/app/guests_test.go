@@ -164,7 +164,7 @@ func names(m protoreflect.Message, id string) bool {
 		!strings.Contains(text, "create:{")
 }
 
-// guestsPolicy lets whoever has a sandbox, and whoever has none, share with each other.
+// guestsPolicy lets tenants with and without a sandbox share with each other.
 const guestsPolicy = `
 version: 1
 identity: {tokens: tokens.txt}
@@ -216,9 +216,8 @@ func (ts *tenants) cliOf(tenant string) *fakecli.CLI {
 	return ts.cli(tenant)
 }
 
-// A guest names nothing of the owner's machine, in whatever call and field, whoever of the two has
-// a sandbox: the table of fields says what names it, and every rpc is tried that takes such a
-// field about a session.
+// A guest names nothing of the owner's machine, in any call or field, whichever of the two has a sandbox. The table of
+// fields lists the fields that name it, and the test tries every rpc that takes such a field about a session.
 func TestGuestsNameNothingOfTheHost(t *testing.T) {
 	t.Parallel()
 	fields := hostFields(t)
@@ -321,8 +320,8 @@ func afterJoining(t *testing.T, conn *grpc.ClientConn, name string, frame *bridg
 	return drained(stream)
 }
 
-// What a tenant may do in sessions of its own it may there, guest of others or not; and a guest
-// may talk, with what it brings itself.
+// A tenant keeps all rights in its own sessions, guest of others or not; and a guest may send prompts, with its own
+// tools and handlers.
 func TestGuestsMayTalk(t *testing.T) {
 	t.Parallel()
 	blob := &cliv1.Attachment{Variant: &cliv1.Attachment_Blob{Blob: &cliv1.AttachmentBlob{Data: []byte("x"),

@@ -90,8 +90,8 @@ var exceeding = map[string]struct {
 	"prompt_bytes":              {"prompt_bytes: 1", twoTurns},
 }
 
-// unlike calls are what these limits are about, and nobody is refused one; those of connections
-// and of their requests are tried in package server.
+// unlike calls exercise these limits, and none is refused. Package server tests the limits of connections and of their
+// requests.
 var unlike = []string{
 	"burst", "pending_callbacks", "runtime_memory_bytes",
 	"connections", "caller_connections", "request_bytes", "caller_request_bytes", "connection_request_bytes",
@@ -109,7 +109,7 @@ func TestEveryLimitIsTried(t *testing.T) {
 	}
 }
 
-// What is too much for one tenant is fine for another.
+// A load that is too much for one tenant is fine for another.
 func TestLimitsAreATenantsOwn(t *testing.T) {
 	t.Parallel()
 	for limit, tc := range exceeding {
@@ -126,8 +126,8 @@ func TestLimitsAreATenantsOwn(t *testing.T) {
 	}
 }
 
-// The same limits hold for everybody together: what one tenant has used up another lacks, and
-// is told that it is not its own doing.
+// The same limits hold for all tenants together: usage of one tenant leaves less for another, and the error says that
+// other tenants caused it.
 func TestLimitsOfEverybody(t *testing.T) {
 	t.Parallel()
 	for limit, tc := range exceeding {

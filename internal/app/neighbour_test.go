@@ -137,7 +137,7 @@ func TestUnloadingIsATenantsOwn(t *testing.T) {
 	})
 }
 
-// await asks now and then, for what nobody tells.
+// await polls, for changes that no stream reports.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline, tick := time.After(testTimeout), time.NewTicker(20*time.Millisecond)

@@ -296,8 +296,8 @@ func TestFiguresAreAsDocumented(t *testing.T) {
 	}
 }
 
-// The trace of a caller goes through its call and the turn into the callbacks, on to the CLI
-// and out to whoever answers.
+// The trace of a caller goes through its call and the turn into the callbacks, on to the CLI and out to the answering
+// participant.
 func TestTraceGoesThrough(t *testing.T) {
 	t.Parallel()
 	o := startObserved(t, nil)
@@ -347,9 +347,8 @@ func logOf(cli *fakecli.CLI) string {
 	return string(text)
 }
 
-// What comes on an Attach stream belongs to traces of its own, which link the stream's: a
-// stream lasts for a day, and its turns are not one piece of work. A prompt that names a
-// trace is in that.
+// Frames of an Attach stream belong to separate traces, which link the stream's: a stream lasts for a day, and its
+// turns are not one piece of work. A prompt that names a trace belongs to that trace.
 func TestTracesOfAStream(t *testing.T) {
 	t.Parallel()
 	o := startObserved(t, nil)

@@ -23,8 +23,8 @@ func (ts *tenants) started(tenant string) bool {
 	return ts.clis[tenant] != nil
 }
 
-// No call that an observer may make starts a CLI process, whatever runtime profile it names; those
-// that need one say that none runs.
+// No call that an observer may make starts a CLI process, with any runtime profile; calls that need one say that none
+// runs.
 func TestObserversStartNothing(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, func(c *Config) { c.Internal, c.Raw = true, true })

@@ -13,8 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A tenant names those of the server's providers that the policy lets it name; the others
-// are to it none. It cannot have their keys sent elsewhere.
+// A tenant can name the server's providers that the policy permits; the others do not exist for it. It cannot have
+// their keys sent elsewhere.
 func TestProvidersOfTenants(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ tenants:
 	}
 }
 
-// lastResume is the last resume that a tenant's CLI was asked for.
+// lastResume is the last resume request that a tenant's CLI got.
 func (ts *tenants) lastResume(tenant string) string {
 	log := ts.cli(tenant).Log()
 	for i := len(log) - 1; i >= 0; i-- {

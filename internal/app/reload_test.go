@@ -89,8 +89,8 @@ func other(row setting.Row) {
 	}
 }
 
-// Every setting that is live is in force once it is reloaded; every other one is named and
-// waits. The settings whose values are files have tests of their own.
+// Every live setting is in force after a reload; every other one is named and waits. The settings whose values are
+// files have separate tests.
 func TestReloadOfEachSetting(t *testing.T) {
 	t.Parallel()
 	c := base(t)
@@ -119,7 +119,7 @@ func TestReloadOfEachSetting(t *testing.T) {
 	}
 }
 
-// What is in force in the App is in force in its parts.
+// Settings in force in the App are in force in its parts.
 func TestReloadReachesTheParts(t *testing.T) {
 	t.Parallel()
 	c := base(t)

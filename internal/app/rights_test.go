@@ -155,7 +155,7 @@ func (o *open) still(t *testing.T, what string) {
 	}
 }
 
-// What a tenant has open ends when the session is not shared with it any more, or for less.
+// Streams and calls of a guest end when the session is not shared with it any more, or with fewer rights.
 func TestUnsharingEndsWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, impatient)
@@ -189,7 +189,7 @@ func TestUnsharingEndsWhatIsOpen(t *testing.T) {
 	own.still(t, "unshared")
 }
 
-// What a caller has open ends when the policy takes its rights away, and only then.
+// Streams and calls of a caller end when the policy takes its rights away, and only then.
 func TestPolicyEndsWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	const role = "{token: acme-participant, role: participant}"
@@ -231,7 +231,8 @@ func TestPolicyEndsWhatIsOpen(t *testing.T) {
 					t.Errorf("%s ended with %v, want %v", o.name, err, tc.want)
 				}
 			}
-			places := map[bool]int{true: 1, false: 0}[tc.want == codes.OK] // none is kept for who has no right to it
+			// a caller without a right to it has no place
+			places := map[bool]int{true: 1, false: 0}[tc.want == codes.OK]
 			got, err := bridgev1.NewSessionServiceClient(ts.as("acme-owner")).GetSession(ctx,
 				&bridgev1.GetSessionRequest{SessionId: "s0"})
 			if err != nil || len(got.GetSession().GetParticipants()) != places {
@@ -269,7 +270,7 @@ func readText(t *testing.T, path string) string {
 	return string(text)
 }
 
-// The calls of load balancers end too: who may watch may not for ever.
+// The calls of load balancers end too: the right to watch can be withdrawn.
 func TestPolicyEndsHealthWatch(t *testing.T) {
 	t.Parallel()
 	var path string

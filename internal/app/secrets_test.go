@@ -62,8 +62,8 @@ var spoken = map[string]string{
 	"tool result":   "PLANTED-result",
 }
 
-// Secrets that callers send are in no log, in no error, no span, no figure and in nothing
-// that is kept, whether the calls that bring them succeed or fail.
+// Secrets that callers send are in no log, error, span, metric or file, whether the calls that bring them succeed or
+// fail.
 func TestSecretsStayInMemory(t *testing.T) {
 	t.Parallel()
 	var log lockedBuffer

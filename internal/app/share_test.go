@@ -304,7 +304,7 @@ func TestOffersInPages(t *testing.T) {
 	}
 }
 
-// A tenant's watchers are told when a share begins and ends, by its name, and of nothing before.
+// A tenant's watchers see by its name when a share begins and ends, and nothing before.
 func TestWatchersOfSharedSessions(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)
@@ -386,7 +386,7 @@ func TestSharesOfAnOlderVersionAreOffers(t *testing.T) {
 	wantCode(t, "a word to the accepted session", say(t, rival, "acme/same", "hi"), codes.OK)
 }
 
-// older gives what is kept of a session the form that shares had at first.
+// older gives a saved session the form that shares had at first.
 func older(t *testing.T, dir, key string, shares map[string]string) {
 	t.Helper()
 	path := filepath.Join(dir, "sessions", key, "session")

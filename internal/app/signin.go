@@ -29,7 +29,7 @@ func askSignedIn(ctx context.Context, rt *runtime.Runtime) *signedIn {
 	return &out
 }
 
-// modelFinding reports where sessions without a model provider find a model. signed is nil if no CLI was asked.
+// modelFinding reports where sessions without a model provider find a model. signed is nil if no CLI was queried.
 func (c *Config) modelFinding(signed *signedIn) runtime.Finding {
 	const subject = "sign-in"
 	switch {

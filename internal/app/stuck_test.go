@@ -27,7 +27,7 @@ func TestStuckParticipant(t *testing.T) { //nolint:paralleltest // it measures t
 // servedBytes is the memory that is held, by the last collection, for all but fake CLIs.
 func servedBytes() (bytes int64) {
 	runtime.GC()
-	runtime.GC() // a profile is that of the one before the last
+	runtime.GC() // a profile describes the collection before the last
 	records := make([]runtime.MemProfileRecord, 10_000)
 	n, ok := runtime.MemProfile(records, true)
 	if !ok {
@@ -48,8 +48,8 @@ func servedBytes() (bytes int64) {
 	return bytes
 }
 
-// load has a session do much whose participant neither answers nor reads, and returns how much
-// more memory was held at most. What goes on is 50 MB of events.
+// load has a session produce 50 MB of events while its participant neither answers nor reads, and returns the most
+// memory that the process used for it.
 func load(t *testing.T) (held int64) {
 	t.Helper()
 	const messages, deltas, size, tools = 20, 1000, 1200, 160
@@ -111,7 +111,7 @@ func load(t *testing.T) (held int64) {
 	if ended := toolsEnded(ctx, t, client); ended != tools {
 		t.Errorf("%d of %d tool calls have ended by the history", ended, tools)
 	}
-	// When it reads at last, it gets what is kept.
+	// When the reader reads at last, it gets the events that are still there.
 	if f, err := participant.Recv(); err != nil || f.GetFrame() == nil {
 		t.Errorf("when it reads at last: %v, %v", f, err)
 	}
@@ -158,8 +158,8 @@ func toolsEnded(ctx context.Context, t *testing.T, client bridgev1.SessionServic
 	}
 }
 
-// watch is what a reader saw of the session until its turn ended: how many callbacks fell to
-// their deadline, and whether it was told that it missed something.
+// watch is the view of a reader until its session's turn ended: the number of callbacks that reached their deadline,
+// and whether a gap was reported.
 type watch struct {
 	timeouts int
 	gap      bool

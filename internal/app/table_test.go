@@ -72,7 +72,7 @@ func TestConfigurationPage(t *testing.T) {
 	}
 }
 
-// What the page shows as a file is one.
+// A file shown on the page is a valid file.
 func TestConfigurationExample(t *testing.T) {
 	t.Parallel()
 	_, rest, _ := strings.Cut(configurationHead, "```yaml\n")
@@ -116,7 +116,7 @@ func TestTableIsWhole(t *testing.T) {
 	}
 }
 
-// notSettings are the members that nobody but the program itself sets, and why.
+// notSettings are the members that only the program sets, and why.
 var notSettings = map[string]string{
 	"Version": "the linker's",
 	"Sole":    "the shim's, whose bridge is its own",

@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A reader whose place has gone from disk is told so, with the session as it is now, and
-// goes on with the oldest that is there.
+// A reader whose position is gone from disk gets a Gap and the session's present state, and goes on with the oldest
+// event that is there.
 func TestReaderOfWhatIsTrimmed(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20

@@ -19,7 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// asked are the methods that a CLI was asked for.
+// asked are the methods that the CLI was called with.
 func asked(log []fakecli.Entry) string {
 	var methods []string
 	for _, e := range log {
@@ -107,8 +107,8 @@ func TestForeignIDsTakeTheTimeOfMissingOnes(t *testing.T) { //nolint:paralleltes
 	}
 }
 
-// What passes anything on, and what the CLI promises nothing for, nobody has by default: not
-// even who runs the server.
+// By default no caller, not even the operator, may use methods that pass anything on, or for which the CLI promises
+// nothing.
 func TestRawAndInternalAreOff(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)

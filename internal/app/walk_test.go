@@ -261,7 +261,7 @@ func name(
 	return m
 }
 
-// makes are the rpcs that make a session under the id they name, for whoever calls them.
+// makes are the rpcs that make a session under the id they name, for any caller.
 var makes = map[string]bool{
 	"/copilot.bridge.v1.SessionService/CreateSession": true, "/copilot.bridge.v1.SessionService/Run": true,
 	"/copilot.bridge.v1.CallbackService/Attach": true, "/copilot.cli.v1.SessionService/Create": true,
@@ -377,7 +377,7 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 			if strings.Contains(got+st.String(), canary) {
 				t.Errorf("%s: it tells what acme said", m.FullName())
 			}
-			// What takes time is what a CLI is asked.
+			// Calls that take time are calls of a CLI.
 			log := ts.cli(as).Log()
 			a, b := asked(log[before:between]), asked(log[between:])
 			if heard += len(a); a != b && !m.IsStreamingServer() {
@@ -404,7 +404,7 @@ func plain(reply string, st *status.Status) string {
 	for _, field := range volatile {
 		text = cut(text, field)
 	}
-	// What is zero is not written, and where protobuf puts spaces is its whim.
+	// Zero values are not written, and protobuf's spaces vary.
 	return strings.NewReplacer(theirs, "ID", nobodys, "ID", " ", "", "seq:", "", "nanos:", "").Replace(text)
 }
 
@@ -463,7 +463,7 @@ func (ts *tenants) walkDenied(t *testing.T, rpcs []protoreflect.MethodDescriptor
 	t.Logf("%d of %d rpcs denied to %s", denied, len(rpcs), name)
 }
 
-// Whoever is in one tenant is not in another by saying so.
+// A caller of one tenant does not become one of another by saying so.
 func TestTenantCannotBeChosen(t *testing.T) {
 	t.Parallel()
 	ts := startTenants(t, nil)

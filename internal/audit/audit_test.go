@@ -89,7 +89,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// Whoever calls never waits; what is dropped is counted, and told in the log.
+// Callers never wait; dropped entries are counted, and the log says how many.
 func TestOverflowIsToldAndNobodyWaits(t *testing.T) {
 	t.Parallel()
 	h := newHeld()

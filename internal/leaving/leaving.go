@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Signal is what a stream is told of its connection.
+// Signal reports the state of a stream's connection.
 type Signal struct {
-	// Away is closed when streams are asked to go elsewhere, Ended when those that have not
-	// gone are to end.
+	// Away is closed when streams have to reconnect elsewhere, Ended when the remaining ones have to end.
 	Away, Ended <-chan struct{}
 	// Grace is the time between the two.
 	Grace func() time.Duration

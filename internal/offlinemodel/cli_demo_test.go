@@ -30,8 +30,7 @@ func TestCLIDemo(t *testing.T) {
 	}
 }
 
-// TestCLIContext sends what the CLI wraps in notes of its own: attachments, and
-// a change of mode.
+// TestCLIContext sends content that the CLI wraps in its notes: attachments, and a change of mode.
 func TestCLIContext(t *testing.T) {
 	t.Parallel()
 	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

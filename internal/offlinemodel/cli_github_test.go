@@ -70,7 +70,7 @@ func TestCLIGitHub(t *testing.T) {
 // always makes five, 1.0.102 none when the time to wait is long.
 func TestCLIAutoModeSwitch(t *testing.T) {
 	t.Parallel()
-	// Auto mode is given the first model, by the path that it is offered on.
+	// Auto mode gets the first model, by the path that it is offered on.
 	models := []Model{gitHubModels[1], gitHubModels[0]}
 	script := &Script{Models: models, Rules: []Rule{{
 		Name: "limited", When: When{User: "first"}, Times: 6,

@@ -46,7 +46,7 @@ type event struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// startCLI spawns the binary that COPILOT_CLI_PATH names, in a home of its own.
+// startCLI spawns the binary that COPILOT_CLI_PATH names, with a separate home.
 func startCLI(t *testing.T, env ...string) *cli {
 	t.Helper()
 	binary := os.Getenv("COPILOT_CLI_PATH")
@@ -80,7 +80,7 @@ func startCLI(t *testing.T, env ...string) *cli {
 		c.read(bufio.NewReader(stdout))
 	}()
 	t.Cleanup(func() {
-		_ = stdin.Close() // the CLI ends by itself then
+		_ = stdin.Close() // this ends the CLI
 		force := time.AfterFunc(10*time.Second, func() { _ = command.Process.Kill() })
 		defer force.Stop()
 		<-read
@@ -195,8 +195,8 @@ func (c *cli) turn(session string, params map[string]any) []event {
 	return c.finish(session)
 }
 
-// finish returns the events up to the turn's end. Permissions are given, and
-// calls of the tool get_weather answered, on the way.
+// finish returns the events up to the turn's end. On the way it grants permissions and answers calls of the tool
+// get_weather.
 func (c *cli) finish(session string) []event {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), cliTimeout)

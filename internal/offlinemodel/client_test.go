@@ -43,7 +43,7 @@ func request(t *testing.T, ctx context.Context, method, url, body string, header
 		}
 		r.Header.Set(name, value)
 	}
-	// No connection is kept: the leak gate counts their goroutines.
+	// Connections are not reused: the leak gate counts their goroutines.
 	return (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
 }
 
@@ -62,7 +62,7 @@ func fetch(t *testing.T, method, url, body string, headers ...string) (int, stri
 	return response.StatusCode, string(text)
 }
 
-// ask makes a completions request for one message and returns what was said.
+// ask makes a completions request for one message and returns the reply's text.
 func ask(t *testing.T, scope *Scope, message string) string {
 	t.Helper()
 	body, _ := json.Marshal(map[string]any{"model": "m",

@@ -4,7 +4,7 @@
 // The Copilot CLI can talk to it in every form it knows: OpenAI chat
 // completions, OpenAI responses, Azure OpenAI, Anthropic messages, and GitHub's
 // own model API. No account, no key and no network beyond loopback are needed,
-// which is what makes it useful in tests: those of this repository, and those
+// which makes it useful in tests: the tests of this repository, and the tests
 // that users write for their own agents.
 //
 // A [Script] is a list of rules. The first rule whose conditions hold answers a

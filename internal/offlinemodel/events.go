@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// streamBuffer is how much of a stream is gathered before it is written. A
-// burst of deltas is written in such pieces; whatever pauses flushes.
+// streamBuffer is how much of a stream is gathered before it is written. A burst of deltas is written in such pieces; a
+// pause flushes.
 const streamBuffer = 32 << 10
 
 // eventWriter writes server-sent events. The first error sticks.

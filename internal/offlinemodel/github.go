@@ -9,8 +9,7 @@ import (
 
 const (
 	userPath = "/copilot_internal/user"
-	// autoSessionPath is asked for the model to use when the choice is left to
-	// the service.
+	// autoSessionPath returns the model to use when the choice is left to the service.
 	autoSessionPath = "/models/session"
 )
 

@@ -37,8 +37,8 @@ type reply struct {
 	usage   Usage
 }
 
-// emitter sends a reply as it is being played. Content arrives as blocks: begin,
-// any number of deltas, end. Errors of the connection are kept by the writer.
+// emitter sends a reply as it is being played. Content arrives as blocks: begin, any number of deltas, end. The writer
+// remembers errors of the connection.
 type emitter interface {
 	start()
 	begin(b block)

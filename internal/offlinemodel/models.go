@@ -5,8 +5,7 @@ import (
 	"maps"
 )
 
-// DefaultModel is offered when a script names no models. Rules answer whatever
-// model is asked for, listed or not.
+// DefaultModel is offered when a script names no models. Rules answer requests for any model, listed or not.
 const DefaultModel = "offline-model"
 
 func models(script *Script) []Model {

@@ -73,7 +73,7 @@ func TestGateInReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	// What was said before the gate arrives while the gate is closed.
+	// Text before the gate arrives while the gate is closed.
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() && !strings.Contains(lines.Text(), "before") {
 	}

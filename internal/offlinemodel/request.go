@@ -46,7 +46,7 @@ const (
 	OutcomeDropped Outcome = "dropped"
 )
 
-// Request is a captured request. What it points to is shared: do not change it.
+// Request is a captured request. It shares its data: do not change it.
 type Request struct {
 	// Number counts the requests of a scope, from 1.
 	Number int
@@ -54,8 +54,7 @@ type Request struct {
 	Scope string
 	// At is when the request had arrived.
 	At time.Time
-	// Method, Path and Query are those of the HTTP request. Path does not
-	// contain the scope's prefix.
+	// Method, Path and Query belong to the HTTP request. Path does not contain the scope's prefix.
 	Method, Path, Query string
 	// API is the protocol it came by.
 	API API
@@ -73,7 +72,7 @@ type Request struct {
 	Messages []Message
 	// Tools are those offered to the model.
 	Tools []Tool
-	// Streaming tells whether a stream of events was asked for.
+	// Streaming reports whether the request wants a stream of events.
 	Streaming bool
 
 	// Rule is the name of the rule that answered, or its place: "rule 3".

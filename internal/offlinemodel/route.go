@@ -100,11 +100,9 @@ func (s *Server) dispatch(a *answer) {
 	}
 }
 
-// route finds the scope of a request: by its path, or at the root by its token.
-// The token is the scope's name, or that of an account its script knows. It has
-// to be, since not every client can be given a path: the CLI has one address of
-// GitHub's API for all its sessions, and older ones ignore the path of an Azure
-// base URL.
+// route finds the scope of a request: by its path, or at the root by its token. The token is the scope's name, or the
+// token of an account in its script. Not every client can use a path: the CLI has one address of GitHub's API for all
+// its sessions, and older ones ignore the path of an Azure base URL.
 func (s *Server) route(r *http.Request) (*Scope, string) {
 	path := r.URL.Path
 	s.mu.Lock()
@@ -126,8 +124,7 @@ func (s *Server) route(r *http.Request) (*Scope, string) {
 	return s.Scope, path
 }
 
-// fromLoopback guards against pages in a browser that reach the endpoint by a
-// name of their own or from their own origin.
+// fromLoopback guards against pages in a browser that reach the endpoint by another name or from their origin.
 func fromLoopback(r *http.Request) bool {
 	if !isLoopbackHost(r.Host) {
 		return false

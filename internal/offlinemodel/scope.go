@@ -193,8 +193,7 @@ func (s *Scope) Forget() {
 	s.requests, s.bytes = nil, 0
 }
 
-// Close ends the scope: its waiting requests are dropped and its URL answers
-// 404. What it captured stays readable.
+// Close ends the scope: its waiting requests are dropped and its URL answers 404. Captured requests stay readable.
 func (s *Scope) Close() {
 	s.remove()
 	s.cancel(errClosed)
@@ -211,8 +210,7 @@ func (s *Scope) snapshot(fits func(*Request) bool) []Request {
 	return copies
 }
 
-// wait blocks until a condition on the scope's state holds. The condition is
-// asked with the lock held.
+// wait blocks until a condition on the scope's state holds. It evaluates the condition with the lock held.
 func (s *Scope) wait(ctx context.Context, holds func() bool) error {
 	for {
 		s.mu.Lock()

@@ -13,8 +13,8 @@ type Script struct {
 	GitHub GitHub `yaml:"github"`
 	// Rules are tried in order; the first that matches answers.
 	Rules []Rule `yaml:"rules"`
-	// Default answers when no rule does. Without it such a request is refused
-	// with status 400 and a message that says what was asked.
+	// Default answers when no rule does. Without it such a request is refused with status 400 and a message that
+	// describes the request.
 	Default *Rule `yaml:"default"`
 }
 
@@ -31,7 +31,7 @@ type Pace struct {
 type Rule struct {
 	// Name identifies the rule in captured requests and in messages.
 	Name string `yaml:"name"`
-	// When holds the conditions; all that are given must hold.
+	// When holds the conditions; all of them must hold.
 	When When `yaml:"when"`
 	// Times is how often the rule may be used; 0 means without limit.
 	Times int `yaml:"times"`
@@ -67,7 +67,7 @@ type When struct {
 	System string `yaml:"system"`
 	// Tools are all offered to the model.
 	Tools []string `yaml:"tools"`
-	// Model is the model that was asked for.
+	// Model is the requested model.
 	Model string `yaml:"model"`
 	// API is the wire API the request came by.
 	API API `yaml:"api"`
@@ -81,7 +81,7 @@ type When struct {
 	Images int `yaml:"images"`
 	// Turn is the number of the user's message in the conversation, from 1.
 	Turn int `yaml:"turn"`
-	// Streaming tells streamed requests from those that want one JSON document.
+	// Streaming matches streamed requests, or requests for one JSON document.
 	Streaming *bool `yaml:"streaming"`
 	// Body is contained in the raw request body.
 	Body string `yaml:"body"`
@@ -102,7 +102,7 @@ type ToolResultCondition struct {
 // Step is one thing the model does in a reply. Exactly one of Text, Reasoning,
 // ToolCall, Wait, WaitFor, Hang and Drop is set.
 type Step struct {
-	// Text is said by the model.
+	// Text is the model's text.
 	Text string `yaml:"text"`
 	// Reasoning is thought by the model, where the wire API can carry it.
 	Reasoning string `yaml:"reasoning"`
@@ -152,7 +152,7 @@ type Failure struct {
 	RetryAfter time.Duration `yaml:"retry_after"`
 }
 
-// Usage is what a reply is said to have cost, in tokens.
+// Usage is the reported usage of a reply, in tokens.
 type Usage struct {
 	// InputTokens counts the prompt, cached tokens included.
 	InputTokens int `yaml:"input_tokens"`

@@ -100,8 +100,8 @@ func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
 
 var notInURL = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// NewScope opens a scope under a URL of its own for a script. Characters of the name that
-// do not belong in a path become dashes, so that a test's name will do.
+// NewScope opens a scope for a script under a separate URL. Characters of the name that do not belong in a path become
+// dashes, so a test's name will do.
 func (s *Server) NewScope(name string, script *Script) (*Scope, error) {
 	p, err := compile(script)
 	if err != nil {

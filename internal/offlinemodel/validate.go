@@ -93,7 +93,7 @@ func (w *When) validate(path string) error {
 	return w.Not.validate(path + ".not")
 }
 
-// empty reports whether no condition is given.
+// empty reports whether there is no condition.
 func (w *When) empty() bool {
 	return w.User == "" && w.UserRegex == "" && w.ToolResult == nil && w.System == "" && len(w.Tools) == 0 &&
 		w.Model == "" && w.API == "" && w.Path == "" && len(w.Header) == 0 && w.Token == "" && w.Images == 0 &&

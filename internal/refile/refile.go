@@ -13,8 +13,7 @@ import (
 // Every is how often files are looked at.
 const Every = 2 * time.Second
 
-// Watch calls changed whenever the contents of the files have, until ctx ends. paths is
-// asked each time.
+// Watch calls changed whenever the contents of the files have changed, until ctx ends. It calls paths each time.
 func Watch(ctx context.Context, every time.Duration, paths func() []string, changed func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -74,8 +74,8 @@ func (l *Loader) AddFlags(f *pflag.FlagSet) {
 	}
 }
 
-// Load sets the values: from the flags, which have been parsed, the environment, and the text
-// of a file of that name; nil is no file. All that is wrong with the file is told at once.
+// Load sets the values: from the flags, which have been parsed, the environment, and the text of the file of that name;
+// nil is no file. The error lists all faults of the file.
 func (l *Loader) Load(getenv func(string) string, path string, text []byte) error {
 	file, err := parseFile(l.table, path, text)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Loader) Load(getenv func(string) string, path string, text []byte) erro
 	return nil
 }
 
-// source returns what is said of a setting, by the first that says anything.
+// source returns the texts of a setting from the first source that sets it, and that source.
 func (l *Loader) source(s Row, getenv func(string) string, file map[string]entry) ([]string, Origin) {
 	if g := l.flags[s.Key]; g.texts != nil {
 		return g.texts, Origin{FromFlag, "--" + s.Flag()}

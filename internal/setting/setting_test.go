@@ -183,7 +183,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What is printed is a file that gives the same settings, but for secrets.
+// Printed settings are a file that gives the same settings, but for secrets.
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	var v values

@@ -21,7 +21,7 @@ type Trait uint8
 
 // The traits, which can be added up.
 const (
-	// Secret is a setting whose value nobody is shown.
+	// Secret is a setting whose value is never shown.
 	Secret Trait = 1 << iota
 	// Live is a setting that can change while the program runs.
 	Live
@@ -44,7 +44,7 @@ type Row struct {
 	Help string
 }
 
-// Section is a part of a table under a title of its own.
+// Section is a part of a table with a title.
 type Section struct {
 	Title string
 	Rows  []Row
@@ -162,7 +162,7 @@ func (s Row) several() bool { return s.list() || s.pairs() }
 func (s Row) list() bool  { _, ok := s.Value.(*[]string); return ok }
 func (s Row) pairs() bool { _, ok := s.Value.(*map[string]string); return ok }
 
-// pairs reads NAME=VALUE texts. What is wrong is not quoted: values may be secrets.
+// pairs reads NAME=VALUE texts. Errors do not quote the text: values may be secrets.
 func pairs(texts []string) (map[string]string, error) {
 	out := make(map[string]string, len(texts))
 	for i, text := range texts {
@@ -235,6 +235,6 @@ func (s Row) Same(other Row) bool { return slices.Equal(s.texts(), other.texts()
 
 // Copy gives the setting the value of that of another table.
 func (s Row) Copy(from Row) {
-	// What a setting gave as texts, one of the same type takes.
+	// Texts of a setting of the same type always parse.
 	_ = s.parse(from.texts())
 }

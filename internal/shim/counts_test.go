@@ -57,7 +57,7 @@ func TestWriteCounts(t *testing.T) {
 	}
 }
 
-// A program can make up any number of methods; the names that are told apart are bounded.
+// A program can make up any number of methods; the number of counted names is bounded.
 func TestCountsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCounter()
@@ -70,7 +70,7 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 }
 
-// What has no rpc goes by RawService and is counted.
+// Methods without an rpc go by RawService and are counted.
 func TestRawIsCounted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Replies: map[string]json.RawMessage{"plans.ofTomorrow": json.RawMessage(`{"a":1}`)}})

@@ -40,7 +40,7 @@ func TestResumeOfDeleted(t *testing.T) {
 	}
 }
 
-// That a session was deleted is told even if nobody had it open any more.
+// Programs learn that a session was deleted even if none had it open any more.
 func TestDeletionOfLeftIsTold(t *testing.T) {
 	t.Parallel()
 	p := newRig(t, script).connect(false)
@@ -74,8 +74,7 @@ func TestShutdownOfASession(t *testing.T) {
 	}
 }
 
-// What concerns a whole CLI process goes to it where the program has the bridge to itself,
-// and nowhere else.
+// Calls about a whole CLI process go to it where the program has the bridge to itself, and nowhere else.
 func TestWholeProcess(t *testing.T) {
 	t.Parallel()
 	s := replying(map[string]string{

@@ -27,8 +27,8 @@ type providers struct {
 }
 
 // once reports whether a participant is to ask its provider for a callback: only the first one of a session does,
-// because a file must not be written twice. If that participant ends meanwhile, the others are asked again. life is
-// the participant's context. After a true result the caller must call over at the end.
+// because a file must not be written twice. If that participant ends meanwhile, the others ask again. life is the
+// participant's context. After a true result the caller must call over at the end.
 func (s *Server) once(life context.Context, session, callback string, again func()) (over func(), mine bool) {
 	key := [2]string{session, callback}
 	s.mu.Lock()

@@ -116,9 +116,9 @@ type program struct {
 
 	mu     sync.Mutex
 	heard  []string // events by type, notifications by method, replies as "reply to METHOD"
-	host   []string // what the host was told
+	host   []string // notifications to the host
 	change chan struct{}
-	// answer answers requests; on is told of events.
+	// answer answers requests; on receives events.
 	answer func(method string, params json.RawMessage) (json.RawMessage, error)
 	on     func(kind string, data json.RawMessage)
 }

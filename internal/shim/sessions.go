@@ -9,7 +9,7 @@ import (
 // maxPast bounds the sessions that ended a while ago.
 const maxPast = 16
 
-// sessions are those that a connection takes part in. Its lock guards all fields below it. Each participant has a
+// sessions holds the participants of a connection. Its lock guards all fields below it. Each participant has a
 // goroutine; leave ends all of them.
 type sessions struct {
 	left chan struct{} // closed, once, when the connection has left all sessions
@@ -50,7 +50,7 @@ func (s *sessions) add(p *participant) (before *participant, ok bool) {
 	return before, true
 }
 
-// drop takes a participant out. The one before it takes its place again, unless it is nil or has ended.
+// drop takes a participant out. The participant before takes its place again, unless it is nil or has ended.
 func (s *sessions) drop(p, before *participant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

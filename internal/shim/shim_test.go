@@ -124,8 +124,8 @@ func mask(v any) any {
 	return v
 }
 
-// What a program hears through the shim is what it hears from the CLI: the same results,
-// the same errors, the same events and requests in the same order.
+// A program gets the same from the shim as from the CLI: the same results, errors, events and requests in the same
+// order.
 func TestSameAsTheCLI(t *testing.T) {
 	t.Parallel()
 	direct := newRig(t, script).connect(true)
@@ -331,7 +331,7 @@ func TestSendAndWait(t *testing.T) {
 	}
 }
 
-// The numbers that frames are read by are those of the messages.
+// The field numbers that frames are read by are the numbers in the messages.
 func TestFieldNumbers(t *testing.T) {
 	t.Parallel()
 	for _, field := range []struct {
@@ -358,8 +358,8 @@ func TestFieldNumbers(t *testing.T) {
 	}
 }
 
-// What a program provides for the process is asked of it once, though each of its connections
-// in the session speaks for it; and by another one when the first is gone.
+// The bridge asks a program once for something that the program provides for the whole process, although each of its
+// connections in the session can answer; when the first connection is gone, it asks another one.
 func TestProviderIsAskedOnce(t *testing.T) {
 	t.Parallel()
 	s := newRig(t, fakecli.Script{}).server

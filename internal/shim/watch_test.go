@@ -32,15 +32,15 @@ func used(p *program, id string, before func()) {
 	p.await(hostEvent, 1)
 }
 
-// hosted is what the host was told.
+// hosted are the notifications to the host.
 func (p *program) hosted() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.host)
 }
 
-// A program is told what the CLI tells its host of the sessions it is in, by its text; not of
-// others', nor what the bridge brings about when it unloads a session.
+// A program gets the CLI's notifications to its host about its sessions, unchanged; not about other sessions, and not
+// about unloads by the bridge.
 func TestHostEvents(t *testing.T) {
 	t.Parallel()
 	direct := newRig(t, script).connect(true)
@@ -67,7 +67,7 @@ func TestHostEvents(t *testing.T) {
 	}
 }
 
-// until looks at something until it holds: for what nobody tells.
+// until polls until a condition holds, for changes that no event reports.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

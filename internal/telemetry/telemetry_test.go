@@ -147,7 +147,7 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// Without anybody to send spans to there are none; the page is there by itself.
+// Without an OTLP endpoint there are no spans; the metrics page needs none.
 func TestPageAlone(t *testing.T) {
 	t.Parallel()
 	tel, err := New(t.Context(), Config{Prometheus: true})

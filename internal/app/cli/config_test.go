@@ -48,7 +48,7 @@ func TestPrintConfig(t *testing.T) {
 	}
 }
 
-// A mistake is told with the name of the setting and where its value is from.
+// An error names the setting and the source of its value.
 func TestConfigMistakes(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -18,9 +18,9 @@ import (
 type flags struct {
 	*pflag.FlagSet
 	usage string
-	// given are those of the command line.
+	// given are the settings of the command line.
 	given map[string]bool
-	// table are those that have a table, which reads them.
+	// table are the settings that the table reads.
 	table setting.Table
 }
 
@@ -143,7 +143,7 @@ func (f *flags) print(w io.Writer) {
 	}
 }
 
-// list is a flag that may be given several times, or once with commas.
+// list is a flag that may occur several times, or once with commas.
 type list []string
 
 // String implements pflag.Value.

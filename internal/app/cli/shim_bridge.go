@@ -62,7 +62,7 @@ const (
 	privateRequest = 256 << 20
 	// privateIdle is when a private bridge unloads idle sessions: the CLI does not.
 	privateIdle = 365 * 24 * time.Hour
-	// privateDrain is how long its end waits: nobody is attached then any more.
+	// privateDrain is how long its end waits: no participant is attached then.
 	privateDrain = time.Second
 )
 
@@ -72,7 +72,7 @@ func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Confi
 	c.Version = p.version
 	c.Listen = []string{"unix:" + folder.socket()}
 	c.CLIPath = o.realCLI(p)
-	c.AnyCLI = true // whoever starts the shim has chosen the CLI behind it
+	c.AnyCLI = true // the user has chosen the CLI behind the shim
 	c.Home = p.getenv("COPILOT_HOME")
 	c.GitHubToken = o.githubToken(p)
 	c.NoLogin, c.CLILogLevel, c.CLIArgs = o.noLogin, o.cliLevel(), o.cliArgs
@@ -89,8 +89,8 @@ func (o *shimOptions) privateConfig(p *program, folder *privateFolder) app.Confi
 	return c
 }
 
-// realCLI is the executable that --cli names; "" leaves it to be looked for. What the SDK
-// was told to be the CLI may be this program.
+// realCLI is the executable that --cli names; with "" the bridge looks for one. The SDK's path of the CLI may be this
+// program.
 func (o *shimOptions) realCLI(p *program) string {
 	if o.cli != "" {
 		return o.cli
@@ -111,13 +111,13 @@ func (o *shimOptions) realCLI(p *program) string {
 	return ""
 }
 
-// private starts a bridge in this process, on a socket that nobody else can reach, and its CLI.
+// private starts a bridge in this process, on a private socket, and its CLI.
 func (o *shimOptions) private(ctx context.Context, p *program, logger *slog.Logger) (_ *shimBridge, err error) {
 	folder, err := newPrivateFolder()
 	if err != nil {
 		return nil, err
 	}
-	if o.logFile == "" { // the program is told what fails, and the CLI says no more either
+	if o.logFile == "" { // the program gets errors, and the CLI writes no more either
 		logger = slog.New(slog.DiscardHandler)
 	}
 	config := o.privateConfig(p, folder)
@@ -164,8 +164,7 @@ func (o *shimOptions) cliLevel() string {
 	return o.cliLogLevel
 }
 
-// profile is what the program wants of its runtime, as far as the bridge lets callers say
-// it. What it does not is logged.
+// profile is the program's runtime profile, as far as the bridge lets callers set one. The rest is logged.
 func (o *shimOptions) profile(
 	ctx context.Context, p *program, conn *grpc.ClientConn, logger *slog.Logger,
 ) (*bridgev1.RuntimeProfile, error) {

@@ -14,7 +14,7 @@ type polled struct {
 	original *os.File
 }
 
-// Close implements io.Closer. Whoever has the file too finds it as it was.
+// Close implements io.Closer. Other holders of the file find it unchanged.
 func (p *polled) Close() error {
 	err := p.File.Close()
 	_ = syscall.SetNonblock(int(p.original.Fd()), false) // as far as that can still be done

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestStdinIsPolled holds the shim's standard input to what the connection needs of it: a Close
-// ends a Read, and nobody who shares the pipe finds it changed afterwards.
+// TestStdinIsPolled checks that a Close of the shim's standard input ends a Read, and that other users of the pipe find
+// it unchanged.
 func TestStdinIsPolled(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

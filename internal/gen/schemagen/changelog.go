@@ -227,8 +227,7 @@ func optional(p *Prop) string {
 	return "?:"
 }
 
-// variants compares alternatives by what is written of them: those that are not
-// named have no other identity.
+// variants compares alternatives by their text: alternatives without a name have no other identity.
 func (d *differ) variants(place string, a, b []*Type) {
 	before, after := variantNames(a), variantNames(b)
 	for _, name := range union(before, after) {

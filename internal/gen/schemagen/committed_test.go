@@ -206,8 +206,8 @@ func TestCommittedMethodsHaveRules(t *testing.T) {
 	}
 }
 
-// TestCommittedIsMadeOfTheTables: whoever changes the overlay, the words or the
-// exceptions generates again, which is what fails for rows that match nothing.
+// TestCommittedIsMadeOfTheTables: after a change of the overlay, the words or the exceptions the files must be
+// generated again. Generating fails for rows that match nothing.
 func TestCommittedIsMadeOfTheTables(t *testing.T) {
 	t.Parallel()
 	ledger, err := ReadLedger("ledger.json")

@@ -53,7 +53,7 @@ func (d *docs) last(l Life) string {
 	return d.plan.Model.Versions[l.Last]
 }
 
-// life names the versions of an element, unless they are those of its parent (outer).
+// life names the versions of an element, unless its parent (outer) has the same versions.
 func (d *docs) life(l, outer Life) []string {
 	var out []string
 	if s := d.since(l); s != "" && l.First > outer.First {

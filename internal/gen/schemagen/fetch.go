@@ -42,7 +42,7 @@ func Fetch(ctx context.Context, dir, version string, pins Pins) (Pin, error) {
 	return Pin{version, sums}, nil
 }
 
-// fetch installs a version in a folder of its own below dir and keeps its schemas.
+// fetch installs a version in a new folder below dir and copies its schemas.
 func fetch(ctx context.Context, dir, dest, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -7,10 +7,9 @@ const (
 	eventTypes = "event_types"
 )
 
-// assignFiles decides which file every message and enum is written to: that of
-// its only user, else the common one. Imports have no cycles by construction,
-// since whatever a common type uses has the same users and more. The events are a
-// user of their own, and nobody reaches them through the envelope.
+// assignFiles decides which file every message and enum is written to: the file of its only user, else the common one.
+// Imports have no cycles by construction, since the types that a common type uses have the same users and more. The
+// events are a separate user, and no type reaches them through the envelope.
 func (pl *Plan) assignFiles() {
 	users := map[string]map[string]bool{}
 	for _, s := range pl.Services {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestSchemaHistoryInAnyOrder takes the versions in one by one, as make schema does, the
-// newest first and in a random order. Each step must be wire-compatible with the one
-// before. What comes out in the end is what is committed, except for the numbers.
+// TestSchemaHistoryInAnyOrder takes the versions in one by one, as make schema does, the newest first and in a random
+// order. Each step must be wire-compatible with its predecessor. The result is the committed one, except for the
+// numbers.
 func TestSchemaHistoryInAnyOrder(t *testing.T) {
 	t.Parallel()
 	models := schemaModels(t)

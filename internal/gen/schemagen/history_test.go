@@ -13,9 +13,8 @@ import (
 
 // The tests named TestSchemaHistory… need the real schemas: see schemaModels.
 
-// TestSchemaHistoryBreaksNothing rolls an empty ledger through all versions, as
-// it would have grown: each step must lint and be
-// wire-compatible with the one before.
+// TestSchemaHistoryBreaksNothing rolls an empty ledger through all versions, as it would have grown: each step must
+// lint and be wire-compatible with its predecessor.
 func TestSchemaHistoryBreaksNothing(t *testing.T) {
 	t.Parallel()
 	models := schemaModels(t)
@@ -129,8 +128,8 @@ func TestSchemaHistoryHasEveryEvent(t *testing.T) {
 	t.Logf("%d event types", len(want))
 }
 
-// unlistedEvents are the events seen on the wire that no schema lists, and
-// those that the CLI has in a list of its own.
+// unlistedEvents are the events seen on the wire that no schema lists, and the events that the CLI has in a separate
+// list.
 var unlistedEvents = []string{
 	"model.model_call_started", "model.message", "model.turn_started", "model.turn_ended", "model.model_call_success",
 	"model.messages_snapshot", "model.response", "model.model_call_failure", "model.tool_execution", "model.turn_retry",

@@ -67,7 +67,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// typeText is a field's type, with what is in it where it has no name of its own.
+// typeText is a field's type, with its parts where it has no name.
 func typeText(pl *Plan, f *Field) string {
 	if e := pl.Enums[f.Type]; e != nil && strings.Contains(e.Path, ".") {
 		var names []string
@@ -95,9 +95,8 @@ func typeText(pl *Plan, f *Field) string {
 	return f.Type + "{" + oneof + strings.Join(parts, " ") + "}"
 }
 
-// TestJoinHasNoStops: whatever a member, parameters or a result are in one version and
-// become in the next, and again in the third, the generator has a rule for it, and no
-// number means two things.
+// TestJoinHasNoStops: for any form of a member, of parameters or of a result in one version, in the next, and again in
+// the third, the generator has a rule, and no number means two things.
 func TestJoinHasNoStops(t *testing.T) {
 	t.Parallel()
 	types := []string{

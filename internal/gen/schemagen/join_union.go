@@ -81,9 +81,8 @@ func (g *merger) takesWhere(v, o *Type, name string) (string, bool) {
 	return tag.Type.Const, true
 }
 
-// joinVariants keeps the alternatives of two unions, in a copy of u. Two of them are the
-// same one when they have the same name or are told apart by the same constants; of
-// what is left, when they look alike.
+// joinVariants merges the alternatives of two unions, in a copy of u. Two of them are the same one when they have the
+// same name or the same constants distinguish them; the rest when they look alike.
 func (g *merger) joinVariants(path string, u *Type, a, b []*Type) *Type {
 	c := *u
 	c.Variants = slices.Clone(a)

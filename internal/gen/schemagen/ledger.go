@@ -183,7 +183,7 @@ func catchAlls(s Shape) []int {
 	return []int{unrecognizedNumber}
 }
 
-// retired lists the numbers that were given and are not in use any more.
+// retired lists the numbers that were assigned and are not in use any more.
 func retired(known map[string]int, used map[int]bool) []int {
 	var numbers []int
 	for _, n := range known {

@@ -40,7 +40,7 @@ type Type struct {
 
 	Discriminator string  // KindEnvelope, or a union that names its own
 	DataMember    string  // KindEnvelope
-	Cases         []*Case // KindEnvelope, or a union with tags of its own
+	Cases         []*Case // KindEnvelope, or a union with tags
 
 	Format      string // uuid, uri, duration …
 	Min, Max    string

@@ -63,7 +63,7 @@ func pascal(s string) string {
 	return b.String()
 }
 
-// lowerCamel is the JSON name that protobuf gives a field of its own accord.
+// lowerCamel is the JSON name that protobuf gives a field by default.
 func lowerCamel(field string) string {
 	var b strings.Builder
 	up := false

@@ -128,8 +128,8 @@ type Plan struct {
 	Roots    []string // definitions that are there for their own sake
 }
 
-// planner turns a model into a plan. It visits every method, every event and
-// every definition of the overlay, and from there whatever they need.
+// planner turns a model into a plan. It visits every method, every event and every definition of the overlay, and from
+// there everything that they refer to.
 type planner struct {
 	plan *Plan
 	m    *Model
@@ -173,7 +173,7 @@ func (p *planner) flattened(name string) bool {
 	return false
 }
 
-// definition plans a definition under its own name, whatever it is.
+// definition plans a definition of any kind under its name.
 func (p *planner) definition(name string) {
 	d := p.m.defs[name]
 	switch d.Type.Kind {

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// TestSchemaHistoryCopiesNoText compares every sentence of the generated comments
-// with every sentence of the schemas: theirs are not ours to publish. Short ones
-// can only be said in one way and do not count.
+// TestSchemaHistoryCopiesNoText compares every sentence of the generated comments with every sentence of the schemas:
+// the schemas' sentences are not ours to publish. Short ones have only one wording and do not count.
 func TestSchemaHistoryCopiesNoText(t *testing.T) {
 	t.Parallel()
 	models := schemaModels(t)

@@ -88,9 +88,8 @@ func (p *planner) response(name string, x *Method) *Message {
 	return p.top(name, x.Name+"!", r, def)
 }
 
-// top plans the message of an rpc: objects and unions are flattened into it, all
-// else gets the shape that holds it. A definition keeps its path, so that what is
-// said about its members is said here too.
+// top plans the message of an rpc: objects and unions are flattened into it, all else gets the shape that holds it. A
+// definition keeps its path, so that the documentation of its members applies here too.
 func (p *planner) top(name, path string, t *Type, def string) *Message {
 	from := path
 	switch {

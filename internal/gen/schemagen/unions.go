@@ -129,8 +129,8 @@ func (p *planner) freeMessage(name string) string {
 	return try
 }
 
-// variantSuffix names a case by what its type's name adds to the words that the
-// names of all the types begin with; of a single type, to those of the union.
+// variantSuffix names a case by the words that its type's name adds to the common beginning of all the types' names;
+// for a single type, to the union's name.
 func (p *planner) variantSuffix(msg *Message, variants []*Type, def string) string {
 	words := strings.Split(splitWords(def), "_")
 	common := len(words)

@@ -15,7 +15,7 @@ import (
 type Finding struct {
 	// Where is a path relative to the root, with a line where one is known.
 	Where string
-	// What says which rule is broken, and how.
+	// What is the broken rule, and how it is broken.
 	What string
 }
 
@@ -44,8 +44,8 @@ func walkFiles(tree fs.FS, visit func(name string) error) error {
 	})
 }
 
-// walkGo calls visit for every Go file of the root module: not for those of modules
-// nested in it, nor for what the go command ignores.
+// walkGo calls visit for every Go file of the root module. It leaves out nested modules and the folders that the go
+// command ignores.
 func walkGo(tree fs.FS, visit func(name string, source []byte) error) error {
 	return fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

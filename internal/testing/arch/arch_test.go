@@ -93,7 +93,7 @@ func TestRepositoryFileTables(t *testing.T) {
 
 func TestRepositoryProofs(t *testing.T) {
 	t.Parallel()
-	findings, err := CheckTests(root(t), "docs/shim.md") // which names those of the official SDKs
+	findings, err := CheckTests(root(t), "docs/shim.md") // which names tests of the official SDKs
 	fail(t, findings, err)
 	findings, err = CheckProof(root(t), "docs/proof.md", "Promises and their tests")
 	fail(t, findings, err)

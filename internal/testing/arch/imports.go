@@ -23,7 +23,7 @@ type imported struct {
 // left out: they may reach for anything, being linked into nothing.
 type importGraph map[string][]imported
 
-// readImports reads the graph from the sources, whatever their build tags.
+// readImports reads the graph from the sources, with any build tags.
 func readImports(tree fs.FS) (importGraph, error) {
 	module, err := modulePath(tree)
 	if err != nil {

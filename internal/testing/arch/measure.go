@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// measures are the sizes of a tree's hand-written Go. Types, lines and files are those of packages without tests.
+// measures are the sizes of a tree's hand-written Go. Types, lines and files are counted without tests.
 type measures struct {
 	module string
 	types  map[string]*typeSize // by package and name

@@ -19,8 +19,8 @@ var (
 	targetRule = regexp.MustCompile(`(?m)^([\w-]+):`)
 )
 
-// CheckTests looks for tests and targets of the Makefile that documents name and that are
-// not there. Those that name others' tests are excepted.
+// CheckTests looks for tests and targets of the Makefile that documents name and that do not exist. Documents that name
+// tests of other projects are excepted.
 func CheckTests(tree fs.FS, except ...string) ([]Finding, error) {
 	declared, documents := map[string]bool{}, []string(nil)
 	note := func(file string, declaration *regexp.Regexp, prefix string) error {

@@ -38,7 +38,7 @@ type Config struct {
 	Payloads []string
 	// Versus are executables to compare with each other, and with nothing else.
 	Versus []string
-	// Log is told what is being done.
+	// Log receives a line for each step.
 	Log io.Writer
 }
 
@@ -93,7 +93,7 @@ func (c *Config) payloads() []loadcli.Payload {
 	})
 }
 
-// end closes something that the figures no longer need; a failure is told, not more.
+// end closes something that the measurements no longer need, and logs a failure.
 func (r *run) end(what string, end func() error) {
 	if err := end(); err != nil {
 		fmt.Fprintf(r.cfg.Log, "bench: ending %s: %v\n", what, err)

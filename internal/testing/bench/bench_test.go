@@ -68,7 +68,7 @@ func TestParseBenchmarks(t *testing.T) {
 	}
 }
 
-// Frames are counted by hand; the fields are those of the contract.
+// Frames are counted by hand; the fields are the contract's.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	event := func(message string) *bridgev1.Event {
@@ -103,7 +103,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// A blast is as many events as were asked for, each under an id of its own, and an end.
+// A blast is the requested number of events, each with a new id, and an end.
 func TestLoadCLI(t *testing.T) {
 	t.Parallel()
 	const send = `{"jsonrpc":"2.0","id":7,"method":"session.send","params":{"sessionId":"s","prompt":"blast delta 300"}}`

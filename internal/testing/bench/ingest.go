@@ -64,7 +64,7 @@ func newMany(ctx context.Context, b *bridge, n int) (*audience, error) {
 	return a, nil
 }
 
-// together has the sessions share a stream in place of those that they have.
+// together has the sessions share a stream in place of separate ones.
 func (a *audience) together(ctx context.Context) error {
 	a.cancel()
 	a.subs = nil
@@ -279,7 +279,7 @@ func (r *run) fanOuts(ctx context.Context) (map[fanKey]*ingest, error) {
 	defer r.end("bridge", b.stop)
 	out := map[fanKey]*ingest{}
 	for i := range r.cfg.Repeats + 1 {
-		// A server of its own each time, since streams that have gone weigh on it.
+		// A new server each time, since streams that have gone weigh on it.
 		raw, err := r.startRaw(ctx)
 		if err != nil {
 			return nil, err

@@ -135,8 +135,7 @@ func tell(ctx context.Context, c *copilot.Client, ids []string, subs []*subscrib
 	return errors.Join(errs...)
 }
 
-// listen has idle subscribers on the sessions, as many of them on a stream as it is told:
-// what each takes.
+// listen opens idle subscribers on the sessions, a given number of them on a stream, and measures the memory of each.
 func (r *run) listen(
 	ctx context.Context, b *bridge, conns []*copilot.Client, ids []string, together int,
 ) (sample, []*subscriber, error) {

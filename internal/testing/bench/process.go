@@ -24,7 +24,7 @@ const (
 	endTimeout   = 30 * time.Second
 )
 
-// bridge is a copilot-grpc serve, in a process of its own.
+// bridge is a copilot-grpc serve, in a separate process.
 type bridge struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -136,7 +136,7 @@ func (b *bridge) stop() error {
 	return errors.Join(err, os.RemoveAll(b.dir))
 }
 
-// freePort returns a port that nobody listens on just now.
+// freePort returns a port that is free just now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

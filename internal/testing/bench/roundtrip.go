@@ -36,7 +36,7 @@ func (r roundTrips) way(name string) *latency {
 	return r[name]
 }
 
-// travellers opens a session each way, with a CLI of its own for those without a bridge.
+// travellers opens a session each way, with a separate CLI for the ways without a bridge.
 func (r *run) travellers(ctx context.Context, b, raw *bridge) (map[string]traveller, error) {
 	out := map[string]traveller{}
 	config := map[string]any{"tools": []any{map[string]any{"name": loadcli.Tool, "description": "a tool"}}}

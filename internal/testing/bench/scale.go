@@ -31,8 +31,8 @@ type curve struct {
 	points      map[int]*ingest
 }
 
-// bySessions measures what an event costs when events come to many sessions by turns: of two
-// kinds, each session with a stream of its own, and then of the first with all on one.
+// bySessions measures the cost of an event when events come to many sessions by turns: of two kinds with a stream for
+// each session, and then of the first with all sessions on one stream.
 func (r *run) bySessions(ctx context.Context, b *bridge, own [2]curve, shared curve) error {
 	for _, n := range scaleSessions {
 		a, err := newMany(ctx, b, n)

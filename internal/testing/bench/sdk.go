@@ -22,7 +22,7 @@ type sdk struct {
 	// files are what it is installed from, and driver the script; all are in the folder.
 	files  []string
 	driver string
-	// install makes the folder that it is given ready; command runs the driver there.
+	// install prepares the given folder; command runs the driver there.
 	install [][]string
 	command []string
 }
@@ -78,7 +78,7 @@ func (s sdk) prepare(ctx context.Context, module string) (string, error) {
 	return dir, os.WriteFile(stamp, wanted, 0o600)
 }
 
-// driver is a running SDK with a session in a CLI of its own.
+// driver is a running SDK with a session in a separate CLI.
 type driver struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -212,8 +212,8 @@ func inMicros(ns []int64) []float64 {
 	return out
 }
 
-// drivers starts what SDKs can be had, each with a session of its own configuration; what
-// cannot is told, and is NOT RUN.
+// drivers starts the SDKs that can be installed, each with a session of the given configuration; for the others it
+// prints NOT RUN.
 func (r *run) drivers(ctx context.Context, cli string, configs map[string]map[string]any) map[string]*driver {
 	out := map[string]*driver{}
 	for _, s := range sdks {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// translations are the benchmarks that are told, in the order of the columns.
+// translations are the reported benchmarks, in the order of the columns.
 var translations = []struct{ benchmark, column string }{
 	{"AppendWire", "JSON → wire"},
 	{"AppendJSON", "wire → JSON"},

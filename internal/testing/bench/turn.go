@@ -90,8 +90,7 @@ func clock(t turner) *bridge {
 	return nil
 }
 
-// turns measures whole turns of the real CLI, from the send to session.idle, each way
-// with a CLI of its own.
+// turns measures whole turns of the real CLI, from the send to session.idle, with a separate CLI for each way.
 func (r *run) turns(ctx context.Context) (roundTrips, error) {
 	model, err := offlinemodel.Start(ctx, offlinemodel.Options{Script: &offlinemodel.Script{
 		Stream:  offlinemodel.Pace{ChunkSize: 8},
@@ -175,9 +174,8 @@ func (r *run) shimTurner(ctx context.Context, config map[string]any, all map[str
 	return nil
 }
 
-// turnRound is a repeat: each way with a new session, alone in its CLI, since a CLI's
-// turns take longer the more sessions and history it has; and with its turns in between
-// those of the others.
+// turnRound is a repeat: each way with a new session, alone in its CLI, since a CLI's turns take longer the more
+// sessions and history it has. The ways take turns.
 func (r *run) turnRound(ctx context.Context, all map[string]turner) (map[string]*burst, error) {
 	round := map[string]*burst{}
 	for way, t := range all {

@@ -17,7 +17,7 @@ const callTimeout = 30 * time.Second
 // start: that takes as long as a start may.
 const startCallTimeout = 100 * time.Second
 
-// calls makes the calls of a schedule, checks how they end, and remembers those that can be repeated.
+// calls makes the calls of a schedule, checks how they end, and remembers the calls that can be repeated.
 type calls struct {
 	ctx     context.Context // of the schedule
 	giveUp  context.CancelFunc
@@ -38,7 +38,7 @@ func newCalls(ctx context.Context, giveUp context.CancelFunc, mode Mode, rec *re
 	return &calls{ctx: ctx, giveUp: giveUp, timeout: timeout, rec: rec}
 }
 
-// start makes a call beside the schedule. The call has a deadline of its own.
+// start makes a call beside the schedule. Each call has a deadline.
 func (c *calls) start(name string, f func(context.Context) error) {
 	c.running.Go(func() { _ = c.do(name, f) })
 }
@@ -71,8 +71,8 @@ func (c *calls) do(name string, f func(context.Context) error) error {
 	return err
 }
 
-// end waits for all calls to end: they have a deadline of their own, which none should come to. If some do
-// not end, it gives the schedule up.
+// end waits for all calls to end: each has a deadline, which none should reach. If some do not end, it gives the
+// schedule up.
 func (c *calls) end() bool {
 	ended := make(chan struct{})
 	go func() {

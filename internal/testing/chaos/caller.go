@@ -16,7 +16,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// caller is a client of the server with a connection of its own, which can be cut.
+// caller is a client of the server with a separate connection, which can be cut.
 type caller struct {
 	n         int
 	conn      *grpc.ClientConn

@@ -94,7 +94,7 @@ func (w *world) create(s step) {
 	if c.id == "" {
 		return
 	}
-	// The CLI forgets a session that nobody ever said anything to.
+	// The CLI forgets a session that never had a prompt.
 	for try := 0; w.ctx.Err() == nil; try++ {
 		p, text := w.say(c, "text", false)
 		if w.calls.do("SendAndWait", func(ctx context.Context) error {

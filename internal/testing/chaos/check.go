@@ -177,7 +177,7 @@ func (k *checker) differ(journal []record, history []said) (out []string) {
 		case !ok:
 			out = append(out, "event "+h.ID+" ("+h.Type+") is missing")
 			continue
-		// in the journal the one before comes later
+		// in the journal the earlier one comes later
 		case i < last && !k.writtenLate(journal[i], journal[last]) && !k.toldEarly(h.ID, journal[last].id):
 			out = append(out, fmt.Sprintf("event %s (%s, %s) is at %v, before %s (%s, %s) at %v, which was before it",
 				h.ID, h.Type, stamp(journal[i]), journal[i].at, journal[last].id, journal[last].kind,
@@ -191,10 +191,9 @@ func (k *checker) differ(journal []record, history []said) (out []string) {
 	return out
 }
 
-// writtenLate says whether an event that the CLI wrote behind another happened before it: the
-// real one does so (an abort behind the end of the turn that it ended, a warning behind what
-// it warns of). The CLI's own clock tells, but for one pair: a resume that warns is told
-// before its warning, and written and stamped after it.
+// writtenLate reports whether an event that the CLI wrote behind another happened before it. The real one does so: an
+// abort behind the end of the turn that it ended, a warning behind its cause. The CLI's clock shows it, but for one
+// pair: a resume that warns is sent before its warning, and written and stamped after it.
 func (k *checker) writtenLate(late, other record) bool {
 	if k.mode != Real {
 		return false
@@ -213,8 +212,7 @@ func stamp(r record) string {
 	return e.Timestamp
 }
 
-// unspoken is the type of an event that the real CLI writes into its history and tells
-// nobody of.
+// unspoken is the type of an event that the real CLI writes into its history and does not send.
 const unspoken = "session.usage_record"
 
 // same compares an event of a journal with that of the history. The real CLI leaves
@@ -259,9 +257,9 @@ func (k *checker) checkOrder(c *conversation, journal []record, order map[string
 	}
 }
 
-// checkGiven checks that the positions that readers were given, of events that are no longer
-// kept too, are in the order in which the CLI emitted the events, whatever the order in which
-// it sent them, but where the server says that it left a burst as it came.
+// checkGiven checks that the positions that readers got, also of events that the journal no longer has, are in the
+// order in which the CLI emitted the events, in any order in which it sent them, unless the server says that it left a
+// burst as it came.
 func (k *checker) checkGiven(c *conversation, order map[string]int) {
 	given := k.given.of(c.id)
 	last := -1
@@ -282,8 +280,8 @@ func (k *checker) checkGiven(c *conversation, order map[string]int) {
 	}
 }
 
-// checkHistory checks what the CLI was told: every prompt once at most, and if a call said
-// that it was answered then once; every request answered once at most.
+// checkHistory checks what the CLI received: every prompt at most once, and exactly once if a call returned its answer;
+// every request has at most one answer.
 func (k *checker) checkHistory(c *conversation, history []said, prompts []*prompt) {
 	messages, completed := map[string]int{}, map[string]int{}
 	for _, h := range history {
@@ -364,8 +362,8 @@ func (t *track) check(journal []record) {
 	}
 }
 
-// outlived checks a reader that had gone before the journal began a new epoch: what it was
-// given is there still, if at another place, and it had it once.
+// outlived checks a reader that had gone before the journal began a new epoch: the new epoch still has the events that
+// it got, perhaps at other positions, and it got each once.
 func (t *track) outlived(journal []record) {
 	there := map[string]int{}
 	for _, r := range journal {
@@ -388,8 +386,7 @@ func at(list []entry, i int) any {
 	return "nothing"
 }
 
-// checkList checks that there are no sessions but those that were made: a create that was
-// repeated made one.
+// checkList checks that only the created sessions exist: a create that was repeated made one.
 func (k *checker) checkList(sessions []*conversation, abandoned int) {
 	known := map[string]bool{}
 	for _, c := range sessions {
@@ -409,7 +406,7 @@ func (k *checker) checkList(sessions []*conversation, abandoned int) {
 	}
 }
 
-// listed lists the sessions, and those that are not known.
+// listed lists the sessions, and the unknown ones among them.
 func (k *checker) listed(known map[string]bool) (open, all []string, err error) {
 	err = k.calls.do("ListSessions", func(ctx context.Context) error {
 		r, err := k.by.sessions.ListSessions(ctx, &bridgev1.ListSessionsRequest{})

@@ -19,11 +19,11 @@ func (d disorder) covers(session string, p place) bool {
 	return d.session == session && d.after.before(p) && p.epoch == d.through.epoch && p.seq <= d.through.seq+maxLeft
 }
 
-// maxLeft is how many events after those that were left out of order may be so, too: with each
-// there may be others, which are kept and no part of the burst.
+// maxLeft is how many events after the ones that were left out of order may be so, too: with each there may be others,
+// which are durable and no part of the burst.
 const maxLeft = ingest.LeftEvents + ingest.LeftEvents/8
 
-// disorders are those of a server's log.
+// disorders reads them from a server's log.
 func disorders(log []string) (out []disorder) {
 	for _, line := range log {
 		_, rest, ok := strings.Cut(line, strconv.Quote(ingest.LeftOutOfOrder))

@@ -39,7 +39,7 @@ func (w *world) rest(step) {
 	pause(w.ctx, idle*3/2)
 }
 
-// restart drains the server, in the middle of whatever goes on, and starts it again.
+// restart drains the server in the middle of other work, and starts it again.
 func (w *world) restart(step) {
 	w.rec.struck("bridge drained and restarted")
 	begin := time.Now()

@@ -80,7 +80,7 @@ func configure(p Plan, dir string) app.Config {
 		IdleUnload: idleUnload,
 		DrainGrace: drainGrace, PingInterval: pingInterval, PingTimeout: pingTimeout,
 		FsyncInterval: 20 * time.Millisecond,
-		// Small, so that readers that are slow do lose ephemeral events, and are told.
+		// Small, so that readers that are slow do lose ephemeral events, and get a Gap.
 		MaxEphemeralBytes: 256 << 10,
 	}
 	if p.Mode == Real {
@@ -241,8 +241,8 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// lifeline is the connection of a CLI that ends with it, as a child ends with its input: by
-// itself, or by force. Its end is over before Close returns.
+// lifeline is the connection of a CLI that ends with it, as a child ends with its input: of its own accord, or by
+// force. Its end is over before Close returns.
 type lifeline struct {
 	duplex
 	cli     *fakecli.CLI

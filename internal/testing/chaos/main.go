@@ -19,7 +19,7 @@ import (
 // workerEnv makes the program a worker, which plays the plans of its input.
 const workerEnv = "COPILOT_GRPC_CHAOS_WORKER"
 
-// tooLong is when a schedule is given up, with the stacks of its process.
+// tooLong is the time limit of a schedule. After it the process prints its stacks and ends.
 const tooLong = 10 * time.Minute
 
 // options are what the command line says.
@@ -97,11 +97,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// orphanPatience is how long a schedule may take to end when nobody waits for its report.
+// orphanPatience is the time limit of a schedule whose parent process has gone.
 const orphanPatience = 30 * time.Second
 
-// work plays plans, one a line, and answers with reports. When its input ends, who gave the
-// plans has gone, whatever became of him: so does the schedule that is being played.
+// work plays plans, one a line, and answers with reports. When its input ends, the parent process has gone, and the
+// schedule that is being played ends too.
 func work(in io.Reader, out io.Writer) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

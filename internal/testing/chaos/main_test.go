@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A schedule whose plan came from somebody who has gone ends early, and leaves nothing behind.
+// A schedule whose parent process has gone ends early, and leaves nothing behind.
 func TestAbandoned(t *testing.T) {
 	var out bytes.Buffer
 	if code := work(strings.NewReader(`{"Seed":1,"Mode":"memory","Steps":100000}`), &out); code != 0 {

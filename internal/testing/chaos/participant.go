@@ -17,7 +17,7 @@ import (
 // attachStream is a participant's stream.
 type attachStream = grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse]
 
-// participant takes part in a session, with tools and handlers of its own.
+// participant takes part in a session, with tools and handlers.
 type participant struct {
 	track *track
 	to    *conversation
@@ -210,7 +210,7 @@ func answerTo(rng *rand.Rand, c *bridgev1.Callback) *bridgev1.Answer {
 	return plainAnswer(rng.IntN(5) > 0, c)
 }
 
-// plainAnswer is yes, or no where that can be said.
+// plainAnswer is yes, or no where the kind of callback has a no.
 func plainAnswer(yes bool, c *bridgev1.Callback) *bridgev1.Answer {
 	switch c.GetKind() {
 	case bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL:
@@ -233,7 +233,7 @@ func plainAnswer(yes bool, c *bridgev1.Callback) *bridgev1.Answer {
 	}
 }
 
-// resolve answers a callback by a call, perhaps after or while somebody else does.
+// resolve answers a callback by a call, perhaps after or during another participant's answer.
 func (w *world) resolve(s step) {
 	c, to, rng := w.caller(s.pick[1]), w.conversation(s.pick[0]), s.rng(w.plan.Seed)
 	w.calls.running.Go(func() {

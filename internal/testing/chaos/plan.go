@@ -40,7 +40,7 @@ type step struct {
 	after time.Duration
 }
 
-// rng is a source of its own for what runs beside the schedule.
+// rng is a separate source of random numbers, for goroutines beside the schedule.
 func (s step) rng(seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(s.pick[0])<<32|uint64(s.pick[1])))
 }

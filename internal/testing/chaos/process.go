@@ -27,7 +27,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// The environment by which the program is asked to be something else than itself.
+// The environment that makes the program act as another one.
 const (
 	// ServeEnv names a file with the plan and the directory of a server to be run.
 	ServeEnv = "COPILOT_GRPC_CHAOS_SERVE"
@@ -53,7 +53,7 @@ func Otherwise() (code int, ok bool) {
 	return 0, false
 }
 
-// serving is what a server of a schedule is told.
+// serving is the configuration of a server of a schedule.
 type serving struct {
 	Plan Plan
 	Dir  string
@@ -86,7 +86,7 @@ func serve(path string) error {
 	return a.Run(ctx)
 }
 
-// process is a server in a process of its own.
+// process is a server in a separate process.
 type process struct {
 	w      *world
 	config app.Config
@@ -112,7 +112,7 @@ func newProcess(w *world) (*process, error) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			return nil, err
 		}
-		// A program of its own, since it is also asked for its version, without an environment.
+		// A separate program, since it must also print its version, without an environment.
 		s.CLI = filepath.Join(w.dir, "copilot")
 		oracle := fmt.Sprintf("%s='%s'", oracleEnv, p.oracle())
 		if w.plan.Soak {
@@ -232,7 +232,7 @@ func (p *process) crash(bool) error {
 
 func (p *process) close() error {
 	err := p.stop()
-	// What it leaves behind is of its own directory, which is in the environment.
+	// The processes that it leaves behind have its directory in their environment.
 	deadline := time.Now().Add(leakPatience)
 	for left := p.children(); len(left) > 0; left = p.children() {
 		if time.Now().After(deadline) {
@@ -255,7 +255,7 @@ func (p *process) close() error {
 	return errors.Join(err, p.log.Close())
 }
 
-// children are the CLI processes of the schedule, by the home they were given.
+// children are the CLI processes of the schedule, by their homes.
 func (p *process) children() (pids []int) {
 	mark := []byte("COPILOT_HOME=" + p.config.Home)
 	found, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is a good one

@@ -55,7 +55,7 @@ func (w *world) subscribe(s step) {
 	}()
 }
 
-// unsubscribe ends a reader, in the middle of whatever it does.
+// unsubscribe ends a reader at any time.
 func (w *world) unsubscribe(s step) {
 	if len(w.audience.readers) > 0 {
 		r := w.audience.readers[int(s.pick[0])%len(w.audience.readers)]
@@ -115,7 +115,7 @@ func (r *reader) stream(ctx context.Context, rng *rand.Rand) error {
 		}
 		r.frame(f)
 		if f.GetGoAway() != nil && rng.IntN(2) == 0 {
-			return nil // as it is asked to
+			return nil // as a GoAway asks
 		}
 		left--
 		wait := time.Duration(0)

@@ -43,7 +43,7 @@ func (r *recorder) lines() []string {
 	return append([]string(nil), r.log...)
 }
 
-// maxFound bounds the violations that are kept.
+// maxFound bounds the recorded violations.
 const maxFound = 50
 
 // violated notes that an invariant does not hold.

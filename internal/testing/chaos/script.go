@@ -14,15 +14,15 @@ const (
 	participantTool = "participant_tool"
 )
 
-// flavours are what a prompt may begin with: they say what comes of it. Those of faults are
-// only for the fake CLI, and the last ones.
+// flavours are the first words of prompts: they select the turn. The flavours of faults are only for the fake CLI, and
+// the last ones.
 var flavours = []string{
 	"text", "text", "text", "burst", "burst", "early", "slow", "tool", "tool", "tool", "both", "both", "input",
 	"elicit", "fail", "hang",
 	"break", "break",
 }
 
-// realFlavours are those that the real CLI and its model can play.
+// realFlavours are the flavours that the real CLI and its model can play.
 var realFlavours = []string{"text", "text", "text", "burst", "slow", "tool", "tool", "both", "fail"}
 
 // final is the flavour with which a schedule ends.

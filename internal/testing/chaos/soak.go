@@ -95,7 +95,7 @@ func (s *soak) run(ctx context.Context, stdout io.Writer) (err error) {
 	return errors.Join(errs...)
 }
 
-// caller has one session after the other, on a connection of its own.
+// caller has one session after the other, on a separate connection.
 func (s *soak) caller(n int, stdout io.Writer) error {
 	c, err := newCaller(s.w, n)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *soak) caller(n int, stdout io.Writer) error {
 	return s.w.ctx.Err()
 }
 
-// session is the life of one session: a participant answers what is asked, a reader reads.
+// session is the life of one session: a participant answers the callbacks, a reader reads.
 func (s *soak) session(c *caller, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(s.w.ctx)
 	defer cancel()

@@ -53,7 +53,7 @@ func (s stock) compare() (left []string) {
 	return left
 }
 
-// files counts the open files by what they are; those of the Go runtime are left out.
+// files counts the open files by kind; the files of the Go runtime are left out.
 func files() map[string]int {
 	out := map[string]int{}
 	links, _ := filepath.Glob("/proc/self/fd/*") // the pattern is a good one

@@ -28,7 +28,7 @@ const (
 	everything taste = iota
 	ordinary         // all but the heavy ones
 	durableOnly
-	spoken // what was said
+	spoken // prompts and answers
 	tastes
 )
 
@@ -74,7 +74,7 @@ func entryOf(e *bridgev1.Event) entry {
 		ephemeral: e.GetEvent().GetEphemeral()}
 }
 
-// positions are those that were given, of all sessions.
+// positions are the positions that readers got, of all sessions.
 type positions struct {
 	mu    sync.Mutex
 	given map[string]map[place]string
@@ -96,14 +96,14 @@ func (p *positions) give(session string, e entry) (other string) {
 	return ""
 }
 
-// of returns what was given of a session.
+// of returns the positions of a session.
 func (p *positions) of(session string) map[place]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.given[session])
 }
 
-// track is what one reader of a session was told, over all its streams.
+// track is the view of one reader of a session, over all its streams.
 type track struct {
 	w       *world
 	name    string
@@ -112,7 +112,7 @@ type track struct {
 
 	mu     sync.Mutex
 	open   bool    // begin is known
-	begin  place   // it was told what comes after this
+	begin  place   // its stream begins after this
 	at     place   // it has come to here
 	loose  place   // up to here events may be missing
 	lost   []place // pairs: durable events may be missing in between
@@ -171,7 +171,7 @@ func (t *track) frame(f *bridgev1.SubscribeResponse) {
 	}
 	known := t.known()
 	if f.GetTurnEnded() != nil || f.GetMessageResent() != nil {
-		known.seq++ // these may have a position of their own
+		known.seq++ // these may have a position
 	}
 	if t.taste == everything && t.at != after && known.before(after) {
 		t.violated("went on to %v without an event: %v", after, f)

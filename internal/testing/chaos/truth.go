@@ -60,7 +60,7 @@ func accepted(log []fakecli.Entry) map[string]int {
 		case fakecli.EntryReceived:
 			var m struct{ Params request }
 			switch {
-			case e.Type == "connect": // another life, with ids of its own
+			case e.Type == "connect": // another process, with new ids
 				clear(asked)
 				life++
 			case json.Unmarshal(e.Body, &m) != nil:

@@ -87,7 +87,7 @@ func Run(ctx context.Context, p Plan) *Report {
 	return r
 }
 
-// play is Run in a directory of its own.
+// play is Run in a new directory.
 func (w *world) play(r *Report) (err error) {
 	if w.host, err = newHost(w); err != nil {
 		return err

@@ -20,8 +20,8 @@ type Why string
 
 // The reasons.
 const (
-	// Null is null for an optional member that may be null: it is kept because it
-	// differs from absence. Nothing has drifted.
+	// Null is null for an optional member that may be null: it stays because it differs from absence. Nothing has
+	// drifted.
 	Null Why = "null"
 	// Undeclared is a member that the message does not know.
 	Undeclared Why = "undeclared"
@@ -36,13 +36,13 @@ const (
 	Unlisted Why = "unlisted"
 )
 
-// Place is where a value was kept outside of typed fields.
+// Place is the location of a value outside of typed fields.
 type Place struct {
 	// Message is the name of the message, within its package.
 	Message string
 	// Member is the JSON member, or the event's type; empty where the whole counts.
 	Member string
-	// Why it was kept.
+	// Why it is there.
 	Why Why
 }
 

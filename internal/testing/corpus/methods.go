@@ -15,8 +15,8 @@ type method struct {
 	optional       bool // params may be absent or null
 }
 
-// methods returns all methods that copilot.cli.v1 describes, those of the CLI and
-// those of its clients, by JSON-RPC name: no name is of both kinds.
+// methods returns all methods that copilot.cli.v1 describes, the CLI's and its clients', by JSON-RPC name: no name is
+// of both kinds.
 func methods() map[string]method {
 	out := make(map[string]method)
 	protoregistry.GlobalFiles.RangeFilesByPackage(eventType.ParentFile().Package(),

@@ -27,9 +27,8 @@ const (
 // DefaultLimit is how many bytes a Recorder writes at most.
 const DefaultLimit = 256 << 20
 
-// Recorder is a runtime.Runner that records the traffic of what another starts.
-// What exceeds its limit, or cannot be written, is not recorded; the runtimes
-// never notice.
+// Recorder is a runtime.Runner that records the traffic of the runtimes of another one. Traffic above its limit, or
+// that cannot be written, is not recorded; the runtimes never notice.
 type Recorder struct {
 	next runtime.Runner
 	dir  string
@@ -146,8 +145,7 @@ func (r *recorded) CloseWrite() error {
 // Close implements io.Closer.
 func (r *recorded) Close() error { return errors.Join(r.Transport.Close(), r.close()) }
 
-// recordedMany is a Transport that gives further connections, which are recorded as well,
-// each in files of its own.
+// recordedMany is a Transport that gives further connections, which are recorded as well, each in separate files.
 type recordedMany struct {
 	*recorded
 	many     multiplexed

@@ -20,7 +20,7 @@ import (
 //go:embed testdata/sample.txt
 var sample string
 
-// script is a CLI that says what it was told to, whatever it hears.
+// script is a CLI that sends given messages, and ignores the ones it gets.
 type script struct {
 	io.Reader
 	heard int

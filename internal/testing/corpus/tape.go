@@ -42,8 +42,8 @@ func load(dir string) ([]exchange, error) {
 	return all, nil
 }
 
-// frames cuts a recording into messages. What was cut off at its end, because the
-// runtime was killed or the limit was reached, is left out.
+// frames cuts a recording into messages. It leaves out an incomplete message at the end, where the runtime was killed
+// or the limit was reached.
 func frames(recording []byte) ([][]byte, error) {
 	var out [][]byte
 	for rest := recording; ; {

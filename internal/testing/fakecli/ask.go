@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// asked is how the client answers an event that asks for something: the method
-// it calls and the event that ends it. Tools and permissions have rules of
-// their own.
+// asked is how the client answers an event that asks for something: the method it calls and the event that ends it.
+// Tools and permissions have separate rules.
 type asked struct{ method, completed string }
 
 var askedBy = map[string]asked{

@@ -16,10 +16,10 @@ const DefaultBacklog = 64 << 20
 // Options configures a CLI.
 type Options struct {
 	Script Script
-	// Home is COPILOT_HOME: sessions are kept under it and can be resumed by
-	// another CLI. Empty keeps them in memory, for this one only.
+	// Home is COPILOT_HOME: sessions are saved under it and can be resumed by another CLI. With an empty Home they stay
+	// in memory, for this CLI only.
 	Home string
-	// Token must be given to connect by TCP connections.
+	// Token must be the token in connect on TCP connections.
 	Token string
 	// Oracle, if set, gets each log entry as a line of JSON.
 	Oracle io.Writer
@@ -121,7 +121,7 @@ func (c *CLI) Serve(rwc io.ReadWriteCloser, tcp bool) {
 // Log returns what happened so far, in order.
 func (c *CLI) Log() []Entry { return c.oracle.snapshot() }
 
-// Exited is closed when the process has ended, by itself or by Kill or Close.
+// Exited is closed when the process has ended, also after Kill or Close.
 func (c *CLI) Exited() <-chan struct{} { return c.gone }
 
 // ExitCode is the code it ended with.
@@ -131,8 +131,7 @@ func (c *CLI) ExitCode() int {
 	return c.exitCode
 }
 
-// Kill ends the process as SIGKILL does: connections break, nothing is said or
-// written any more.
+// Kill ends the process as SIGKILL does: connections break, and nothing is sent or written any more.
 func (c *CLI) Kill() { c.exit(137) }
 
 // Shutdown ends it as runtime.shutdown and SIGTERM do: sessions are closed and

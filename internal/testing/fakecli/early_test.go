@@ -15,7 +15,7 @@ import (
 func TestEarly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		tick  time.Duration // of the clock, each time that it is asked
+		tick  time.Duration // of the clock, each time that it is read
 		early bool
 	}{
 		"burst": {50 * time.Microsecond, true},

@@ -447,7 +447,7 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// A flat-out burst arrives whole, in order, at whatever speed it is read.
+// A flat-out burst arrives whole, in order, at any speed of the reader.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	cli := fakecli.New(fakecli.Options{Backlog: 100_000,

@@ -152,8 +152,8 @@ func TestTurnFaults(t *testing.T) {
 	})
 }
 
-// What was asked when a process died can be answered in the next one, if the
-// client wants to continue, and only then.
+// A pending question of a process that died can be answered in the next one, if the client wants to continue, and only
+// then.
 func TestContinuePendingWork(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

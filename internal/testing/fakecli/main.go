@@ -29,7 +29,7 @@ func (s stdio) Close() error {
 	return errors.Join(errs...)
 }
 
-// flags are those of the real command line that matter here.
+// flags are the flags of the real command line that matter here.
 type flags struct {
 	stdio, headless, version bool
 	port                     int

@@ -111,8 +111,7 @@ func loaded(h func(*call, *session) (json.RawMessage, *rpcError)) handler {
 	}
 }
 
-// read decodes params leniently: like the real one, whatever does not fit is
-// ignored.
+// read decodes params leniently: like the real one, it ignores members that do not fit.
 func (c *call) read(into any) { _ = json.Unmarshal(c.params, into) }
 
 func (c *call) sessionID() string {

@@ -10,7 +10,7 @@ import (
 
 // Kinds of Entry.
 const (
-	EntryEvent        = "event"        // a session.event to those who joined
+	EntryEvent        = "event"        // a session.event to the connections in the session
 	EntryCopy         = "copy"         // the second copy of an earlier event
 	EntryNotification = "notification" // any other notification sent
 	EntryReply        = "reply"        // a reply sent

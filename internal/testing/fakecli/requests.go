@@ -121,8 +121,8 @@ func (c *call) answerPermission(s *session) (json.RawMessage, *rpcError) {
 	return c.answer(s, pendingPermission)
 }
 
-// answer gives the whole params to whoever waits. The first answer counts, and
-// is not validated here: neither does the real one.
+// answer gives the whole params to the waiting turn. The first answer counts, and is not validated here: neither does
+// the real one.
 func (c *call) answer(s *session, kind string) (json.RawMessage, *rpcError) {
 	var p struct{ RequestID *string }
 	c.read(&p)

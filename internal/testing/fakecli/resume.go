@@ -20,8 +20,8 @@ func (s *session) restore(events []stored) {
 	}
 }
 
-// recall takes from one event what outlives a process: the title, the working
-// directory, and what was asked and not answered.
+// recall takes from one event the state that outlives a process: the title, the working directory, and the pending
+// questions.
 func (s *session) recall(e stored) {
 	var p struct {
 		Content, RequestID string

@@ -54,7 +54,7 @@ type Prompt struct {
 
 // Turn is one model call and what follows from it, in the order of the fields.
 type Turn struct {
-	// PauseMS passes before the model says anything. Hang passes for ever.
+	// PauseMS passes before the model sends anything. Hang never ends.
 	PauseMS int  `json:"pauseMs,omitempty"`
 	Hang    bool `json:"hang,omitempty"`
 	// Requests are made of the client, one after the other.
@@ -89,11 +89,10 @@ type Deltas struct {
 	Early *Early `json:"early,omitempty"`
 }
 
-// Early is the real CLI's habit, once it has fallen behind in a burst, of sending some pieces
-// ahead of those that wait to be sent, and not again when it comes to them. As the real one, it
-// does so only in a burst (1,024 pieces within a second) whose oldest piece has waited for half
-// a second at least and not for more than a second, whatever the script says: a machine that
-// is too slow for that sees a stream in order.
+// Early is the real CLI's habit, once it has fallen behind in a burst, of sending some pieces ahead of the waiting
+// ones, and not again when it reaches them. As the real one, it does so only in a burst (1,024 pieces within a second)
+// whose oldest piece has waited for half a second at least and not for more than a second, also if the script says
+// otherwise: a machine that is too slow for that sees a stream in order.
 type Early struct {
 	// After is how many pieces are sent in order, and at once, before it begins.
 	After int `json:"after,omitempty"`
@@ -123,8 +122,8 @@ type Event struct {
 	Ephemeral bool            `json:"ephemeral,omitempty"`
 }
 
-// Reverse is a request made of the client, such as userInput.request or
-// hooks.invoke. The turn waits for its answer, and goes on whatever it is.
+// Reverse is a request made of the client, such as userInput.request or hooks.invoke. The turn waits for its answer,
+// and goes on with any answer.
 type Reverse struct {
 	Method string `json:"method"`
 	// Params are an object; sessionId is added.

@@ -97,7 +97,7 @@ func newSession(c *CLI, id string, cfg config) *session {
 	return s
 }
 
-// join makes k one of those who get the events.
+// join makes k one of the connections that get the events.
 func (s *session) join(k *conn, cfg config) {
 	if !slices.Contains(s.joined, k) {
 		s.joined = append(s.joined, k)
@@ -183,8 +183,8 @@ func (s *session) clash(k *conn, tools []toolDef) string {
 	return ""
 }
 
-// emit sends an event to those who joined, and keeps it unless it is ephemeral.
-// It returns the event's id, or nothing when the session is gone.
+// emit sends an event to the connections in the session, and stores it unless it is ephemeral. It returns the event's
+// id, or nothing when the session is gone.
 func (s *session) emit(kind string, data []byte, ephemeral bool) string {
 	if s.gone || s.cli.dead {
 		return ""
@@ -230,7 +230,7 @@ func (s *session) eventFrame(event []byte) []byte {
 	return frame(notification("session.event", append(params, '}')))
 }
 
-// persist keeps a durable event, and tells everybody that the session changed.
+// persist stores a durable event, and notifies all connections that the session changed.
 func (s *session) persist(e stored, now time.Time) {
 	s.last, s.modified = e.ID, now
 	s.events = append(s.events, e)

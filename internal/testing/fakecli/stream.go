@@ -148,8 +148,8 @@ func (b *unsent) begin(e *Early, emitted []time.Time) {
 	b.early = (n-e.After)%e.Every < max(1, e.Run) && waited >= minLag && waited <= maxLag
 }
 
-// deliver sends an event that was emitted now, at once or when those before it have been sent.
-// What is not of the burst comes behind all of it. The lock is held.
+// deliver sends an event that was emitted now, at once or when the events before it have been sent. Events outside of
+// the burst come behind all of it. The lock is held.
 func (s *session) deliver(frame []byte, now time.Time) {
 	b := &s.behind
 	if b.early {
@@ -163,7 +163,7 @@ func (s *session) deliver(frame []byte, now time.Time) {
 	}
 }
 
-// push sends an event to those who joined. The lock is held.
+// push sends an event to the connections in the session. The lock is held.
 func (s *session) push(frame []byte) {
 	for _, k := range s.joined {
 		k.out.push(frame)

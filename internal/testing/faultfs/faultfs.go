@@ -1,5 +1,5 @@
-// Package faultfs is a file system in memory that fails when it is told to, forgets what
-// was not synced, and stops in the middle of a write, as machines and disks do.
+// Package faultfs is a file system in memory that fails on request, forgets data that was not synced, and stops in the
+// middle of a write, as machines and disks do.
 package faultfs
 
 import (

@@ -17,7 +17,7 @@ const procDir = "/proc"
 // stateZombie is the kernel's letter for a process that ended and was not waited for.
 const stateZombie = "Z"
 
-// process is what is told about a child that was left behind.
+// process describes a child that was left behind.
 type process struct {
 	pid   int
 	name  string
@@ -33,9 +33,8 @@ func (p process) String() string {
 	return fmt.Sprintf("%q (pid %d, %s)", p.name, p.pid, state)
 }
 
-// children lists the processes in proc whose parent is the given one. Orphans
-// adopted by a child subreaper have that parent too, which is what we want. Without
-// a proc file system there is nothing to say, and nothing is said.
+// children lists the processes in proc whose parent is the given one. Orphans adopted by a child subreaper have that
+// parent too, as intended. Without a proc file system the list is empty.
 func children(proc string, parent int) ([]process, error) {
 	stats, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "stat"))
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package leak fails a test binary that leaves something behind: a goroutine,
-// a child process that still runs, or a dead one that nobody waited for. A package
-// with goroutines or children of its own asks for it once:
+// a child process that still runs, or a dead one without a Wait. A package
+// with goroutines or children calls it once:
 //
 //	func TestMain(m *testing.M) { leak.Main(m) }
 //
@@ -63,8 +63,8 @@ func check(within time.Duration, options ...goleak.Option) error {
 	return goleak.Find(options...)
 }
 
-// settle asks until nothing is left or the time is up, and returns the last answer.
-// It polls, since the kernel tells nobody but the parent's own Wait about an exit.
+// settle looks until nothing is left or the time is up, and returns the last result. It polls, since the kernel reports
+// an exit only to the parent's Wait.
 func settle(within time.Duration, list func() ([]process, error)) ([]process, error) {
 	deadline := time.Now().Add(within)
 	for {

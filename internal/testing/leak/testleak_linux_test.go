@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // waitForever is the goroutine that scenarios leave behind.
 func waitForever() { select {} }
 
-// TestScenario is not a test of its own: it is what the re-executed binary runs.
+// TestScenario is not a test: it is what the re-executed binary runs.
 func TestScenario(t *testing.T) {
 	switch os.Getenv(scenario) {
 	case "":
@@ -52,8 +52,8 @@ func TestScenario(t *testing.T) {
 	}
 }
 
-// startChild starts a child that nobody waits for. It dies with its parent, so that
-// the scenario itself leaves nothing on the machine.
+// startChild starts a child without a Wait. It dies with its parent, so that the scenario leaves nothing on the
+// machine.
 func startChild(t *testing.T, name string, args ...string) int {
 	t.Helper()
 	cmd := exec.Command(name, args...)

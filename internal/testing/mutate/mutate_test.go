@@ -39,7 +39,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Each verdict, on a module of its own.
+// Each verdict, on a separate module.
 func TestRunner(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

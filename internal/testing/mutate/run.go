@@ -19,7 +19,7 @@ const TestTimeout = 2 * time.Minute
 // buildTimeout is added to it for compiling.
 const buildTimeout = 5 * time.Minute
 
-// maxOutput is how much of the go command's output is kept.
+// maxOutput bounds the recorded output of the go command.
 const maxOutput = 4 << 10
 
 // Runner runs mutations in a checkout.

@@ -22,8 +22,8 @@ const Version = "1.0.102"
 const (
 	// PromptBlast is followed by a payload's name and a count.
 	PromptBlast = "blast"
-	// PromptSpread is PromptBlast to all sessions of the process, by turns; each of them
-	// is told the end. The count is of all together.
+	// PromptSpread is PromptBlast to all sessions of the process, by turns; each of them gets the end. The count is the
+	// total.
 	PromptSpread = "spread"
 	// PromptTools is followed by a count of tool calls, one after the other.
 	PromptTools = "tools"
@@ -46,7 +46,7 @@ type peer struct {
 	body  []byte
 	frame []byte
 	ids   uint64
-	// sessions are those that were opened.
+	// sessions are the open sessions.
 	sessions []string
 }
 
@@ -174,8 +174,7 @@ func (p *peer) send(r request) error {
 	return nil
 }
 
-// blast sends the same event many times, to the sessions by turns, each under an id of its
-// own and in a write of its own.
+// blast sends the same event many times, to the sessions by turns, each with a new id and in a separate write.
 func (p *peer) blast(sessions []string, payload, count string) error {
 	n, err := strconv.Atoi(count)
 	if err != nil {

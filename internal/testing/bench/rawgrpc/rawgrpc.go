@@ -1,6 +1,6 @@
-// Package rawgrpc is grpc-go with the bridge's settings and nothing else: the floor of a
-// fan-out, since it sends the same ready bytes to every stream, each stream from a goroutine of
-// its own; and of a round trip, since it carries bytes to a CLI and back as they are.
+// Package rawgrpc is grpc-go with the bridge's settings and nothing else: the floor of a fan-out, since it sends the
+// same ready bytes to every stream, each stream from a separate goroutine; and of a round trip, since it carries bytes
+// to a CLI and back as they are.
 package rawgrpc
 
 import (
