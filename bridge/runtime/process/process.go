@@ -184,7 +184,7 @@ func (p *Process) own(started chan<- error) {
 	p.mu.Unlock()
 
 	<-read
-	p.closeStdin()
+	_ = p.closeStdin() // the process has ended
 	exit.Stderr = p.tail.String()
 	p.mu.Lock()
 	p.exit = exit
