@@ -8,12 +8,16 @@ package bridge
 import (
 	"context"
 	"errors"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"log/slog"
 	"math"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtimes"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/admission"
 	"github.com/copilot-grpc/copilot-grpc/bridge/api"
@@ -127,7 +131,7 @@ type Services struct {
 	Shares       *sharing.Service
 	Watch        *watch.Service
 	Callbacks    *inbox.Service
-	Runtimes     *Bridge
+	Runtimes     *runtimes.Service
 	Events       *stream.Service
 	Participants *attach.Service
 	CLI          *passthrough.Service
@@ -235,7 +239,10 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
 	b.Shares = sharing.New(b.store, b.Watch, cfg.Audit)
 	b.Callbacks = inbox.New(b.store, b.codec, b.operations)
-	b.Runtimes = b
+	b.Runtimes = runtimes.New(runtimes.Config{
+		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Limits: b.limits,
+		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
+	})
 	b.Sessions = api.New(api.Config{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
 		Watchers: b.Watch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
@@ -270,6 +277,16 @@ func (b *Bridge) sessionConfig(tenant string) session.Config {
 		Encode: b.codec.Event, MaxEphemeralBytes: b.cfg.MaxEphemeralBytes, CallbackTimeout: tuned.CallbackTimeout,
 		Bounds: tuned.Turns, Budget: b.budget, Room: b.admission.Room(tenant), Observer: b.cfg.Observer,
 		Audit: b.cfg.Audit, Shared: b.cfg.Sole,
+	}
+}
+
+// limits returns the limits for a tenant's calls.
+func (b *Bridge) limits(tenant string) *bridgev1.Limits {
+	tuned := b.tuned.Load()
+	return &bridgev1.Limits{
+		MaxPromptBytes: int64(b.admission.MaxPrompt(tenant)), MaxAttachmentBytes: int64(tuned.MaxAttachmentBytes),
+		MaxRequestBytes: int64(b.cfg.MaxRequestBytes), CallbackTimeout: durationpb.New(tuned.CallbackTimeout),
+		MaxEphemeralBytes: int64(b.cfg.MaxEphemeralBytes),
 	}
 }
 

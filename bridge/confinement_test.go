@@ -90,7 +90,7 @@ func (p *policed) say(id string) error {
 // states counts acme's processes by their state.
 func (p *policed) states() map[bridgev1.RuntimeState]int {
 	p.t.Helper()
-	list, err := p.ListRuntimes(p.as(caller.Read), &bridgev1.ListRuntimesRequest{})
+	list, err := p.Runtimes.ListRuntimes(p.as(caller.Read), &bridgev1.ListRuntimesRequest{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

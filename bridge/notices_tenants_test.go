@@ -29,7 +29,7 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 	}{
 		"telemetry": {
 			func(ctx context.Context, session string, tell func(string) error) error {
-				return r.WatchTelemetry(ctx, &bridgev1.WatchTelemetryRequest{SessionId: session}, func(w *bridgev1.WatchTelemetryResponse) error {
+				return r.Runtimes.WatchTelemetry(ctx, &bridgev1.WatchTelemetryRequest{SessionId: session}, func(w *bridgev1.WatchTelemetryResponse) error {
 					return tell(w.GetRuntimeId())
 				})
 			},
@@ -37,7 +37,7 @@ func TestNoticesAreATenantsOwn(t *testing.T) {
 		},
 		"host events": {
 			func(ctx context.Context, session string, tell func(string) error) error {
-				return r.WatchHostEvents(ctx, &bridgev1.WatchHostEventsRequest{SessionId: session}, func(w *bridgev1.WatchHostEventsResponse) error {
+				return r.Runtimes.WatchHostEvents(ctx, &bridgev1.WatchHostEventsRequest{SessionId: session}, func(w *bridgev1.WatchHostEventsResponse) error {
 					return tell(w.GetRuntimeId())
 				})
 			},

@@ -26,7 +26,7 @@ func TestNoticesAreBounded(t *testing.T) {
 		beats := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		q := &bridgev1.WatchTelemetryRequest{SessionId: session}
-		err := r.WatchTelemetry(ctx, q, func(w *bridgev1.WatchTelemetryResponse) error {
+		err := r.Runtimes.WatchTelemetry(ctx, q, func(w *bridgev1.WatchTelemetryResponse) error {
 			if w.GetRuntimeId() == "" {
 				beats++
 				for i := range fleet.NoticeQueue + more {

@@ -16,7 +16,7 @@ func TestRecycle(t *testing.T) {
 	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} })
 	states := func() map[bridgev1.RuntimeState]*bridgev1.Runtime {
 		t.Helper()
-		list, err := l.ListRuntimes(t.Context(), &bridgev1.ListRuntimesRequest{})
+		list, err := l.Runtimes.ListRuntimes(t.Context(), &bridgev1.ListRuntimesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}

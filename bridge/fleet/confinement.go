@@ -42,8 +42,8 @@ func (f *Fleet) Confining(tenant string) error {
 }
 
 func errConfining() *fault.Error {
-	return fault.New(fault.ConfinementChanging, "the policy has changed what confines the tenant, and a process from before "+
-		"that is still running: try again when it has ended").WithRetry(confinementRetry)
+	return fault.New(fault.ConfinementChanging, "the policy has changed what confines the tenant, and a process from "+
+		"before that is still running: try again when it has ended").WithRetry(confinementRetry)
 }
 
 // Reconfine must be called when another policy is in force. In the background it replaces the processes whose
@@ -122,16 +122,16 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 	if !e.Sandboxed() || len(p.Sandbox) > 0 {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "the session was opened in a sandbox, which the policy of its tenant has not any more: "+
-		"disconnect it, or give the tenant its sandbox back").WithField("session_id")
+	return fault.New(fault.Forbidden, "the session was opened in a sandbox, which the policy of its tenant has not any "+
+		"more: disconnect it, or give the tenant its sandbox back").WithField("session_id")
 }
 
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
 func (f *Fleet) checkProvider(s *session.Session) error {
 	if ref := s.ProviderRef(); ref != "" && !f.cfg.Tenants.MayName(s.Tenant(), ref) {
-		return fault.New(fault.Forbidden, "the provider %q is not the tenant's any more: resume the session with another", ref).
-			WithField("provider_ref")
+		return fault.New(fault.Forbidden,
+			"the provider %q is not the tenant's any more: resume the session with another", ref).WithField("provider_ref")
 	}
 	return nil
 }

@@ -6,8 +6,8 @@
 // No lock is held across a call of the CLI, nor while a session is called, except by Route and Unroute, which a session
 // calls itself.
 //
-// Goroutines: the handlers of a connection run on its reader (event, pause, throttle, notification), which they must not
-// block, and on its workers (request); the connection ends both. Background tasks (Run, the watch of each process,
+// Goroutines: the handlers of a connection run on its reader (event, pause, throttle, notification), which they must
+// not block, and on its workers (request); the connection ends both. Background tasks (Run, the watch of each process,
 // unloading, reviving, ending a process) belong to the shutdown coordinator.
 package fleet
 
@@ -181,7 +181,9 @@ func (f *Fleet) Down(rt *Runtime) (retry time.Time, ok bool) { return f.supervis
 
 // running returns the runtimes of a tenant that have not ended.
 func (f *Fleet) running(tenant string) []*Runtime {
-	return slices.DeleteFunc(f.runtimes.all(), func(rt *Runtime) bool { return rt.profile.Tenant != tenant || rt.Err() != nil })
+	return slices.DeleteFunc(f.runtimes.all(), func(rt *Runtime) bool {
+		return rt.profile.Tenant != tenant || rt.Err() != nil
+	})
 }
 
 // Metrics reports the calls, requests, queues and memory of all runtimes together.

@@ -29,5 +29,7 @@ func (g *guestCalls) take(ctx context.Context, owner, method string) (release fu
 	if c.Tenant == owner || c.Class == caller.Unclassed || callback.Answers(method) {
 		return nil, nil
 	}
-	return g.gauge.Take(c.Tenant, quota.Limit{Name: "calls in a shared session", Tenant: MaxGuestTenantCalls, Overall: MaxGuestCalls})
+	return g.gauge.Take(c.Tenant, quota.Limit{
+		Name: "calls in a shared session", Tenant: MaxGuestTenantCalls, Overall: MaxGuestCalls,
+	})
 }

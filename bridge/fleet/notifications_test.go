@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
@@ -34,9 +35,9 @@ func TestNotices(t *testing.T) {
 			t.Errorf("%s %s: %d notices, want 1", test.method, test.params, len(got))
 			continue
 		}
-		n := got[0]
-		if n.Tenant != "acme" || n.RuntimeID != "rt" || n.SessionID != test.session || string(n.Params) != test.params || n.Bridge {
-			t.Errorf("%s %s: the notice is %+v", test.method, test.params, n)
+		want := Notice{Tenant: "acme", RuntimeID: "rt", SessionID: test.session, Params: []byte(test.params)}
+		if !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s %s: the notice is %+v", test.method, test.params, got[0])
 		}
 	}
 }

@@ -30,7 +30,9 @@ func (f *Fleet) SetProfile(e *registry.Entry, p runtime.Profile) (undo func()) {
 
 // Reprofile gives a session that is resumed the profile that its caller wants; undo restores
 // the previous one. A session that is loaded cannot move. m is nil or at the path at of the request.
-func (f *Fleet) Reprofile(ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string) (undo func(), err error) {
+func (f *Fleet) Reprofile(
+	ctx context.Context, e *registry.Entry, m *bridgev1.RuntimeProfile, join *session.Joining, at string,
+) (undo func(), err error) {
 	s := e.Session
 	p, _ := e.Profile()
 	if m != nil {

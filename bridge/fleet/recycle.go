@@ -43,8 +43,8 @@ func (w Wear) of(age time.Duration, health runtime.Health) string {
 	return ""
 }
 
-// recycle replaces the worn runtimes: their sessions move to another runtime when they are idle, and a worn runtime ends
-// when it has none. It returns the sessions that are to move.
+// recycle replaces the worn runtimes: their sessions move to another runtime when they are idle, and a worn runtime
+// ends when it has none. It returns the sessions that are to move.
 func (f *Fleet) recycle() (moving []idleSession) {
 	releaser, ok := f.supervisor.(Releaser)
 	if !ok {

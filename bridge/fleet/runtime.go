@@ -57,7 +57,9 @@ func (rt *Runtime) Process() *runtime.Runtime {
 func (rt *Runtime) Profile() runtime.Profile { return rt.profile }
 
 // Call makes a JSON-RPC call.
-func (rt *Runtime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
+func (rt *Runtime) Call(
+	ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption,
+) (json.RawMessage, error) {
 	if err := rt.checkFence(ctx, method); err != nil {
 		return nil, err
 	}
@@ -83,9 +85,8 @@ func (rt *Runtime) Call(ctx context.Context, method string, params []byte, opts 
 func (rt *Runtime) Satellite(ctx context.Context, participant string, ask session.Asker) (session.Satellite, error) {
 	process := rt.Process()
 	if !process.Multi() {
-		return nil, fault.New(fault.FeatureDisabled,
-			"canvases and extension identity need a runtime that takes several connections; the session's does not: create it with runtime_profile.multi_connection").
-			WithField("canvases")
+		return nil, fault.New(fault.FeatureDisabled, "canvases and extension identity need a runtime that takes several "+
+			"connections; the session's does not: create it with runtime_profile.multi_connection").WithField("canvases")
 	}
 	prefix := rt.id + "-" + participant + "-"
 	return process.Connect(ctx, rpcconn.Options{

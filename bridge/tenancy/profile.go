@@ -51,7 +51,8 @@ func (t Tenant) checkFields(m *bridgev1.RuntimeProfile, at string) (err error) {
 	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
 		name := string(fd.Name())
 		if name != homeName && !slices.Contains(t.Fields(), name) {
-			err = fault.New(fault.Forbidden, "callers may not set %s here; the server's operator can allow it", name).WithField(at + "." + name)
+			err = fault.New(fault.Forbidden, "callers may not set %s here; the server's operator can allow it", name).
+				WithField(at + "." + name)
 		}
 		return err == nil
 	})
@@ -61,7 +62,9 @@ func (t Tenant) checkFields(m *bridgev1.RuntimeProfile, at string) (err error) {
 // ReadProfile returns the profile of the caller's tenant with what the caller says in m, which is nil or at the
 // path at of the request. own is the key of providers that are for one session alone; it is empty where there
 // is no session.
-func (t *Tenants) ReadProfile(ctx context.Context, m *bridgev1.RuntimeProfile, at, own string) (runtime.Profile, error) {
+func (t *Tenants) ReadProfile(
+	ctx context.Context, m *bridgev1.RuntimeProfile, at, own string,
+) (runtime.Profile, error) {
 	tenant, ok := t.Get(caller.From(ctx).Tenant)
 	if !ok {
 		return runtime.Profile{}, fault.New(fault.Forbidden, "there is no tenant %q", caller.From(ctx).Tenant)
@@ -71,7 +74,8 @@ func (t *Tenants) ReadProfile(ctx context.Context, m *bridgev1.RuntimeProfile, a
 		return p, nil
 	}
 	if t.Dialed {
-		return p, fault.New(fault.FeatureDisabled, "the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
+		return p, fault.New(fault.FeatureDisabled,
+			"the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
 	}
 	if err := tenant.checkFields(m, at); err != nil {
 		return p, err
@@ -125,7 +129,8 @@ func readProviders(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own strin
 	key := func(given, field string) (string, error) {
 		switch {
 		case len(given) > maxProviderKey:
-			return "", fault.New(fault.InvalidField, "a key has at most %d characters", maxProviderKey).WithField(at + "." + field + ".key")
+			return "", fault.New(fault.InvalidField, "a key has at most %d characters", maxProviderKey).
+				WithField(at + "." + field + ".key")
 		case given == "" && own == "":
 			return "", fault.New(fault.InvalidField, "a key says which process is meant").WithField(at + "." + field + ".key")
 		case given == "":
@@ -140,7 +145,8 @@ func readProviders(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own strin
 		}
 		windows := fs.GetConventions() == bridgev1.PathConventions_PATH_CONVENTIONS_WINDOWS
 		if !absolute(fs.GetInitialDirectory(), windows) {
-			return fault.New(fault.InvalidField, "%q is not an absolute path", fs.GetInitialDirectory()).WithField(field + "initial_directory")
+			return fault.New(fault.InvalidField, "%q is not an absolute path", fs.GetInitialDirectory()).
+				WithField(field + "initial_directory")
 		}
 		if fs.GetStatePath() == "" {
 			return fault.New(fault.InvalidField, "state_path is required").WithField(field + "state_path")

@@ -153,7 +153,7 @@ func (a *App) openAudit() error {
 
 // watch has figures read from where they are counted.
 func (a *App) watch(b *bridge.Bridge) error {
-	stop, err := a.observing.observer.Collect(b.Figures, a.observing.figures)
+	stop, err := a.observing.observer.Collect(b.Metrics, a.observing.figures)
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (a *App) askCLI(ctx context.Context) error {
 			return nil
 		}
 	}
-	if _, err := a.bridge.Ping(ctx, &bridgev1.PingRequest{}); err != nil {
+	if _, err := a.bridge.Runtimes.Ping(ctx, &bridgev1.PingRequest{}); err != nil {
 		return fmt.Errorf("the copilot CLI cannot be started: %w", err)
 	}
 	return nil

@@ -130,7 +130,7 @@ func TestReloadReachesTheParts(t *testing.T) {
 	if err := a.Reload(next); err != nil {
 		t.Fatal(err)
 	}
-	info, err := a.bridge.GetServerInfo(t.Context(), nil)
+	info, err := a.bridge.Runtimes.GetServerInfo(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package bridge
+package runtimes
 
 import (
 	"testing"
@@ -25,7 +25,8 @@ func TestHostEventsAreWithheld(t *testing.T) {
 		want := &bridgev1.WatchHostEventsResponse{RuntimeId: "rt", Event: event(kind)}
 		if !openHostEvents[kind] {
 			want.PayloadWithheld = true
-			want.Event = &cliv1.CallbackHostServiceEventRequest{Scope: &cliv1.HostEventScope{Type: "session", SessionId: &id}, Kind: kind}
+			scope := &cliv1.HostEventScope{Type: "session", SessionId: &id}
+			want.Event = &cliv1.CallbackHostServiceEventRequest{Scope: scope, Kind: kind}
 		}
 		if !proto.Equal(out, want) {
 			t.Errorf("%q: %v, want %v", kind, out, want)

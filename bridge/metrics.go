@@ -6,16 +6,15 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// stateNames are the states of sessions as figures have them. Sessions that were deleted
-// are none any more.
+// stateNames are the states of sessions in metrics. Deleted sessions are not counted.
 var stateNames = map[session.State]string{
 	session.Creating: "creating", session.Loaded: "loaded", session.Unloaded: "unloaded", session.Disconnected: "disconnected",
 }
 
-// Figures puts what the bridge counts. It asks each session, and is for those who look now
-// and then.
-func (b *Bridge) Figures(put observe.Put) {
-	b.sessionFigures(put, b.store.Sessions())
+// Metrics reports the metrics of sessions, runtimes and journals. It reads every session: call it every few seconds at
+// most.
+func (b *Bridge) Metrics(put observe.Put) {
+	sessionMetrics(put, b.store.Sessions())
 	b.fleet.Metrics(put)
 	counts := b.budget.Counts()
 	put(observe.Events, "", counts.Events)
@@ -26,8 +25,8 @@ func (b *Bridge) Figures(put observe.Put) {
 	put(observe.JournalMemory, "", b.budget.Used())
 }
 
-// sessionFigures puts what sessions are counted for.
-func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
+// sessionMetrics reports the metrics of sessions.
+func sessionMetrics(put observe.Put, sessions []*session.Session) {
 	states := map[session.State]int64{}
 	kinds := map[bridgev1.CallbackKind]int64{}
 	var turns, participants, stored, unwritten int64
@@ -46,7 +45,7 @@ func (b *Bridge) sessionFigures(put observe.Put, sessions []*session.Session) {
 	for state, name := range stateNames {
 		put(observe.Sessions, name, states[state])
 	}
-	for number, name := range bridgev1.CallbackKind_name { // a figure that is gone is not 0
+	for number, name := range bridgev1.CallbackKind_name { // a kind without callbacks is 0, not missing
 		if number != 0 {
 			put(observe.CallbacksPending, observe.Kind(name), kinds[bridgev1.CallbackKind(number)])
 		}
