@@ -52,7 +52,7 @@ func TestFirstValidAnswerWins(t *testing.T) {
 	}
 }
 
-// TestRaceOfAnswers has many answer one callback at once: one wins, the others are told.
+// TestRaceOfAnswers has many callers answer one callback at once: one wins, the others get CALLBACK_RESOLVED.
 func TestRaceOfAnswers(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t, harness.OnUser("touch", harness.Call("bash", harness.Shell("touch made"))),
@@ -113,7 +113,7 @@ func TestAbstain(t *testing.T) {
 	}
 }
 
-// TestHandlerIsToldThatItsAnswerIsNoLongerWanted: by an abort, and by somebody else's answer.
+// TestHandlerIsToldThatItsAnswerIsNoLongerWanted: by an abort, and by another participant's answer.
 func TestHandlerIsToldThatItsAnswerIsNoLongerWanted(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]struct {

@@ -16,9 +16,9 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// TestEveryApprovalOutlivesTheRuntime: approvals for the session of an MCP server's tool, a
-// URL and writing hold in the CLI process that comes after a kill, and allow no more there than
-// before it: another tool or port is asked for. The approval of a directory ends with its process.
+// TestEveryApprovalOutlivesTheRuntime: approvals for the session of an MCP server's tool, a URL and writing hold in the
+// CLI process that comes after a kill, and allow no more there than before it: another tool or port needs a new
+// approval. The approval of a directory ends with its process.
 func TestEveryApprovalOutlivesTheRuntime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,11 +85,11 @@ func TestEveryApprovalOutlivesTheRuntime(t *testing.T) {
 	st.Kill(s.ID())
 	again := []string{rest[0], rest[1], "path open", rest[2]}
 	verify("after a kill", again...)
-	st.Kill(s.ID()) // the approvals that were told again are remembered
+	st.Kill(s.ID()) // repeated approvals are remembered
 	verify("after another", again...)
 }
 
-// whatIsAsked is what a permission is asked for, in short; paths are told from dir.
+// whatIsAsked is the subject of a permission, in short; paths are relative to dir.
 func whatIsAsked(r *copilot.PermissionRequest, dir string) string {
 	prompt := r.Data.GetPromptRequest()
 	if paths := prompt.GetPath().GetPaths(); len(paths) > 0 {

@@ -89,8 +89,8 @@ func TestApprovalsOutliveTheRuntime(t *testing.T) {
 	verify("after a reset and a kill", all...)
 }
 
-// TestApprovedForTheSessionAsItIsAsked: an approval for the session that does not say what it
-// is of is of what was asked. The same is not asked again, and anything else is.
+// TestApprovedForTheSessionAsItIsAsked: an approval for the session without a subject has the request's subject. The
+// same request needs no new approval, and any other does.
 func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestApprovedForTheSessionAsItIsAsked(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			request := r.Data.GetPermissionRequest()
-			if r.Data.GetPromptRequest().GetPath() == nil { // directories are asked for apart
+			if r.Data.GetPromptRequest().GetPath() == nil { // directories have separate requests
 				asked = append(asked,
 					r.Kind+" "+request.GetShell().GetFullCommandText()+request.GetCustomTool().GetToolName())
 			}

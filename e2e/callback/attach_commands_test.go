@@ -14,7 +14,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// ownCommands are the ways in which a participant's own command is given.
+// ownCommands are the ways in which a user gives a participant's command.
 var ownCommands = map[string]question{
 	"invoked": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_COMMAND, bound: true, joins: harness.Commanding("deploy"),
@@ -74,7 +74,7 @@ func TestCommandsOfMany(t *testing.T) {
 	if info, err := s.Get(st.Ctx); err != nil || !strings.Contains(unspaced(info.String()), `commands:"one"`) {
 		t.Errorf("the session is %v, %v", info, err)
 	}
-	// What remains can be given; what is withdrawn, the last one too, comes to an error.
+	// The remaining commands still work; a withdrawn one, the last one too, fails.
 	for _, p := range []struct {
 		a    *harness.Attached
 		name string

@@ -14,7 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-// boardOf joins a session as one who shows the board, under an id of its own.
+// boardOf joins a session as a participant that shows the board, under a separate id.
 func boardOf(st *harness.Scripted, s *copilot.Session, id string) *harness.Attached {
 	st.T.Helper()
 	start := harness.JoinOf(s.ID(), nil)
@@ -45,8 +45,8 @@ func openAt(st *harness.Scripted, s *copilot.Session, p *harness.Attached, provi
 	return got()
 }
 
-// TestSatelliteLife: two show a canvas of the same name under identities of their own; the
-// session goes on as it was with them, without them, and after its CLI was killed.
+// TestSatelliteLife: two participants show a canvas of the same name under separate identities; the session goes on
+// with them, without them, and after its CLI was killed.
 func TestSatelliteLife(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t,
@@ -127,8 +127,8 @@ func TestSatelliteOfCreator(t *testing.T) {
 	}
 }
 
-// TestNoSatellites: without a runtime that takes several connections the participant is told
-// so, and the session is none the worse.
+// TestNoSatellites: without a runtime that takes several connections the participant gets an error, and the session is
+// none the worse.
 func TestNoSatellites(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t)
@@ -145,8 +145,8 @@ func TestNoSatellites(t *testing.T) {
 	st.Say(s, "still there")
 }
 
-// TestAllAbstain: when all who were asked leave it to others, nobody waits for anybody;
-// but whoever answers for the session may still.
+// TestAllAbstain: when all participants abstain, none waits for another; but a caller that answers for the session may
+// still answer.
 func TestAllAbstain(t *testing.T) {
 	t.Parallel()
 	for name, covered := range map[string]bool{"nobody is left": false, "the session answers": true} {

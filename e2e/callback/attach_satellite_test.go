@@ -36,8 +36,7 @@ func openBoard(st *harness.Scripted, s *copilot.Session) func() string {
 	return invoke(st, s, "session.canvas.open", map[string]any{"canvasId": "board", "instanceId": "one"})
 }
 
-// opened opens the board, which somebody other than the one who asks later answers, and
-// asks about it then.
+// opened opens the board, which another participant than the later one answers, and then asks about it.
 func opened(method string, params map[string]any) func(*harness.Scripted, *copilot.Session) func() string {
 	params["instanceId"] = "one"
 	return func(st *harness.Scripted, s *copilot.Session) func() string {
@@ -64,7 +63,7 @@ func settle(st *harness.Scripted, s *copilot.Session, m proto.Message) {
 	}
 }
 
-// bound are the kinds that are asked on a participant's own connection.
+// bound are the kinds that arrive on a participant's own connection.
 var bound = map[string]question{
 	"canvas open": {
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_OPEN, bound: true, joins: showing("board"), config: rendering,
@@ -90,7 +89,7 @@ var bound = map[string]question{
 		kind: bridgev1.CallbackKind_CALLBACK_KIND_CANVAS_CLOSE, bound: true, joins: showing("board"), config: rendering,
 		ask:     opened("session.canvas.close", map[string]any{}),
 		request: `canvas_id:"board"`,
-		accept:  &cliv1.CallbackCanvasServiceCloseResponse{}, accepted: "null", // whatever the answer is
+		accept:  &cliv1.CallbackCanvasServiceCloseResponse{}, accepted: "null", // any answer is accepted
 		declined: "null", silent: "null",
 	},
 }

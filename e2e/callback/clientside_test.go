@@ -78,7 +78,7 @@ var clientside = map[string]question{
 	},
 }
 
-// extensionLaunch is apart: it is asked of whoever answers for the whole process.
+// extensionLaunch is apart: its participant answers for the whole process.
 var extensionLaunch = question{
 	kind: bridgev1.CallbackKind_CALLBACK_KIND_EXTENSION_LAUNCH,
 	host: harness.HostConfig{

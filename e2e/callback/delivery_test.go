@@ -51,7 +51,7 @@ func TestUserInput(t *testing.T) {
 	if got := <-asked; got.GetQuestion() != "Which colour?" || !slices.Contains(got.GetChoices(), "blue") {
 		t.Errorf("asked with %v", got)
 	}
-	// Nobody is asked once the one who answers has left: the tool is gone with him.
+	// No participant gets the callback once the answering one has left: the tool is gone with it.
 	other := r.SessionOf(r.Dial(), r.Options())
 	other.Ask("ask me")
 	last := r.LastModelRequest()
@@ -165,7 +165,7 @@ default: {reply: [{text: "ok"}]}`
 	}
 }
 
-// An unanswered hook before a tool denies: what nobody looked at is not let through.
+// An unanswered hook before a tool denies the tool.
 func TestUnansweredHookDenies(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
@@ -312,8 +312,8 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-// What a stream in EXACT form holds can be turned back into the CLI's JSON, and
-// original_json is that JSON: the line of the CLI's own record.
+// The events of a stream in EXACT form can be turned back into the CLI's JSON, and original_json is that JSON: the line
+// of the CLI's record.
 func TestFidelity(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)

@@ -42,7 +42,7 @@ func TestHookSendsTheAgentBack(t *testing.T) {
 	}
 }
 
-// What a hook says of an error does not change what the CLI does about it.
+// The output of a hook on an error does not change the CLI's reaction to it.
 func TestHookOfAnError(t *testing.T) {
 	t.Parallel()
 	requests := map[string]int{}

@@ -97,8 +97,8 @@ func TestHooksOfATurn(t *testing.T) {
 	}
 }
 
-// Two participants with a hook before a tool are asked in the order they came. The second
-// sees what the first changed; a refusal ends it.
+// Two participants with a hook before a tool get the call in the order in which they joined. The second sees the
+// changes of the first; a refusal ends it.
 func TestHooksAreChained(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -24,8 +24,8 @@ var rows = []map[string]question{
 	{"extension launch": extensionLaunch},
 }
 
-// elsewhere are the kinds that are put in all the ways by tests of their own, and have no
-// row: a request to a model is answered in pieces.
+// elsewhere are the kinds that separate tests put in all the ways, and have no row: a request to a model is answered in
+// pieces.
 var elsewhere = map[bridgev1.CallbackKind][]func(*testing.T){
 	bridgev1.CallbackKind_CALLBACK_KIND_MODEL_REQUEST_START: {TestModelRequests, TestModelRequestRefused,
 		TestModelRequestOfTwo},

@@ -21,7 +21,7 @@ type unfinished struct {
 	before func(st *harness.Scripted, lifetime bridgev1.Lifetime) (s *copilot.Session, after func(st *harness.Scripted))
 }
 
-// allUnfinished are told apart by their words and tools, so that one script has all.
+// allUnfinished differ by their words and tools, so that one script has all.
 var allUnfinished = []unfinished{
 	{"permission",
 		harness.Rules(harness.OnUser("ask", harness.Call("asks", nil)),
@@ -92,7 +92,7 @@ func TestPendingWorkOfAKilledCLI(t *testing.T) {
 	}
 }
 
-// pendingPermission: the next client is asked under the old id, and carries out the tool.
+// pendingPermission: the next client gets the request under the old id, and carries out the tool.
 func pendingPermission(st *harness.Scripted, lifetime bridgev1.Lifetime) (*copilot.Session, func(*harness.Scripted)) {
 	tool := func(text string) copilot.Tool {
 		return copilot.NewTool("asks", "Asks", func(context.Context, struct{}) (string, error) { return text, nil })

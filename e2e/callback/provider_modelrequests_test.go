@@ -44,7 +44,7 @@ func (tr *transport) count() int {
 	return tr.n
 }
 
-// instead makes the requests to the offline model, whatever address they have.
+// instead makes the requests to the offline model, in place of their address.
 func instead(st *harness.Scripted) *transport {
 	return &transport{do: func(req *http.Request) (*http.Response, error) {
 		to := req.Clone(req.Context())
@@ -93,7 +93,7 @@ func failure(t *testing.T, out *copilot.Outcome, text string) {
 	}
 }
 
-// TestModelRequestRefused: a turn whose request nobody makes fails, soon and once.
+// TestModelRequestRefused: a turn whose request no participant makes fails, soon and once.
 func TestModelRequestRefused(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})
@@ -247,7 +247,7 @@ func TestModelRequestOfTwo(t *testing.T) {
 		return false
 	})
 	st.First(s, "assistant.message_delta") // parts come one after the other
-	// What is left comes by the unary call: anybody may, as with Resolve.
+	// The rest comes by the unary call: any caller may make it, as with Resolve.
 	for _, rest := range []*bridgev1.ModelResponse{
 		text(`data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n", false),
 		text("data: [DONE]\n\n", true),
@@ -308,7 +308,7 @@ func TestModelRequestAborted(t *testing.T) {
 	harness.Await(st, cancelled, "the end of the request")
 }
 
-// TestTelemetry reaches those who asked for it, of the sessions that have it.
+// TestTelemetry reaches the subscribers of the sessions that have it.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})

@@ -93,7 +93,7 @@ var fileQuestions = map[string]question{
 
 var midnight = timestamppb.New(timestamppb.Now().AsTime().Truncate(1e9))
 
-// fileParams are those of each question, but for the session.
+// fileParams are the parameters of each question, but for the session.
 var fileParams = map[string]string{
 	"writeFile": `{"path":"/a","content":"some text"}`, "writeFileBytes": `{"path":"/a","content":"some text"}`,
 	"appendFile": `{"path":"/a","content":"some text","mode":384}`, "mkdir": `{"path":"/a","recursive":true}`,
@@ -129,8 +129,8 @@ func TestFileQuestions(t *testing.T) {
 	}
 }
 
-// What is too long for a frame is read apart. Of the questions that programs answer only
-// those are told who are asked.
+// A request that is too long for a frame is read separately. Only the addressed programs learn of the questions that
+// programs answer.
 func TestLargeCallback(t *testing.T) {
 	t.Parallel()
 	const length = 6 << 20 // more than clients take in a message unless told otherwise

@@ -95,8 +95,8 @@ var gitHubQuestions = map[string]question{
 	},
 }
 
-// freshFor is how long the first token of a session lasts, until the CLI wants another: the
-// session must be there by then, on a busy machine too, and whoever answers must take part.
+// freshFor is how long the first token of a session lasts, until the CLI wants another: the session must exist by then,
+// on a busy machine too, and the answering client must take part.
 const freshFor = 10 * time.Second
 
 // firstToken is the token that is wanted to create a session.
@@ -110,8 +110,8 @@ func gitHubToken(token string, seconds int64) *cliv1.CallbackGitHubTokenServiceG
 	}}
 }
 
-// openWithToken creates a session whose GitHub token is asked for at once, before anybody can
-// take part: who knows the session's id answers it.
+// openWithToken creates a session that needs a GitHub token at once, before a client can take part: a client that knows
+// the session's id answers it.
 func openWithToken(a *asker, opts copilot.SessionOptions) *copilot.Session {
 	a.T.Helper()
 	opts.SessionHandlers = a.handlers()
@@ -150,8 +150,7 @@ func TestGitHubQuestions(t *testing.T) {
 	}
 }
 
-// Whoever creates a session can give it its GitHub tokens: the first is asked for before it
-// is there.
+// The creator of a session can provide its GitHub tokens: the CLI asks for the first before the session exists.
 func TestGitHubTokenOfCreator(t *testing.T) {
 	t.Parallel()
 	g := harness.NewGitHub(t, harness.RateLimited)

@@ -37,10 +37,10 @@ type question struct {
 	// accepted, declined and silent say what comes of the answers, and of none: a part
 	// of it. Where declined or silent is empty, it is what does not have accepted.
 	accepted, declined, silent string
-	// broken is what else may come of it when the one who is asked leaves: the CLI may see
-	// the end of a participant's connection before the bridge's answer.
+	// broken is another possible result when the answering participant leaves: the CLI may see the end of a
+	// participant's connection before the bridge's answer.
 	broken string
-	// also are kinds that those who answer this one handle too.
+	// also are other kinds that the answering participants handle.
 	also []bridgev1.CallbackKind
 	// host is what the hosts are like, where each way has its own.
 	host harness.HostConfig
@@ -56,16 +56,16 @@ type question struct {
 	insists bool
 	// again says that the CLI may ask more than once, however it is answered.
 	again bool
-	// stays says that the question outlives those who were asked: anybody may answer it yet.
+	// stays reports that the question outlives its participants: any caller may still answer it.
 	stays bool
 	// patience is how long the bridge waits for the answer that never comes; default: 300 ms.
 	patience time.Duration
-	// alone says that participants are asked one after the other.
+	// alone reports that participants get the question one after the other.
 	alone bool
 }
 
-// test puts the question in each of the ways that there are, on a host, or where that is
-// nil each on one of its own, made as the question says.
+// test puts the question in each of the ways that there are, on a host; where that is nil, each on a separate one, made
+// as the question says.
 func (q question) test(t *testing.T, h *harness.Host) {
 	for name, way := range map[string]func(*asker){
 		"answered": (*asker).answered, "declined": (*asker).refused, "unanswered": (*asker).unanswered,
@@ -113,7 +113,7 @@ func (a *asker) open(opts copilot.SessionOptions) *copilot.Session {
 	return a.Create(opts)
 }
 
-// handlers are those of one who answers the question.
+// handlers are the handlers of a participant that answers the question.
 func (a *asker) handlers() *bridgev1.Handlers {
 	return &bridgev1.Handlers{Kinds: append([]bridgev1.CallbackKind{a.kind}, a.also...), HookTypes: a.hooks}
 }
@@ -136,7 +136,7 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 	return func() string { return wait().GetText() }
 }
 
-// asked waits for the participant to be asked.
+// asked waits until the participant has the question.
 func (a *asker) asked(p *harness.Attached) (cb *bridgev1.Callback) {
 	a.T.Helper()
 	p.Frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
@@ -150,7 +150,7 @@ func (a *asker) asked(p *harness.Attached) (cb *bridgev1.Callback) {
 	return cb
 }
 
-// keepAnswering answers whatever else is asked until the test is over.
+// keepAnswering answers all other questions until the test is over.
 func (a *asker) keepAnswering(s *copilot.Session, answer *bridgev1.Answer) {
 	a.T.Helper()
 	h := harness.JoinOf(s.ID(), a.handlers())
@@ -218,8 +218,8 @@ func (a *asker) check(cb *bridgev1.Callback) *bridgev1.Callback {
 	return cb
 }
 
-// offered checks to whom a callback was offered: these, and the session's creator where it
-// is about a tool of the session, which anybody may carry out.
+// offered checks to whom a callback was offered: these, and the session's creator where it is about a tool of the
+// session, which any participant may carry out.
 func (a *asker) offered(cb *bridgev1.Callback, creator *copilot.Session, want ...string) {
 	a.T.Helper()
 	if a.kind == bridgev1.CallbackKind_CALLBACK_KIND_TOOL_CALL {

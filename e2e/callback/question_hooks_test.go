@@ -73,8 +73,8 @@ var hookQuestions = map[string]question{
 	"subagentStop":  hookQuestion("subagentStop", "delegate", `agent_name:`, &cliv1.HookOutput{}, ""),
 }
 
-// A hook before a tool of an MCP server says with which metadata that is called. It cannot
-// keep the CLI from calling it, whatever it says: that is preToolUse's.
+// A hook before a tool of an MCP server sets the metadata of the call. No output of it can keep the CLI from calling
+// the tool: that is preToolUse's.
 func beforeMCP() question {
 	q := hookQuestion("preMcpToolCall", "far", `server_name:"loud"`,
 		&cliv1.HookPreMcpToolCallOutput{MetaToUseJson: proto.String(`{"by":"a hook"}`)}, `"by":"a hook"`)
@@ -92,8 +92,7 @@ func TestHookQuestions(t *testing.T) {
 	}
 }
 
-// The end of a session is told to those who take part in it, also when it ends because the
-// last of them leaves.
+// The participants of a session learn of its end, also when it ends because the last of them leaves.
 func TestHookAtTheEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*harness.Scripted, *copilot.Session) error{

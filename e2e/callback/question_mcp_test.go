@@ -76,8 +76,8 @@ var mcpQuestions = map[string]question{
 	},
 }
 
-// withFar has a session with an MCP server over HTTP that wants a header, and to which the
-// CLI connects as soon as somebody cares for what it wants.
+// withFar has a session with an MCP server over HTTP that wants a header, and to which the CLI connects as soon as a
+// participant provides headers.
 func withFar(header, value string, refresh *int64) func(*harness.Scripted, *cliv1.SessionConfig) {
 	return func(st *harness.Scripted, c *cliv1.SessionConfig) {
 		st.Far = harness.NewMCPEndpoint(st.T, header, value)

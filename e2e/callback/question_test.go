@@ -215,8 +215,8 @@ var handledAndStop = &cliv1.QueuedCommandResult{Variant: &cliv1.QueuedCommandRes
 	True: &cliv1.QueuedCommandHandled{StopProcessingQueue: proto.Bool(true)},
 }}
 
-// queueing has a command queued, with a message behind it. What comes of it is how many
-// messages have been taken up when the session is at rest.
+// queueing has a command queued, with a message behind it. The result is the number of messages that have been taken up
+// when the session is at rest.
 func queueing(command string) func(*harness.Scripted, *copilot.Session) func() string {
 	return func(st *harness.Scripted, s *copilot.Session) func() string {
 		st.T.Helper()

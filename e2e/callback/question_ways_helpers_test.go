@@ -26,8 +26,8 @@ func (a *asker) answered() {
 	a.accepts(s, cb, got)
 }
 
-// accepts checks what came of the answer that accepts. A CLI may ask more than once: each
-// connection to an MCP server wants headers of its own.
+// accepts checks the effect of the answer that accepts. A CLI may ask more than once: each connection to an MCP server
+// wants headers.
 func (a *asker) accepts(s *copilot.Session, cb *bridgev1.Callback, got func() string) {
 	a.T.Helper()
 	if a.again {

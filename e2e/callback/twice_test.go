@@ -10,8 +10,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// The same answer may come again, such as after a broken connection, and counts once.
-// Another answer comes too late, and so does anybody else's.
+// The same answer may come again, such as after a broken connection, and counts once. Another answer, and any other
+// caller's, comes too late.
 func TestAnswerGivenTwice(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t, harness.OnUser("look", harness.Call("lookup", nil)),

@@ -12,8 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// faked is what a fake CLI plays that asks something in the turn "ask", and says what it
-// was told.
+// faked is the script of a fake CLI that asks something in the turn "ask", and sends the answer as its text.
 func faked(request fakecli.Reverse) harness.HostConfig {
 	return harness.HostConfig{Fake: &fakecli.Script{Prompts: []fakecli.Prompt{{
 		Match: "ask", Turns: []fakecli.Turn{{Requests: []fakecli.Reverse{request}, Text: "told: {{answer}}"}},

@@ -23,8 +23,8 @@ type program struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	out *bufio.Scanner
-	// kept is what is only looked at when the test fails: a program's standard error, or
-	// what a daemon prints once nobody else reads it. keptEnded says that keep is done.
+	// kept is output that is only shown when the test fails: a program's standard error, or a daemon's later lines.
+	// keptEnded is closed when keep is done.
 	kept      *bytes.Buffer
 	keptEnded chan struct{}
 }
@@ -39,8 +39,8 @@ func startProgram(t *testing.T, dir string, env []string, command ...string) *pr
 	return p
 }
 
-// startDaemon starts a program that prints to standard error and ends when it is asked
-// to, at the end of the test. Everything it prints is read by line and until.
+// startDaemon starts a program that prints to standard error, and stops it at the end of the test. line and until read
+// all of its output.
 func startDaemon(t *testing.T, dir string, env []string, command ...string) *program {
 	t.Helper()
 	p := newProgram(t, dir, env, command)
@@ -80,7 +80,7 @@ func (p *program) start() {
 	}
 }
 
-// end waits for a program that was asked to end.
+// end waits for a program that got a signal to end.
 func (p *program) end() {
 	if p.cmd.Process == nil || p.cmd.ProcessState != nil {
 		return
@@ -93,7 +93,7 @@ func (p *program) end() {
 	}
 }
 
-// keep puts there what nobody else reads any more.
+// keep collects the remaining output there.
 func (p *program) keep(to io.Writer) {
 	if p.keptEnded != nil {
 		return

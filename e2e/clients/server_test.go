@@ -30,7 +30,7 @@ type server struct {
 	model string
 }
 
-// startServer starts bin/copilot-grpc, as its users do, in a home of its own.
+// startServer starts bin/copilot-grpc, as its users do, in a new home.
 func startServer(t *testing.T) *server {
 	t.Helper()
 	cli := os.Getenv("COPILOT_CLI_PATH")

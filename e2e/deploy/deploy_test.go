@@ -15,11 +15,11 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
-// deployPage is what somebody follows who wants a bridge of his own.
+// deployPage is the page for users who want to run a bridge.
 const deployPage = "../../docs/deploy.md"
 
-// TestDeployPage: whoever types in what the page says has a server with TLS and identities,
-// and it does what the page says.
+// TestDeployPage: a user who types the commands of the page has a server with TLS and identities, and it behaves as the
+// page says.
 func TestDeployPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
@@ -86,7 +86,7 @@ func typed(t *testing.T, lines, path string) (string, error) {
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	cmd := exec.CommandContext(ctx, "bash", "-e", "-c", strings.ReplaceAll(lines, "\n! ", "\nfails "))
 	cmd.Dir = "../.."
-	// Go's caches are where they are, whatever home is.
+	// Go's caches do not depend on home.
 	env, err := exec.CommandContext(ctx, "go", "env", "GOCACHE", "GOMODCACHE", "GOPATH").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func typed(t *testing.T, lines, path string) (string, error) {
 		`BASH_FUNC_fails%%=() { if "$@"; then return 1; fi; }`)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	// What it leaves in the background is of its group, and ends with the test.
+	// Background processes belong to its group, and end with the test.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

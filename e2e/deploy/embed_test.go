@@ -17,9 +17,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// TestEmbed builds docs/examples/embed, a module of its own that serves the bridge from its own
-// grpc.Server, and uses it: a turn with the real CLI, a stream of its events, an error with its
-// reason, the program's own interceptor, an orderly end.
+// TestEmbed builds docs/examples/embed, a separate module that serves the bridge from its grpc.Server, and uses it: a
+// turn with the real CLI, a stream of its events, an error with its reason, the program's own interceptor, an orderly
+// end.
 func TestEmbed(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)

@@ -104,8 +104,8 @@ http {
 	return p
 }
 
-// site is deploy/nginx.conf with the addresses and files of the test, and times that a test
-// can wait for. Whatever it replaces has to be there.
+// site is deploy/nginx.conf with the addresses and files of the test, and times that a test can wait for. Every text
+// that it replaces has to be there.
 func (p *proxied) site(t *testing.T, dir, upstream string) string {
 	t.Helper()
 	text, err := os.ReadFile("../../deploy/nginx.conf")
@@ -226,7 +226,7 @@ func TestNginxIdleStreams(t *testing.T) {
 	if status.Code(err) != codes.Unavailable && status.Code(err) != codes.Internal {
 		t.Errorf("the silent stream ended with %v", err)
 	}
-	// The stream that is open still carries what is said.
+	// The open stream still carries events.
 	if err := attach.Send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Command{Command: &bridgev1.AttachCommand{
 		CommandId: "1", Command: &bridgev1.AttachCommand_Send{Send: &bridgev1.Prompt{Text: "hello"}},
 	}}}); err != nil {
@@ -244,8 +244,8 @@ func TestNginxIdleStreams(t *testing.T) {
 	}
 }
 
-// TestNginxDrain: when the bridge behind nginx is replaced, readers are told to go, come back
-// through nginx, and miss nothing.
+// TestNginxDrain: when the bridge behind nginx is replaced, readers get a GoAway, come back through nginx, and miss
+// nothing.
 func TestNginxDrain(t *testing.T) {
 	t.Parallel()
 	p := newProxied(t, 75*time.Second,

@@ -50,7 +50,7 @@ func (d *Daemon) SayTo(id, text string) {
 	}
 }
 
-// daemon is a bridge in a process of its own, with a data directory that outlives it.
+// daemon is a bridge in a separate process, with a data directory that outlives it.
 type Daemon struct {
 	*Scripted
 	Root   string
@@ -176,8 +176,8 @@ func (d *Daemon) Oracle(id string) (ids []string) {
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			d.T.Fatalf("%q: %v", line, err)
 		}
-		// The CLI tells nobody of these: of the second one neither when it ends because the
-		// bridge has, nor in its history.
+		// The CLI does not report these: it reports the second one neither when it ends because the bridge has, nor in
+		// its history.
 		if e.Type != "session.usage_record" && e.Type != "session.shutdown" {
 			ids = append(ids, e.ID)
 		}

@@ -56,7 +56,7 @@ func NewFixture(t *testing.T, script string) *Fixture {
 	return NewFixtureOn(t, h, script)
 }
 
-// NewOwnFixture gives a test a server and a CLI process of its own.
+// NewOwnFixture gives a test a separate server and CLI process.
 func NewOwnFixture(t *testing.T, script string, config HostConfig) *Fixture {
 	t.Helper()
 	if config.Fake == nil {
@@ -150,8 +150,7 @@ func (r *Fixture) Provider() *cliv1.ProviderConfig {
 	}
 }
 
-// Options are those of a session with the test's model and directory, with changes to
-// its configuration.
+// Options are the options of a session with the test's model and directory, with changes to its configuration.
 func (r *Fixture) Options(changes ...func(*cliv1.SessionConfig)) copilot.SessionOptions {
 	config := &cliv1.SessionConfig{
 		Model: proto.String(offlinemodel.DefaultModel), Provider: r.Provider(),
@@ -189,13 +188,13 @@ func (r *Fixture) Resume(c *copilot.Client, id string, opts copilot.SessionOptio
 	return r.Adopt(s)
 }
 
-// Adopt lets a session end with the test, and be told of when the test fails.
+// Adopt ends a session with the test, and prints it when the test fails.
 func (r *Fixture) Adopt(s *copilot.Session) *TestSession {
 	r.Own(s.ID())
 	return &TestSession{Session: s, Fixture: r}
 }
 
-// Own lets a session end with the test, and be told of when the test fails.
+// Own ends a session with the test, and prints it when the test fails.
 func (r *Fixture) Own(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +280,7 @@ type LogBuffer struct {
 
 const maxLog = 256 << 10
 
-// Write implements io.Writer. What no longer fits is dropped.
+// Write implements io.Writer. It drops text that no longer fits.
 func (b *LogBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -291,7 +290,7 @@ func (b *LogBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String is the collected text.
 func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

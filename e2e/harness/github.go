@@ -8,8 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// gitHub is a fixture whose CLI takes the offline model for GitHub's own API: requests are
-// told apart by the account's token.
+// gitHub is a fixture whose CLI takes the offline model for GitHub's own API: the account's token identifies requests.
 type gitHub struct {
 	*Fixture
 	Api *offlinemodel.Server

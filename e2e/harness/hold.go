@@ -7,15 +7,15 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 )
 
-// hold is a tool or a permission handler that says when it is asked, and answers when the
-// test lets go. If the participation ends first, it answers nothing.
+// hold is a tool or a permission handler that reports a request, and answers when the test lets go. If the
+// participation ends first, it answers nothing.
 type hold struct {
 	Asked chan string // the callback's id, each time
 	let   chan struct{}
 	Calls atomic.Int32
 }
 
-// NewHold returns a hold. It may be asked often, though no test does more than some times.
+// NewHold returns a hold. It may get many requests, though no test makes more than some.
 func NewHold() *hold {
 	return &hold{Asked: make(chan string, 100), let: make(chan struct{})}
 }

@@ -81,7 +81,7 @@ func serveMCP() bool {
 	return true
 }
 
-// noteStart notes that the server was started, where that is asked for.
+// noteStart notes that the server was started, if a file for that is set.
 func noteStart() {
 	name := os.Getenv(MCPStartsEnv)
 	if name == "" {

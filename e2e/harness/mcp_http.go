@@ -15,7 +15,7 @@ type mcpEndpoint struct {
 	Server *httptest.Server
 	// header is what it wants, with the value wanted.
 	header, value string
-	// challenge is what it says to those who come without.
+	// challenge is its reply to requests without credentials.
 	challenge string
 
 	mu   sync.Mutex

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// FreeAddress is a TCP address that nobody listens on, so that a server can have it again
-// in a later life.
+// FreeAddress is a free TCP address, so that a server can have it again after a restart.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Written waits until the CLI has written down all that it has told of a session: it does
-// so a little later, and what it has not is lost with it. Nobody is told when it has, so
-// that one has to look.
+// Written waits until the CLI has written all events of a session to its history. The CLI does so a little later, and
+// unwritten events are lost with it. It reports nothing, so that one has to look.
 func (st *Scripted) Written(s *copilot.Session) {
 	st.T.Helper()
 	session := &TestSession{s, st.Fixture}
@@ -30,7 +29,7 @@ func (st *Scripted) Written(s *copilot.Session) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		// What is written is not counted: the CLI writes events, too, that it tells nobody.
+		// The number of lines is no measure: the CLI also writes events that it does not send.
 		lacks := map[string]bool{}
 		for _, id := range told {
 			lacks[id] = true
@@ -101,7 +100,7 @@ func (st *Scripted) Ready() []*bridgev1.Runtime {
 	})
 }
 
-// Runtimes are all that the server has, whatever their state.
+// Runtimes are all that the server has, in any state.
 func (st *Scripted) Runtimes() []*bridgev1.Runtime {
 	st.T.Helper()
 	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
@@ -111,7 +110,7 @@ func (st *Scripted) Runtimes() []*bridgev1.Runtime {
 	return list.GetRuntimes()
 }
 
-// Until looks at something until it holds. Only for what nobody tells.
+// Until polls until a condition holds. Only for changes that no event reports.
 func (st *Scripted) Until(what string, holds func() bool) {
 	st.T.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -27,13 +27,13 @@ func NewScripted(t *testing.T, rules ...Rule) *Scripted {
 	return (&Scripted{Fixture: NewFixture(t, Echo)}).Play(rules)
 }
 
-// NewOwnScripted sets up a Scripted with a server and a CLI process of its own.
+// NewOwnScripted sets up a Scripted with a separate server and CLI process.
 func NewOwnScripted(t *testing.T, config HostConfig, rules ...Rule) *Scripted {
 	t.Helper()
 	return (&Scripted{Fixture: NewOwnFixture(t, Echo, config)}).Play(rules)
 }
 
-// Play has the model follow rules. What none of them answers, it repeats.
+// Play has the model follow rules. It repeats a message that none of them answers.
 func (st *Scripted) Play(rules []offlinemodel.Rule) *Scripted {
 	st.T.Helper()
 	err := st.Model.SetScript(&offlinemodel.Script{Rules: rules, Default: &offlinemodel.Rule{
@@ -102,7 +102,7 @@ func (st *Scripted) Config() *cliv1.SessionConfig {
 	return st.Options(func(c *cliv1.SessionConfig) { c.Streaming = proto.Bool(true) }).Config
 }
 
-// Join takes part in a session by a client of its own.
+// Join takes part in a session with a new client.
 func (st *Scripted) Join(id string, opts copilot.SessionOptions) *copilot.Session {
 	st.T.Helper()
 	s, err := st.Dial().JoinSession(st.Ctx, id, opts)
@@ -112,7 +112,7 @@ func (st *Scripted) Join(id string, opts copilot.SessionOptions) *copilot.Sessio
 	return s
 }
 
-// Reopen resumes a session by a client of its own.
+// Reopen resumes a session with a new client.
 func (st *Scripted) Reopen(id string, opts copilot.SessionOptions) *copilot.Session {
 	st.T.Helper()
 	return st.Resume(st.Dial(), id, opts).Session
@@ -144,7 +144,7 @@ func (st *Scripted) GoSay(s *copilot.Session, text string) (wait func() *copilot
 	}
 }
 
-// GoTurn begins a turn; what it returns waits for its end, whatever that is.
+// GoTurn begins a turn; the returned function waits for its end, of any kind.
 func (st *Scripted) GoTurn(s *copilot.Session, text string, opts ...copilot.SendOption) (wait func() *copilot.Outcome) {
 	var out *copilot.Outcome
 	var err error

@@ -84,7 +84,7 @@ func StartSDKProgram(t *testing.T, ctx context.Context, env []string, command ..
 			if method == "host.event" {
 				select {
 				case p.Host <- bytes.Clone(params):
-				default: // more than anybody looks at
+				default: // more than is printed
 				}
 			}
 		},
@@ -193,8 +193,8 @@ func (p *sdkProgram) Until(event string, n int) {
 	}
 }
 
-// Converse is what a program of an SDK does, in short. It returns what is to be the same
-// whoever it speaks to.
+// Converse is what a program of an SDK does, in short. It returns the results that must be the same with the CLI and
+// with the shim.
 func (p *sdkProgram) Converse(url string) (results []string) {
 	const id = "3f0c1f4e-5a10-4c39-9d9e-0c7a2f1d8b11"
 	provider := `{"type":"openai","wireApi":"completions","apiKey":"x","baseUrl":"` + url + `"}`

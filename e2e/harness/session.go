@@ -66,8 +66,7 @@ func (s *TestSession) WaitAfter(pos *bridgev1.Position, eventType string) *bridg
 	})
 }
 
-// WaitUntil waits for the first event that fits, from the session's first event on. what
-// is said when it does not come.
+// WaitUntil waits for the first event that fits, from the session's first event on. what describes it in the failure.
 func (s *TestSession) WaitUntil(what string, fits func(*bridgev1.Event) bool) *bridgev1.Event {
 	s.Fixture.T.Helper()
 	opts := []copilot.EventsOption{copilot.FromBeginning(),

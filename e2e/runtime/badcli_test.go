@@ -82,8 +82,8 @@ func clientOf(t *testing.T, ctx context.Context, cli string) *copilot.Client {
 	return c
 }
 
-// TestBadCLI has CLIs that are none, too old, of another protocol, or that end at once.
-// Whatever needs one is told so; the server lives on.
+// TestBadCLI has CLIs that are none, too old, of another protocol, or that end at once. Calls that need one get an
+// error; the server lives on.
 func TestBadCLI(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]struct {
@@ -165,7 +165,7 @@ func TestFakeCLIIsGoodOtherwise(t *testing.T) {
 	}
 }
 
-// TestModelEndpointIsDown has a provider where nobody listens.
+// TestModelEndpointIsDown has a provider at an address without a listener.
 func TestModelEndpointIsDown(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t)
@@ -189,7 +189,7 @@ func TestModelEndpointIsDown(t *testing.T) {
 	}
 }
 
-// deadAddress is a loopback address where nobody listens.
+// deadAddress is a loopback address without a listener.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	var config net.ListenConfig

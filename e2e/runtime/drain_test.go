@@ -115,8 +115,8 @@ func (p *served) exited() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// TestDrain: the turn that runs may end, its callbacks are answered, streams are told
-// where to go on, and nothing new is begun.
+// TestDrain: the turn that runs may end, its callbacks are answered, streams learn where to go on, and nothing new is
+// begun.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	p := newServed(t, []string{"--drain-grace", "30s"},
@@ -201,7 +201,7 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: it is not waited for anybody.
+// TestSecondSignal: the server waits for no caller.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	p := newServed(t, []string{"--drain-grace", "10m"},

@@ -55,7 +55,7 @@ func hostEvents(st *harness.Scripted, id string) <-chan *bridgev1.WatchHostEvent
 // come to, on a busy machine, it tells nothing: then another session is ended.
 const hostPatience = 5 * time.Second
 
-// ended has sessions end until the host is told of one.
+// ended has sessions end until the host gets an event of one.
 func ended(
 	st *harness.Scripted, told <-chan *bridgev1.WatchHostEventsResponse, end func() *copilot.Session,
 ) (*bridgev1.WatchHostEventsResponse, string) {
@@ -122,7 +122,7 @@ func skipWithoutHostEvents(r *harness.Fixture) {
 	}
 }
 
-// disconnected ends a session for everybody.
+// disconnected ends a session for all.
 func disconnected(st *harness.Scripted, s *copilot.Session) {
 	st.T.Helper()
 	if _, err := st.Client.Sessions().DisconnectSession(st.Ctx,
@@ -144,7 +144,7 @@ func wantDisposed(t *testing.T, got *bridgev1.WatchHostEventsResponse, id string
 	}
 }
 
-// A program of the CLI is told so through the shim as by the CLI.
+// A program of the CLI gets it through the shim as from the CLI.
 func TestHostEventsOfTheShim(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
@@ -154,7 +154,7 @@ func TestHostEventsOfTheShim(t *testing.T) {
 	}
 	cli := os.Getenv(harness.CLIEnv)
 	home := "HOME=" + t.TempDir()
-	// Each has a time of its own.
+	// Each has a different time.
 	told := func(env []string, command ...string) (members map[string]any) {
 		t.Run(filepath.Base(command[0]), func(t *testing.T) { members = toldOfTheEnd(t, env, command...) })
 		return members
@@ -168,7 +168,7 @@ func TestHostEventsOfTheShim(t *testing.T) {
 	}
 }
 
-// toldOfTheEnd is what the host is told when the last leaves a session.
+// toldOfTheEnd is the host's event when the last participant leaves a session.
 func toldOfTheEnd(t *testing.T, env []string, command ...string) (members map[string]any) {
 	r := harness.NewFixture(t, harness.ShimScript)
 	skipWithoutHostEvents(r)

@@ -91,8 +91,8 @@ type killed struct {
 	after *bridgev1.Position
 	asked []*bridgev1.SendRequest
 	given []*bridgev1.SendResponse // nil if it was not acknowledged
-	last  string                   // what was said after the kill
-	// known says of each prompt that the model was asked before the kill.
+	last  string                   // the event after the kill
+	// known reports for each prompt whether the model got it before the kill.
 	known []bool
 }
 
@@ -207,7 +207,7 @@ func (s *killed) send() {
 	}
 }
 
-// look notes which prompts the model was asked before the kill.
+// look notes which prompts the model got before the kill.
 func (s *killed) look() {
 	for _, q := range s.asked {
 		s.known = append(s.known, slices.ContainsFunc(s.Model.ModelRequests(), func(r offlinemodel.Request) bool {
@@ -216,11 +216,11 @@ func (s *killed) look() {
 	}
 }
 
-// told is what a reader was told.
+// told is a reader's view.
 type told struct {
 	lost  map[string]bool   // messages
 	moved map[string]string // messages, and what they are now
-	ends  int               // turns that were told as lost
+	ends  int               // turns that were reported as lost
 	has   map[string]int    // texts of users' messages
 	ended map[string]bool   // those whose turn has an end in the journal
 }
@@ -261,7 +261,7 @@ func (s *killed) check(victim int, what string) {
 		}
 		in := copilot.IsReason(errs[i], bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT)
 		lost := in && resumed.lost[id] && anew.lost[id]
-		// That a turn is over is told with it, or by its own end.
+		// The end of a turn is reported with it, or by a separate event.
 		over := resumed.ended[text] || resumed.ends > 0 && anew.ends > 0
 		fail := ""
 		switch {
@@ -302,7 +302,7 @@ func (s *killed) check(victim int, what string) {
 	}
 }
 
-// barrier has a turn, which waits behind what is given to the CLI again.
+// barrier has a turn, which waits behind the prompts that the CLI gets again.
 func (s *killed) barrier() {
 	s.T.Helper()
 	for i := range 5 {

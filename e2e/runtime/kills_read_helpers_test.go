@@ -48,7 +48,7 @@ func userSays(r *offlinemodel.Request, text string) (n int) {
 	return n
 }
 
-// twice reports whether the model was asked with a prompt in two of the user's messages.
+// twice reports whether the model got a prompt in two of the user's messages.
 func (s *killed) twice(text string) bool {
 	return slices.ContainsFunc(s.Model.ModelRequests(),
 		func(r offlinemodel.Request) bool { return userSays(&r, text) > 1 })

@@ -22,9 +22,9 @@ const (
 	killsOutEnv = "KILLS_OUT"
 )
 
-// TestAcknowledgedPrompts kills the server, its CLI or both within 100 ms after prompts were
-// acknowledged, and looks whether each prompt is in the CLI's history exactly once, or its
-// loss was told to every reader and to whoever repeats the request.
+// TestAcknowledgedPrompts kills the server, its CLI or both within 100 ms after prompts were acknowledged, and checks
+// that each prompt is in the CLI's history exactly once, or its loss was reported to every reader and to every repeated
+// request.
 func TestAcknowledgedPrompts(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
@@ -48,7 +48,7 @@ func TestAcknowledgedPrompts(t *testing.T) {
 	t.Log(all.String())
 }
 
-// report writes what the kills came to so far, if somebody wants it.
+// report writes the results of the kills so far, if a file for that is set.
 func (c *killCount) report(t *testing.T) {
 	if file := os.Getenv(killsOutEnv); file != "" {
 		if err := os.WriteFile(file, []byte(c.String()+"\n"), 0o600); err != nil {

@@ -63,8 +63,7 @@ func TestRuntimeKilledInATurn(t *testing.T) {
 	}
 }
 
-// TestRuntimeKilledWhileAPermissionIsPending: whoever was asked may still answer, and the
-// turn goes on.
+// TestRuntimeKilledWhileAPermissionIsPending: the participant may still answer, and the turn goes on.
 func TestRuntimeKilledWhileAPermissionIsPending(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("works", nil)),

@@ -104,7 +104,7 @@ func TestMakeOldData(t *testing.T) {
 	}
 	st := harness.NewScripted(t, oldRules...)
 	if err := os.Mkdir(oldRoot, 0o700); err != nil {
-		t.Fatal(err) // of somebody else
+		t.Fatal(err) // of another user
 	}
 	d := harness.StartDaemon(&harness.Daemon{Scripted: st, Root: oldRoot, Path: path,
 		Flags: []string{"--provider", oldProvider(st)}})

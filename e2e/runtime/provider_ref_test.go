@@ -12,9 +12,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// TestNamedProvider: a session whose provider is one of the server's own goes on after a
-// kill of the server by itself, and its turn that was cut off ends for who comes back. No
-// secret of the provider is on the server's disk.
+// TestNamedProvider: a session whose provider is one of the server's own goes on after a kill of the server without a
+// client, and its interrupted turn ends for a returning reader. No secret of the provider is on the server's disk.
 func TestNamedProvider(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
@@ -73,7 +72,7 @@ func TestNamedProvider(t *testing.T) {
 	}
 }
 
-// turnEnd reads the session's frames after a position until a turn's end is told.
+// turnEnd reads the session's frames after a position up to the end of a turn.
 func turnEnd(d *harness.Daemon, id string, after *bridgev1.Position) *bridgev1.TurnOutcome {
 	d.T.Helper()
 	stream, err := d.Client.EventStreams().Subscribe(d.Ctx,

@@ -58,7 +58,7 @@ func (d *database) asked() string {
 	return strings.Join(d.queries, "\n")
 }
 
-// fragile is a file system that fails when it is told to.
+// fragile is a file system that fails on request.
 type fragile struct {
 	copilot.FileSystem
 	mu   sync.Mutex
@@ -150,7 +150,7 @@ func TestSessionFileSystem(t *testing.T) {
 	if texts := strings.Join(harness.UserTexts(st), " "); !strings.Contains(texts, "remember me") {
 		t.Errorf("the model was told %q", texts)
 	}
-	// The process of its own dies: everything is still there.
+	// The separate process dies: everything is still there.
 	list := st.Ready()
 	frames := st.Callbacks(s.ID())
 	for _, rt := range list {
@@ -246,7 +246,7 @@ func TestSessionFileSystemFails(t *testing.T) {
 	}
 }
 
-// TestSessionFileSystemGone: a session is not loaded while nobody has its files.
+// TestSessionFileSystemGone: a session is not loaded while no participant has its files.
 func TestSessionFileSystemGone(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})
@@ -337,7 +337,7 @@ func TestSessionFileSystemByHand(t *testing.T) {
 	for opening := false; ; {
 		frame, err := stream.Recv()
 		if err != nil {
-			// What it handles is not enough for a session: the CLI says so.
+			// Its handlers are not enough for a session: the CLI says so.
 			harness.WantReason(t, copilot.FromError(err), bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED)
 			break
 		}

@@ -63,9 +63,8 @@ func lines(d *harness.Daemon, id string) []string {
 // cli is a connection for the services of copilot.cli.v1.
 func cli(d *harness.Daemon) grpc.ClientConnInterface { return d.Client.Conn() }
 
-// TestHistoryIsCut: a call takes the end of the conversation away while somebody reads.
-// Readers see it as an event, positions go on, and the journal agrees with the CLI's record
-// in every later life.
+// TestHistoryIsCut: a call takes the end of the conversation away during reading. Readers see it as an event, positions
+// go on, and the journal agrees with the CLI's record in every later life.
 func TestHistoryIsCut(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
@@ -92,8 +91,8 @@ func TestHistoryIsCut(t *testing.T) {
 	}
 }
 
-// TestHistoryIsRewound: going back to a message takes it, and what came after it, out of the
-// conversation. It is to readers as if it had been cut; no position is given twice, in no life.
+// TestHistoryIsRewound: going back to a message takes it, and everything after it, out of the conversation. To readers
+// it looks like a cut; no position occurs twice, in no life.
 func TestHistoryIsRewound(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
@@ -113,7 +112,7 @@ func TestHistoryIsRewound(t *testing.T) {
 	}
 	d.SayTo(id, "four")
 	d.Written(id)
-	for _, text := range []string{"five", "six"} { // in a life of its own each
+	for _, text := range []string{"five", "six"} { // each in a separate life
 		d.Crash()
 		d.Provide(id)
 		d.SayTo(id, text)
@@ -133,8 +132,8 @@ func TestHistoryIsRewound(t *testing.T) {
 	}
 }
 
-// TestHistoryIsCompacted: what the model is told is made short, the history is not; the
-// journal goes on as it was, also when the session is loaded again.
+// TestHistoryIsCompacted: the model's messages are made short, the history is not; the journal goes on unchanged, also
+// when the session is loaded again.
 func TestHistoryIsCompacted(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))
@@ -159,8 +158,8 @@ func TestHistoryIsCompacted(t *testing.T) {
 	}
 }
 
-// TestHistoryIsRewritten: while the bridge was away somebody has cut a turn out of the
-// middle of the conversation. A reader that comes back is told that its epoch is over.
+// TestHistoryIsRewritten: while the bridge was away a turn was cut out of the middle of the conversation. A returning
+// reader learns that its epoch is over.
 func TestHistoryIsRewritten(t *testing.T) {
 	t.Parallel()
 	d := harness.NewDaemon(harness.NewScripted(t))

@@ -37,8 +37,8 @@ func TestBridgeOfASessionFileSystemIsKilled(t *testing.T) {
 	f.goesOn(s, before, at)
 }
 
-// TestFilesByAnotherClient: the client that had the files left before the bridge was killed,
-// and another one brings them. Until then nobody can load the session.
+// TestFilesByAnotherClient: the client that had the files left before the bridge was killed, and another one brings
+// them. Until then no client can load the session.
 func TestFilesByAnotherClient(t *testing.T) {
 	t.Parallel()
 	f := newFiled(t)
@@ -90,7 +90,7 @@ func newFiled(t *testing.T) *filed {
 	files, dir := files(st)
 	f := &filed{Daemon: harness.NewDaemon(st), config: elsewhere(st), files: files,
 		events: filepath.Join(dir, "session-state", "events.jsonl")}
-	f.config.Provider.ApiKey = nil // a secret would be asked for first
+	f.config.Provider.ApiKey = nil // the server would need a secret first
 	return f
 }
 

@@ -97,7 +97,7 @@ func TestBridgeIsKilled(t *testing.T) {
 	for _, id := range []string{rested, working, asking, running} {
 		lacksCredentials(d, id)
 	}
-	// A position of the earlier life is good, also while nobody can load the session.
+	// A position of the earlier life is good, also while no client can load the session.
 	ids, gaps := d.After(rested, at[len(at)-3], "")
 	if !slices.Equal(durableOf(ids, seen), seen[len(seen)-2:]) || len(gaps) > 1 {
 		t.Errorf("after %v come %v (gaps %v), want the last of %v", at[len(at)-3], ids, gaps, seen)

@@ -18,8 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-// awaitRuntimes waits until so many runtimes work. Nobody is told of their coming and
-// going, so that one has to look.
+// awaitRuntimes waits until so many runtimes work. No event reports their coming and going, so that one has to look.
 func awaitRuntimes(st *harness.Scripted, n int) []*bridgev1.Runtime {
 	st.T.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -139,8 +138,8 @@ func TestRuntimesAreBounded(t *testing.T) {
 	st.Say(st.Create(copilot.SessionOptions{}), "the first one works")
 }
 
-// TestRuntimeProfile gives a session a process of its own kind: its home, its environment,
-// its working directory. Another session is not touched by it.
+// TestRuntimeProfile gives a session a separate kind of process: its home, its environment, its working directory.
+// Another session is not touched by it.
 func TestRuntimeProfile(t *testing.T) {
 	t.Parallel()
 	named, own, work := harness.RealDir(t), harness.RealDir(t), harness.RealDir(t)
@@ -191,7 +190,7 @@ func TestRuntimeProfile(t *testing.T) {
 	}
 }
 
-// wantListed checks that sessions are among those of a home.
+// wantListed checks that a home has the sessions.
 func wantListed(st *harness.Scripted, what string, profile *bridgev1.RuntimeProfile, ids ...string) {
 	st.T.Helper()
 	list, err := st.Client.Sessions().ListSessions(st.Ctx, &bridgev1.ListSessionsRequest{RuntimeProfile: profile})

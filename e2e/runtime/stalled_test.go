@@ -61,8 +61,7 @@ func TestPatienceWithTools(t *testing.T) {
 	}
 }
 
-// TestPatienceWithTheCLIsTools: so may one of the CLI's own, which nobody but the CLI knows
-// to run.
+// TestPatienceWithTheCLIsTools: the same for one of the CLI's own, which only the CLI knows to run.
 func TestPatienceWithTheCLIsTools(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: impatient},

@@ -20,8 +20,7 @@ import (
 // tidy is a host that unloads sessions soon.
 func tidy(c *app.Config) { c.IdleUnload = time.Second }
 
-// runs tells whether a process does. One that has ended may not have been waited for, by
-// whoever is its parent by now.
+// runs reports whether a process does. One that has ended may still be without a wait of its present parent.
 func runs(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	_, state, found := strings.Cut(string(stat), ") ")
@@ -44,8 +43,8 @@ func state(st *harness.Scripted, s *copilot.Session) bridgev1.SessionState {
 	return now.GetState()
 }
 
-// TestIdleSessionComesBack: with its configuration, in the same positions, and without
-// anybody having to do anything. The streams stay.
+// TestIdleSessionComesBack: with its configuration, in the same positions, and without an action of a client. The
+// streams stay.
 func TestIdleSessionComesBack(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{Change: tidy}, harness.OnUser("work", harness.Call("work", nil)),
@@ -149,8 +148,8 @@ func TestShellOfAKilledRuntime(t *testing.T) {
 	}
 }
 
-// TestQueuedMessageOfAKilledRuntime: it was in the CLI's memory only, and is given to the next
-// process, before what comes later.
+// TestQueuedMessageOfAKilledRuntime: it was in the CLI's memory only, and goes to the next process, before later
+// messages.
 func TestQueuedMessageOfAKilledRuntime(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{},
@@ -283,7 +282,7 @@ func TestDeafRuntimeIsReplaced(t *testing.T) {
 	}
 }
 
-// TestFatRuntimeIsEnded: whatever goes on in it.
+// TestFatRuntimeIsEnded: also with a turn under way.
 func TestFatRuntimeIsEnded(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t,

@@ -26,7 +26,7 @@ type mcpRequest struct {
 	} `json:"params"`
 }
 
-// answer plays a server with one tool, which tells what it was given.
+// answer plays a server with one tool, which returns its arguments.
 func (r *mcpRequest) answer() map[string]any {
 	answer := map[string]any{"jsonrpc": "2.0", "id": r.ID}
 	switch r.Method {
@@ -73,8 +73,7 @@ func serveMCP() bool {
 	return true
 }
 
-// startMCP serves the same over HTTP: at /open to everybody, at /guarded to those who come
-// with the token. It returns its address.
+// startMCP serves the same over HTTP: at /open to all, at /guarded to requests with the token. It returns its address.
 func startMCP(t *testing.T) string {
 	t.Helper()
 	mux := http.NewServeMux()

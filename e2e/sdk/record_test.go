@@ -24,7 +24,7 @@ var masks = []struct {
 	// The model's answers have a number, which goes on when the CLI tries again.
 	{regexp.MustCompile(`\boffline-\d+`), "offline-<n>"},
 	{regexp.MustCompile(`\bcall_\d+_`), "call_<n>_"},
-	// Where the CLI is unpacked: by itself, or by copilot-grpc before its first start.
+	// Where the CLI is unpacked: by the CLI, or by copilot-grpc before its first start.
 	{regexp.MustCompile(`<user>/\.cache/copilot(-grpc)?/pkg/`), "<unpacked>/"},
 }
 

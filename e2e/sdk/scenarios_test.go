@@ -231,7 +231,7 @@ func (h *hall) run(ctx context.Context, env map[string]string, command ...string
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as a rule there is nobody left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // as a rule no process is left
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(command, " "), err, tail(errs.String()))

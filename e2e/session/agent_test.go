@@ -7,8 +7,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// TestAgentWithoutDisplayName: a session whose agent says no more than it must outlives its
-// runtime. CLI 1.0.81 by itself writes a record of it that it then refuses to read.
+// TestAgentWithoutDisplayName: a session whose agent has only the required members outlives its runtime. CLI 1.0.81
+// alone writes a record of it that it then refuses to read.
 func TestAgentWithoutDisplayName(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})

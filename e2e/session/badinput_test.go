@@ -79,7 +79,7 @@ func startFrame(start *bridgev1.AttachStart) *bridgev1.AttachRequest {
 	return &bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_Start{Start: start}}
 }
 
-// wantAllBad makes the calls, and then sees whether everybody is still well.
+// wantAllBad makes the calls, and then checks that all sessions still work.
 func wantAllBad(st *harness.Scripted, s *copilot.Session, calls []badCall) {
 	st.T.Helper()
 	for _, c := range calls {
@@ -452,7 +452,7 @@ func TestOversizeFrame(t *testing.T) {
 	}
 	text := strings.Repeat("x", int(info.GetLimits().GetMaxRequestBytes())+1)
 	_, err = s.Send(st.Ctx, text)
-	// gRPC itself refuses it before anybody could give a reason.
+	// gRPC refuses it before the server could give a reason.
 	harness.WantError(t, err, codes.ResourceExhausted, bridgev1.ErrorReason_ERROR_REASON_UNSPECIFIED)
 	st.Say(s, "all well?")
 }

@@ -15,8 +15,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// The CLI drops a request that is nested too deeply, and never answers; the server refuses it. What
-// the server takes, the CLI answers.
+// The CLI drops a request that is nested too deeply, and never answers; the server refuses it. The CLI answers every
+// request that the server takes.
 func TestDeepSchemas(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t)

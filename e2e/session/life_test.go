@@ -121,7 +121,7 @@ func TestSessionIDOfChoice(t *testing.T) {
 	harness.WantError(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS)
 }
 
-// remembering is a script in which the model only knows what it was told before.
+// remembering is a script in which the model only knows its earlier messages.
 const remembering = `
 rules:
   - when: {user: "secret?", body: "The secret is heron"}

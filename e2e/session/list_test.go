@@ -196,7 +196,7 @@ func TestSessionMetadata(t *testing.T) {
 	harness.WantError(t, err, codes.NotFound, notFound)
 }
 
-// TestSessionLast has a CLI of its own: on a shared one others are the last.
+// TestSessionLast has a separate CLI: on a shared one other sessions are the last.
 func TestSessionLast(t *testing.T) {
 	t.Parallel()
 	r := harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{})

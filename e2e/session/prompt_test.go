@@ -12,8 +12,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// system asks something in a session with a system message and returns what the model
-// was told.
+// system asks something in a session with a system message and returns the model's messages.
 func system(r *harness.Fixture, message *cliv1.SystemMessageConfig) string {
 	r.T.Helper()
 	s := r.Session(r.Options(func(c *cliv1.SessionConfig) { c.SystemMessage = message }))

@@ -24,7 +24,7 @@ const (
 	responses   = cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_RESPONSES
 )
 
-// providerKind is one of the kinds of model services, and where it is asked.
+// providerKind is one of the kinds of model services, and its address.
 type providerKind struct {
 	name   string
 	config func(s *offlinemodel.Scope) *cliv1.ProviderConfig
@@ -140,17 +140,17 @@ func TestUpdateProvider(t *testing.T) {
 	const chat = "/v1/chat/completions"
 	sent(http.Header{"X-Team": {"one"}, "Authorization": {"Bearer offline"}}, chat)
 
-	// What is set changes, the rest stays.
+	// Set members change, the rest stays.
 	update(&cliv1.ProviderConfig{ApiKey: proto.String("another")}, "")
 	s.Ask("second")
 	sent(http.Header{"X-Team": {"one"}, "Authorization": {"Bearer another"}}, chat)
 
-	// What the mask names changes, and nothing else.
+	// Members of the mask change, and nothing else.
 	update(&cliv1.ProviderConfig{WireApi: responses, ApiKey: proto.String("not taken")}, "", "wire_api")
 	s.Ask("third")
 	sent(http.Header{"X-Team": {"one"}, "Authorization": {"Bearer another"}}, "/v1/responses")
 
-	// What is named and unset goes.
+	// Members of the mask that are unset go.
 	update(&cliv1.ProviderConfig{}, "other-model", "headers", "wire_api")
 	s.Ask("fourth")
 	sent(http.Header{"Authorization": {"Bearer another"}}, chat)
@@ -158,7 +158,7 @@ func TestUpdateProvider(t *testing.T) {
 		t.Errorf("headers %q, model %q", q.Header, q.Model)
 	}
 
-	// What is not possible is refused and changes nothing.
+	// Impossible changes are refused and change nothing.
 	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "base_url"), codes.InvalidArgument,
 		bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 	harness.WantError(t, updateProvider(r, s.ID(), &cliv1.ProviderConfig{}, "", "nonsense"), codes.InvalidArgument,

@@ -12,7 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 )
 
-// forTurn gives a prompt headers of its own.
+// forTurn gives a prompt separate headers.
 func forTurn(strategy bridgev1.HeaderStrategy, headers map[string]string) copilot.SendOption {
 	return copilot.WithPrompt(func(p *bridgev1.Prompt) { p.RequestHeaders, p.HeaderStrategy = headers, strategy })
 }

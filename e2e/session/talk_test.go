@@ -101,7 +101,7 @@ func TestSessionEventOrder(t *testing.T) {
 			}
 		}
 	}
-	// What is not ephemeral is what the CLI recorded, in the same order.
+	// The durable events are the events that the CLI recorded, in the same order.
 	var durable []string
 	for _, ev := range events {
 		if !ev.GetEvent().GetEphemeral() {

@@ -60,8 +60,8 @@ func TestToolGetsArgumentsAndItsResultReachesTheModel(t *testing.T) {
 	}
 }
 
-// TestToolFailuresReachTheModel has a tool throw, return a failure and return nothing: the
-// model is told three different things, and of the exception not its text.
+// TestToolFailuresReachTheModel has a tool throw, return a failure and return nothing: the model gets three different
+// results, and not the text of the exception.
 func TestToolFailuresReachTheModel(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
@@ -133,8 +133,7 @@ func TestToolTelemetryReachesTheEvent(t *testing.T) {
 	}
 }
 
-// TestToolCallCarriesTraceparent has a CLI of its own: only one with tracing on has a
-// trace to tell of.
+// TestToolCallCarriesTraceparent has a separate CLI: only one with tracing on has a trace to report.
 func TestToolCallCarriesTraceparent(t *testing.T) {
 	t.Parallel()
 	spans := filepath.Join(t.TempDir(), "spans.jsonl")
@@ -202,8 +201,8 @@ func TestParallelToolCalls(t *testing.T) {
 	}
 }
 
-// TestToolCallTimesOut covers the two ways in which a call has somebody to answer it, who
-// does not: the model is told so when the session's time for callbacks is up.
+// TestToolCallTimesOut covers the two ways in which a call has a participant that does not answer: the model gets a
+// failure when the session's time for callbacks is up.
 func TestToolCallTimesOut(t *testing.T) {
 	t.Parallel()
 	declared := copilot.Tool{Definition: &cliv1.ToolDefinition{
@@ -238,8 +237,8 @@ func TestToolCallTimesOut(t *testing.T) {
 	}
 }
 
-// TestToolOfOneWhoLeft has the model call a tool whose participant is gone by then. Whether
-// the CLI has heard of that or asks in vain, the model is told of a failure at once.
+// TestToolOfOneWhoLeft has the model call a tool whose participant is gone by then. Whether or not the CLI knows that,
+// the model gets a failure at once.
 func TestToolOfOneWhoLeft(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,

@@ -86,10 +86,9 @@ func TestShimEndsAsTheCLI(t *testing.T) {
 	}
 }
 
-// exchange starts a command, shakes hands, writes frames in one piece and returns what was
-// answered by id, as the process wrote it, and the result of its end. Its input stays open if it is
-// asked for its end:
-// it has to end by itself.
+// exchange starts a command, shakes hands, writes frames in one piece and returns the replies by id, as the process
+// wrote them, and the result of its end. Its input stays open if the test waits for its end: it has to end without
+// that.
 func exchange(t *testing.T, tmp string, env, command, methods []string) (answers map[int]string, ended error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command[0], append(command[1:len(command):len(command)],

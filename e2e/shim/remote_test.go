@@ -23,8 +23,8 @@ func writeAll(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// remoteBridge is a bridge in a process of its own that a tenant reaches over TLS, with a
-// token; and what a shim is told to reach it: a flag, a variable and a file.
+// remoteBridge is a bridge in a separate process that a tenant reaches over TLS, with a token; and the settings of a
+// shim that reaches it: a flag, a variable and a file.
 func remoteBridge(st *harness.Scripted) (d *harness.Daemon, flags, env []string) {
 	st.T.Helper()
 	dir := harness.RealDir(st.T)
@@ -46,9 +46,8 @@ func remoteBridge(st *harness.Scripted) (d *harness.Daemon, flags, env []string)
 		"COPILOT_GRPC_CONFIG=" + config}
 }
 
-// A program behind a shim does not notice that the bridge, which is reached over TLS and
-// knows the shim by a token, is killed, or ended, and started again. What the bridge has
-// forgotten, being a secret, the shim tells it again.
+// A program behind a shim does not notice that the bridge, which is reached over TLS and knows the shim by a token, is
+// killed, or ended, and started again. The shim repeats the secrets that the bridge has forgotten.
 func TestShimRemote(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
@@ -103,7 +102,7 @@ func TestShimRemote(t *testing.T) {
 	}
 }
 
-// Who has no token, or does not know the certificate, is told so.
+// A shim without a token, or that does not know the certificate, gets an error.
 func TestShimIsRefused(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)

@@ -19,7 +19,7 @@ func TestShimIsLikeTheCLI(t *testing.T) {
 	}
 	cli := os.Getenv(harness.CLIEnv)
 	home := "HOME=" + t.TempDir()
-	// Each has a time of its own.
+	// Each has a different time.
 	converse := func(env []string, command ...string) (said []string) {
 		t.Run(filepath.Base(command[0]), func(t *testing.T) {
 			r := harness.NewFixture(t, harness.ShimScript)

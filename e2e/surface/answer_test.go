@@ -11,8 +11,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// An answer by the CLI's own method is an answer: checked, first come first served, and told
-// to everybody.
+// An answer by the CLI's own method is an answer: checked, first come first served, and reported to all.
 func TestSurfaceAnswer(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, `

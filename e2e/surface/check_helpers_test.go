@@ -44,8 +44,7 @@ func (c *checker) note(node rawSchema) string {
 	return name
 }
 
-// noteAll remembers whatever is below a schema: what belongs to a handle within the CLI's
-// process is never sent.
+// noteAll remembers everything below a schema: the parts of a handle within the CLI's process are never sent.
 func (c *checker) noteAll(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -215,7 +214,7 @@ func (c *checker) members(path string, node rawSchema, m protoreflect.MessageDes
 			c.tell("%s: %s has neither a field nor the constant %s", at, m.FullName(), text)
 		}
 	}
-	// Typed values under names that nobody knows beforehand are kept in json_extra.
+	// Typed values under unknown names are in json_extra.
 	if node["properties"] == nil && object(node["additionalProperties"]) != nil && !c.opaque(node) {
 		c.tell("%s: a dictionary in the object %s", path, m.FullName())
 	}
@@ -312,7 +311,7 @@ func unwrapped(node rawSchema) rawSchema {
 	return out
 }
 
-// alternatives are those of anyOf that are a value at all.
+// alternatives are the alternatives of anyOf that are a value at all.
 func alternatives(node rawSchema) []rawSchema {
 	var out []rawSchema
 	for _, v := range list(node["anyOf"]) {
@@ -347,9 +346,9 @@ func (c *checker) opaque(node rawSchema) bool {
 	return node["type"] == nil || node["type"] == "null"
 }
 
-// unreached checks the definitions that nothing in the schemas leads to, and counts them:
-// they are parameters of methods, which the schemas repeat in place. Those that a method
-// names as a title are compared with its request; the request of some method has the rest.
+// unreached checks the definitions that nothing in the schemas leads to, and counts them: they are parameters of
+// methods, which the schemas repeat in place. Definitions that a method names as a title are compared with its request;
+// the request of some method has the rest.
 func (c *checker) unreached() int {
 	requests := map[string][]protoreflect.MessageDescriptor{}
 	for _, m := range c.cli.methods {

@@ -53,8 +53,8 @@ func sampleTodos(t *testing.T, r *sample) {
 			todos[0].GetStatus() == "pending", "todos: %v", todos)
 }
 
-// sampleRewind: going back takes a message from what the model is told, and the change that
-// was made because of it from the file.
+// sampleRewind: going back takes a message from the model's messages, and the change that was made because of it from
+// the file.
 func sampleRewind(t *testing.T, r *sample) {
 	path := r.Write("file.txt", "before\n")
 	s := r.Session(r.Options(func(c *cliv1.SessionConfig) { c.EnableFileChangeTracking = proto.Bool(true) }))
@@ -143,8 +143,8 @@ func sampleMCPConfig(t *testing.T, r *sample) {
 	check(t, started(), "the server was not started")
 }
 
-// sampleRules: a rule allows a command that else would be asked about, or forbids what else
-// would be allowed.
+// sampleRules: a rule allows a command that else would need a permission, or forbids a command that else would be
+// allowed.
 func sampleRules(t *testing.T, r *sample) {
 	s := r.Session(r.Options())
 	permissions := cliv1.NewSessionPermissionsServiceClient(r.conn)

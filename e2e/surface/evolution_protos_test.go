@@ -18,9 +18,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/gen/schemagen"
 )
 
-// newOldProtos are the protos as they would be if the oldest supported CLI were the only
-// one: those of the CLI generated from its schemas alone, with the committed numbers, and
-// those of the bridge without what needs anything newer.
+// newOldProtos are the protos as they would be if the oldest supported CLI were the only one: the CLI's generated from
+// its schemas alone, with the committed numbers, and the bridge's without the parts that need anything newer.
 func newOldProtos(t *testing.T) *dynamicpb.Types {
 	t.Helper()
 	schemas := os.Getenv("SCHEMA_DIR")
@@ -98,8 +97,8 @@ func compiled(t *testing.T, out *schemagen.Output) *descriptorpb.FileDescriptorS
 	return set
 }
 
-// addBridge adds the bridge's files without the fields whose types are not in the set.
-// What they import may have moved to another file since: they import everything.
+// addBridge adds the bridge's files without the fields whose types are not in the set. Their imports may have moved to
+// another file since: they import everything.
 func addBridge(set *descriptorpb.FileDescriptorSet) {
 	have := map[string]bool{}
 	var all []string

@@ -64,8 +64,7 @@ const (
 	unrecognized = 1001
 )
 
-// variant is the case of a union that is filled. The first two are those that the oldest
-// CLI knows too: cases have been added behind.
+// variant is the case of a union that is filled. The oldest CLI knows the first two: cases have been added behind.
 func (f filler) variant(md protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	cases := md.Oneofs().Get(0).Fields()
 	if second := cases.Get(min(1, cases.Len()-1)); f.whole && second.Number() != unrecognized &&

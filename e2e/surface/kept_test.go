@@ -15,7 +15,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// What callers set in a session outlives the CLI process that had it.
+// Callers' settings in a session outlive the CLI process that had it.
 func TestSettingsOutliveTheRuntime(t *testing.T) {
 	t.Parallel()
 	r := harness.NewOwnFixture(t, harness.Echo, harness.HostConfig{})

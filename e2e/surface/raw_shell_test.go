@@ -57,7 +57,7 @@ func TestRunShell(t *testing.T) {
 	t.Parallel()
 	st := newShellFixture(t)
 	s, other := st.Create(copilot.SessionOptions{}), st.Create(copilot.SessionOptions{})
-	// Each caller gets the output of its own command.
+	// Each caller gets the output of its command.
 	both := make(chan ran, 2)
 	for _, command := range []string{"echo one; echo wrong >&2; pwd; exit 3", "sleep 0.2; echo two"} {
 		go func() {

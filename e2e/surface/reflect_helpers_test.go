@@ -37,8 +37,8 @@ func (a *reflection) message(name string) protoreflect.MessageDescriptor {
 	return m
 }
 
-// reflected asks the live server for everything of copilot.cli.v1. That the messages of
-// callbacks are in files that no served service needs is why files are asked for by name.
+// reflected asks the live server for everything of copilot.cli.v1. It asks for files by name, since the messages of
+// callbacks are in files that no served service needs.
 func reflected(t *testing.T, r *harness.Fixture) *reflection {
 	t.Helper()
 	conn, err := grpc.NewClient(r.Host.Target, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -101,8 +101,7 @@ func reflected(t *testing.T, r *harness.Fixture) *reflection {
 	return api
 }
 
-// cliFiles are the names of the files of copilot.cli.v1; what is in them is asked of the
-// server.
+// cliFiles are the names of the files of copilot.cli.v1; the server has their contents.
 func cliFiles() []string {
 	var out []string
 	protoregistry.GlobalFiles.RangeFilesByPackage(cliv1.File_copilot_cli_v1_session_proto.Package(),

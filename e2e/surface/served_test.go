@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// Every method of the CLI belongs to a service that the server lists, but for those that
-// the CLI marks internal: they are off unless the server is told otherwise.
+// Every method of the CLI belongs to a service that the server lists, but for the methods that the CLI marks internal:
+// they are off unless the server is configured otherwise.
 func TestSurfaceIsServed(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)

@@ -45,8 +45,8 @@ type sample struct {
 	seen *sync.Map
 }
 
-// TestSurfaceSample calls methods of all namespaces and looks elsewhere for their effects:
-// in files, in what the model is asked, in events, in what another method says.
+// TestSurfaceSample calls methods of all namespaces and looks elsewhere for their effects: in files, in the model's
+// requests, in events, in the results of other methods.
 func TestSurfaceSample(t *testing.T) {
 	t.Parallel()
 	seen := &sync.Map{}

@@ -52,8 +52,7 @@ func (s slot) scalar() protoreflect.FieldDescriptor {
 	return s.field
 }
 
-// holdsNull reports a slot that null may stand in: any field, unset for it, and messages
-// that are not an object of their own.
+// holdsNull reports a slot that null may stand in: any field, unset for it, and messages that are not an object.
 func (s slot) holdsNull() bool {
 	if s.field != nil {
 		return true

@@ -16,8 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 )
 
-// What the CLI says and does that none of its schemas lists: found in its official SDKs
-// and on the wire.
+// Parts of the CLI's protocol that none of its schemas lists: found in its official SDKs and on the wire.
 var (
 	unlistedMethods = strings.Fields(`
 		status.get auth.getStatus session.create session.resume session.destroy session.getMessages
@@ -35,9 +34,8 @@ var (
 		session.mcp_server_removed`)
 )
 
-// The whole surface of the CLI that runs is typed: every method, callback, event type and
-// definition of its own schemas, and all that is known without being there, is found in
-// what the live server says of itself by reflection. The generator has no part in it.
+// The whole surface of the CLI that runs is typed: the live server's reflection has every method, callback, event type
+// and definition of its schemas, and everything that is known without being there. The generator has no part in it.
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)

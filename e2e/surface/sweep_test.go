@@ -31,8 +31,8 @@ import (
 )
 
 const (
-	// sweepDeadline is how long a method of the sweep may take. What takes longer waits for
-	// something that never comes here, and that is an answer too.
+	// sweepDeadline is how long a method of the sweep may take. A slower one waits for something that never comes here,
+	// and that is an answer too.
 	sweepDeadline = 5 * time.Second
 	// sweepers is how many methods are called at once.
 	sweepers = 24
@@ -127,9 +127,8 @@ func TestEveryMethod(t *testing.T) {
 	replayed(t, recorded)
 }
 
-// replayed: what went over the connections goes to wire bytes and back unchanged. What only
-// the catch-all holds is not held against anybody: the parameters are made of nothing, and
-// the order in which they come is never the same.
+// replayed: the traffic of the connections goes to wire bytes and back unchanged. Values that only the catch-all holds
+// are no failures: the parameters are made of nothing, and the order in which they come is never the same.
 func replayed(t *testing.T, recorded string) {
 	t.Helper()
 	report, err := corpus.Replay(recorded)
@@ -156,8 +155,8 @@ var answeredByBridge = []string{"session.destroy", "session.detach", "session.de
 	"session.commands.respondToQueuedCommand", "session.mcp.oauth.handlePendingRequest",
 	"session.mcp.headers.handlePendingHeadersRefreshRequest"}
 
-// compareExactly compares the answers that callers got, as JSON, with those that the CLI
-// gave: one of them must be the same value.
+// compareExactly compares the answers that callers got, as JSON, with the CLI's answers: one of them must be the same
+// value.
 func compareExactly(t *testing.T, recorded string, answered []swept) {
 	t.Helper()
 	results, err := corpus.Results(recorded)
@@ -187,8 +186,7 @@ type swept struct{ method, outcome, problem, extra, answer string }
 
 type invoke = func(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error
 
-// sweep calls one method. What it does to its session is the session's own problem: the
-// next method gets another if that is gone.
+// sweep calls one method. It may damage its session: the next method gets another if that is gone.
 func sweep(r *harness.Fixture, call invoke, m protoreflect.MethodDescriptor, f filler, id *string) (one swept) {
 	rules := rpc.MethodRules(m)
 	one.method = rules.GetMethod()
@@ -299,7 +297,7 @@ func lacks(r *harness.Fixture, method, complaint string) bool {
 	return i >= 0 && !cli.declares(cli.methods[i].params, field[1], maxFill)
 }
 
-// declares reports whether a schema has a member of that name, at whatever depth.
+// declares reports whether a schema has a member of that name, at any depth.
 func (s *surface) declares(schema any, member string, depth int) bool {
 	if node, ok := schema.([]any); ok {
 		return slices.ContainsFunc(node, func(n any) bool { return s.declares(n, member, depth) })

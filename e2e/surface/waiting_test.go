@@ -19,7 +19,7 @@ type waiting struct {
 	// joins changes how the participant joins who is there from the beginning.
 	joins func(*bridgev1.AttachStart)
 	call  func(r *sample, id string) (string, error)
-	// answer answers what is asked by the CLI's own method; the call's result says so.
+	// answer answers the callback by the CLI's own method; the call's result says so.
 	answer func(r *sample, id, request string)
 	result string
 }
@@ -63,8 +63,8 @@ var waitingCalls = map[string]waiting{
 	},
 }
 
-// test: while a call waits for an answer, somebody joins, for which the bridge resumes the
-// session; CLI 1.0.102 would let each wait for the other.
+// test: while a call waits for an answer, a participant joins, for which the bridge resumes the session; CLI 1.0.102
+// would let each wait for the other.
 func (w waiting) test(t *testing.T, r *sample) {
 	st := &harness.Scripted{Fixture: r.Fixture}
 	s := st.Create(copilot.SessionOptions{})
@@ -93,7 +93,7 @@ func (w waiting) test(t *testing.T, r *sample) {
 	}()
 	st.Until("the participant", func() bool {
 		now, err := s.Get(r.Ctx)
-		return err == nil && len(now.GetParticipants()) > 1 // with the one before
+		return err == nil && len(now.GetParticipants()) > 1 // with the earlier one
 	})
 	w.answer(r, s.ID(), asked.GetCallbackId())
 	if got := <-answered; got.err != nil || !strings.Contains(got.text, w.result) {

@@ -45,7 +45,7 @@ func (r *tenants) repolice(from, to string) {
 	}
 }
 
-// boxed marks whatever runs in it.
+// boxed marks everything that runs in it.
 const boxed = `, sandbox: [env, COPILOT_TEST_BOX=inside]`
 
 // A sandbox that a reloaded policy adds holds from the moment when it gives its tenant's callers
@@ -131,8 +131,8 @@ func awaitTrue(t *testing.T, ctx context.Context, what string, so func() bool) {
 	}
 }
 
-// When the policy names another user, the processes of the one before end, and the tenant's session
-// goes on in one of the new user's.
+// When the policy names another user, the processes of the previous one end, and the tenant's session goes on in one of
+// the new user's.
 func TestUserOfAReloadedPolicy(t *testing.T) {
 	t.Parallel()
 	r, home := newUserTenants(t)
@@ -140,7 +140,7 @@ func TestUserOfAReloadedPolicy(t *testing.T) {
 	r.create(acme, "theirs", nil)
 	r.ask(acme, "theirs", "remember this")
 	before := r.pid(acme)
-	// What the one user has written the other one has to be given.
+	// The new user has to get the files of the previous one.
 	if text, err := exec.Command("chown", "-R", fmt.Sprint(nobody-1), home).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

@@ -116,7 +116,7 @@ func wantDenied(t *testing.T, what string, err error) {
 	}
 }
 
-// images are those that the model was sent.
+// images are the images that the model got.
 func images(r *harness.Fixture) (out [][]byte) {
 	for _, request := range r.Model.Requests() {
 		for _, m := range request.Messages {

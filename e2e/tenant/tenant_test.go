@@ -43,8 +43,8 @@ type tenants struct {
 	data string
 }
 
-// newTenants starts a server with the tenants acme and rival, each with an owner of its
-// own name, and what else the policy is to say of acme.
+// newTenants starts a server with the tenants acme and rival, each with an owner of the same name, and further text of
+// the policy for acme.
 func newTenants(t *testing.T, script, acme string) *tenants {
 	t.Helper()
 	return newTenantsWith(t, script, acme, func(*app.Config) {})
@@ -85,7 +85,7 @@ tenants:
 	return tr
 }
 
-// as connects as somebody.
+// as connects as the named user.
 func (r *tenants) as(name string) *grpc.ClientConn {
 	r.T.Helper()
 	conn, err := grpc.NewClient(r.Host.Tcp, grpc.WithTransportCredentials(insecure.NewCredentials()),
