@@ -26,7 +26,8 @@ func TestDamagedMiddle(t *testing.T) {
 	want := slices.Concat(words(1, 20, "d"), []string{"gap 20-21"}, words(22, 50, "d"))
 	for life := range 3 {
 		l = begin(t, l.fs, WriterConfig{SegmentBytes: 1000})
-		if l.rec.Lost != (life == 0) || l.rec.Events != 49+life || len(l.rec.SetAside) > 0 || l.j.Last() != (Position{epoch, uint64(50 + life)}) {
+		if l.rec.Lost != (life == 0) || l.rec.Events != 49+life || len(l.rec.SetAside) > 0 ||
+			l.j.Last() != (Position{epoch, uint64(50 + life)}) {
 			t.Errorf("life %d: recovered %+v, the journal is at %v", life, l.rec, l.j.Last())
 		}
 		check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)), want)

@@ -15,15 +15,16 @@ func TestDedupe(t *testing.T) {
 	}
 	turn := add{id: "turn"}
 	for name, adds := range map[string][]add{
-		"durable, for good":            {{uuid, false, true}, turn, turn, turn, {uuid, false, false}},
-		"ephemeral, this turn":         {{uuid, true, true}, {uuid, true, false}},
-		"ephemeral, the turn before":   {{uuid, true, true}, turn, {uuid, true, false}},
-		"ephemeral, two turns before":  {{uuid, true, true}, turn, {"b", true, true}, turn, {uuid, true, true}},
-		"a turn without events":        {{uuid, true, true}, turn, turn, turn, {uuid, true, false}},
-		"a durable one comes back":     {{uuid, false, true}, {uuid, true, false}},
-		"no id is always new":          {{"", true, true}, {"", true, true}, {"", false, true}},
-		"ids that are not UUIDs":       {{"x", false, true}, {"x", false, false}, {"y", false, true}},
-		"almost a UUID is not that":    {{"0f8fad5b-d9cb-469f-a165-70867728950g", true, true}, {"0f8fad5b-d9cb-469f-a165-70867728950h", true, true}},
+		"durable, for good":           {{uuid, false, true}, turn, turn, turn, {uuid, false, false}},
+		"ephemeral, this turn":        {{uuid, true, true}, {uuid, true, false}},
+		"ephemeral, the turn before":  {{uuid, true, true}, turn, {uuid, true, false}},
+		"ephemeral, two turns before": {{uuid, true, true}, turn, {"b", true, true}, turn, {uuid, true, true}},
+		"a turn without events":       {{uuid, true, true}, turn, turn, turn, {uuid, true, false}},
+		"a durable one comes back":    {{uuid, false, true}, {uuid, true, false}},
+		"no id is always new":         {{"", true, true}, {"", true, true}, {"", false, true}},
+		"ids that are not UUIDs":      {{"x", false, true}, {"x", false, false}, {"y", false, true}},
+		"almost a UUID is not that": {{"0f8fad5b-d9cb-469f-a165-70867728950g", true, true},
+			{"0f8fad5b-d9cb-469f-a165-70867728950h", true, true}},
 		"the case of a UUID is no sin": {{uuid, true, true}, {"0F8FAD5B-D9CB-469F-A165-70867728950E", true, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,8 @@ func TestDedupeLateCopies(t *testing.T) {
 	const burst = 90_000
 	j := New(Config{Epoch: 1, MaxEphemeralBytes: 1 << 20})
 	event := func(i int) *Record {
-		return &Record{Type: "assistant.message_delta", ID: ParseID(fmt.Appendf(nil, "00000000-0000-4000-8000-%012x", i)), Ephemeral: true}
+		return &Record{Type: "assistant.message_delta",
+			ID: ParseID(fmt.Appendf(nil, "00000000-0000-4000-8000-%012x", i)), Ephemeral: true}
 	}
 	for i := range burst {
 		if !j.Append(event(i)) {

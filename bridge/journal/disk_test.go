@@ -113,7 +113,8 @@ func TestJournalOutlivesItsProcess(t *testing.T) {
 	l.close()
 
 	l = begin(t, l.fs, WriterConfig{})
-	if l.j.Last() != (Position{epoch, 102}) || l.j.First() != (Position{epoch, 1}) || !l.rec.Clean || l.rec.Events != 101 {
+	if l.j.Last() != (Position{epoch, 102}) || l.j.First() != (Position{epoch, 1}) || !l.rec.Clean ||
+		l.rec.Events != 101 {
 		t.Errorf("after a restart the journal goes from %v to %v; %+v", l.j.First(), l.j.Last(), l.rec)
 	}
 	if l.j.Append(durable(5)) {
@@ -121,10 +122,13 @@ func TestJournalOutlivesItsProcess(t *testing.T) {
 	}
 	l.j.Append(durable(100))
 	l.settle()
-	check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)), append(words(1, 100, "d"), "session.idle102", "d103"))
-	check(t, "from a position", read(t, reader(t, l.j, Position{epoch, 99}, true, nothing)), []string{"gap 99-102", "d100", "session.idle102", "d103"})
+	check(t, "from the beginning", read(t, reader(t, l.j, Position{}, false, nothing)),
+		append(words(1, 100, "d"), "session.idle102", "d103"))
+	check(t, "from a position", read(t, reader(t, l.j, Position{epoch, 99}, true, nothing)),
+		[]string{"gap 99-102", "d100", "session.idle102", "d103"})
 	check(t, "from the end", read(t, reader(t, l.j, Position{epoch, 102}, true, nothing)), []string{"d103"})
-	if rec, ok := l.j.Get(Position{epoch, 102}); !ok || string(rec.JSON) != `{"idle":1}` || !rec.Bridge || rec.Agent != "a" || !rec.Ephemeral {
+	if rec, ok := l.j.Get(Position{epoch, 102}); !ok || string(rec.JSON) != `{"idle":1}` || !rec.Bridge ||
+		rec.Agent != "a" || !rec.Ephemeral {
 		t.Errorf("event 102 has become %+v", rec)
 	}
 	if _, ok := l.j.Get(Position{epoch, 101}); ok {
@@ -232,7 +236,8 @@ func TestEviction(t *testing.T) {
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
-	l := begin(t, &faultfs.FS{}, WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10, Now: func() time.Time { return now }})
+	l := begin(t, &faultfs.FS{},
+		WriterConfig{MaxBytes: 10 << 10, SegmentBytes: 2 << 10, Now: func() time.Time { return now }})
 	for i := range 200 {
 		l.j.Append(durable(i))
 		l.settle()
@@ -331,7 +336,9 @@ func backlog(t *testing.T) {
 	}
 	next := begin(t, func() *faultfs.FS { l.close(); return l.fs }(), WriterConfig{})
 	again := read(t, reader(t, next.j, Position{epoch, 1}, false, nothing))
-	if !strings.HasPrefix(again[0], "gap ") || !slices.Equal(again[1:], slices.DeleteFunc(slices.Clone(got), func(w string) bool { return strings.HasPrefix(w, "gap") })) {
+	if !strings.HasPrefix(again[0], "gap ") ||
+		!slices.Equal(again[1:],
+			slices.DeleteFunc(slices.Clone(got), func(w string) bool { return strings.HasPrefix(w, "gap") })) {
 		t.Errorf("after a restart %v, before %v", again, got)
 	}
 	next.close()
@@ -382,7 +389,8 @@ func TestSyncFails(t *testing.T) {
 			t.Errorf("the journal is still %v", err)
 		}
 		next := begin(t, l.kill(true), WriterConfig{})
-		check(t, "after a crash of the machine", read(t, reader(t, next.j, Position{}, false, nothing))[:2], []string{"d1", "d2"})
+		check(t, "after a crash of the machine", read(t, reader(t, next.j, Position{}, false, nothing))[:2],
+			[]string{"d1", "d2"})
 		next.close()
 	})
 }
@@ -488,7 +496,8 @@ func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
 	l = begin(t, l.kill(power), cfg)
 	defer l.close()
 	if l.j.Last().Epoch == epoch && l.j.Last().Seq < last {
-		t.Fatalf("crash at %d (%s, power %v): event %d was shown, and the journal is at %d", crash, policy, power, last, l.j.Last().Seq)
+		t.Fatalf("crash at %d (%s, power %v): event %d was shown, and the journal is at %d", crash, policy, power, last,
+			l.j.Last().Seq)
 	}
 	got := map[uint64]ID{}
 	told := false
@@ -508,7 +517,8 @@ func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
 	}
 	for seq, id := range shown {
 		if got[seq] != id && !told {
-			t.Fatalf("crash at %d (%s, power %v): event %d was shown and is lost without a word; %d of %d are there", crash, policy, power, seq, len(got), len(shown))
+			t.Fatalf("crash at %d (%s, power %v): event %d was shown and is lost without a word; %d of %d are there",
+				crash, policy, power, seq, len(got), len(shown))
 		}
 		if got[seq] != (ID{}) && got[seq] != id {
 			t.Fatalf("crash at %d: another event is at %d", crash, seq)

@@ -108,7 +108,8 @@ func TestDiskStopsMoving(t *testing.T) {
 		begun = time.Now()
 		feed(l, "again", 1000, 20<<10)
 		if took := time.Since(begun); took < 8*time.Second || l.j.counts().givenUp.Load() != given {
-			t.Errorf("on the slow disk %d events took %v, and %d more were given up", 1000, took, l.j.counts().givenUp.Load()-given)
+			t.Errorf("on the slow disk %d events took %v, and %d more were given up", 1000, took,
+				l.j.counts().givenUp.Load()-given)
 		}
 		l.fs.Throttle(0)
 		l.close()

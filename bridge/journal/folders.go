@@ -34,7 +34,9 @@ func NewFolders(w *Writer, folder func(session string) string) *Folders {
 }
 
 // Open implements backend.Logs. It fails if the earlier owner is writing and the disk hangs.
-func (l *Folders) Open(session string, number, epoch uint64, visit func(number uint64, body []byte) error) (backend.Log, backend.Recovered, error) {
+func (l *Folders) Open(
+	session string, number, epoch uint64, visit func(number uint64, body []byte) error,
+) (backend.Log, backend.Recovered, error) {
 	t := l.termOf(session)
 	over, err := t.begin(number)
 	for over && err == nil { // the session was deleted just now

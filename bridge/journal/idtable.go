@@ -27,7 +27,8 @@ const minSlots = 8
 
 // slot returns the slot of an id, or the free slot for it. There must be a free slot.
 func (t *idTable[V]) slot(id ID) *idSlot[V] {
-	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(id[:8])^idSeed, binary.LittleEndian.Uint64(id[8:])^bits.RotateLeft64(idSeed, 31))
+	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(id[:8])^idSeed,
+		binary.LittleEndian.Uint64(id[8:])^bits.RotateLeft64(idSeed, 31))
 	mask := uint64(len(t.slots) - 1)
 	for i := (hi ^ lo) & mask; ; i = (i + 1) & mask {
 		if s := &t.slots[i]; s.id == id || s.id == (ID{}) {

@@ -116,13 +116,14 @@ func TestReadersBegin(t *testing.T) {
 		want  []string
 		err   error
 	}{
-		"at the beginning":   {after: Position{}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"after seq 0":        {after: Position{epoch, 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
-		"in the middle":      {after: Position{epoch, 2}, want: []string{"d3", "d4", "note late"}},
-		"at the end":         {after: Position{epoch, 3}, want: []string{"d4", "note late"}},
-		"in the future":      {after: Position{epoch, 4}, err: ErrFuture},
-		"in a future epoch":  {after: Position{epoch + 1, 1}, err: ErrFuture},
-		"in an epoch before": {after: Position{epoch - 1, 99}, want: []string{"epoch 6-7", "d1", "d2", "d3", "d4", "note late"}},
+		"at the beginning":  {after: Position{}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
+		"after seq 0":       {after: Position{epoch, 0}, want: []string{"d1", "d2", "d3", "d4", "note late"}},
+		"in the middle":     {after: Position{epoch, 2}, want: []string{"d3", "d4", "note late"}},
+		"at the end":        {after: Position{epoch, 3}, want: []string{"d4", "note late"}},
+		"in the future":     {after: Position{epoch, 4}, err: ErrFuture},
+		"in a future epoch": {after: Position{epoch + 1, 1}, err: ErrFuture},
+		"in an epoch before": {after: Position{epoch - 1, 99},
+			want: []string{"epoch 6-7", "d1", "d2", "d3", "d4", "note late"}},
 	} {
 		r, err := j.NewReader(test.after, true, nothing)
 		if !errors.Is(err, test.err) {
@@ -160,11 +161,12 @@ func TestTrimKeepsDurable(t *testing.T) {
 		r    *Reader
 		want []string
 	}{
-		"from before":            {before, want},
-		"from the beginning":     {reader(t, j, Position{}, true, nothing), want},
-		"after what was lost":    {half, want[4:]},
-		"at the horizon":         {reader(t, j, Position{epoch, 6}, true, nothing), want[4:]},
-		"just before":            {reader(t, j, Position{epoch, 5}, true, nothing), append([]string{"gap 5-6"}, want[4:]...)},
+		"from before":         {before, want},
+		"from the beginning":  {reader(t, j, Position{}, true, nothing), want},
+		"after what was lost": {half, want[4:]},
+		"at the horizon":      {reader(t, j, Position{epoch, 6}, true, nothing), want[4:]},
+		"just before": {reader(t, j, Position{epoch, 5}, true, nothing),
+			append([]string{"gap 5-6"}, want[4:]...)},
 		"who does not want them": {durableOnly, want[1:]},
 	} {
 		if got := read(t, test.r); !slices.Equal(got, test.want) {
@@ -223,7 +225,8 @@ func TestLostNotesAreTold(t *testing.T) {
 			if gap == nil || !gap.NotesLost {
 				t.Fatalf("gap is %+v", gap)
 			}
-			if got := read(t, r); slices.ContainsFunc(got, func(w string) bool { return strings.HasPrefix(w, "gap") || strings.HasPrefix(w, "note") }) {
+			if got := read(t, r); slices.ContainsFunc(got,
+				func(w string) bool { return strings.HasPrefix(w, "gap") || strings.HasPrefix(w, "note") }) {
 				t.Errorf("then: %q", got)
 			}
 		})
@@ -272,7 +275,8 @@ func TestWakesOnceForEachSleep(t *testing.T) {
 	for _, s := range []struct {
 		do   string
 		want int
-	}{{"append", 0}, {"read", 0}, {"append", 1}, {"append", 1}, {"read", 1}, {"note", 2}, {"read", 2}, {"close", 2}, {"append", 2}} {
+	}{{"append", 0}, {"read", 0}, {"append", 1}, {"append", 1}, {"read", 1}, {"note", 2}, {"read", 2}, {"close", 2},
+		{"append", 2}} {
 		step(s.do, s.want)
 	}
 }

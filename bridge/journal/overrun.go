@@ -43,7 +43,8 @@ func (d *Disk) overrun() {
 		return
 	}
 	if err := d.writer.overruns.Raise(marked + 1); err != nil {
-		d.writer.cfg.Logger.Error("journal delivers no new events until its disk accepts a write", "directory", d.dir, "error", err)
+		d.writer.cfg.Logger.Error("journal delivers no new events until its disk accepts a write", "directory", d.dir,
+			"error", err)
 		return
 	}
 	d.j.mu.Lock()

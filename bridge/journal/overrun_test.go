@@ -17,7 +17,8 @@ import (
 // shown is what a reader that has slept is given, without what is missing.
 func shown(t *testing.T, j *Journal, after Position) []string {
 	t.Helper()
-	return slices.DeleteFunc(read(t, reader(t, j, after, true, nothing)), func(w string) bool { return strings.HasPrefix(w, "gap") })
+	return slices.DeleteFunc(read(t, reader(t, j, after, true, nothing)),
+		func(w string) bool { return strings.HasPrefix(w, "gap") })
 }
 
 // A session of an earlier life that finds its disk full from the first event on: what
@@ -106,7 +107,8 @@ func TestFullDiskFromTheFirstFileOn(t *testing.T) {
 				}
 				l.j.Append(ephemeral(1))
 				time.Sleep(time.Second)
-				if got := l.j.Last(); got.Epoch == seen.Epoch && got.Seq <= seen.Seq || len(shown(t, l.j, Position{})) != 1 {
+				if got := l.j.Last(); got.Epoch == seen.Epoch && got.Seq <= seen.Seq ||
+					len(shown(t, l.j, Position{})) != 1 {
 					t.Fatalf("room for %d, life %d: at %v, after %v", room, life, got, seen)
 				}
 				seen = l.j.Last()

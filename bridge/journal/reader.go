@@ -171,7 +171,8 @@ func (r *Reader) nextOnDisk(dst []*Record, through uint64, maxBytes int) ([]*Rec
 	if damaged {
 		r.j.damaged(damage)
 		// The events before the damage come first, then the gap, then the events after it.
-		if last = max(last, min(damage.After, through)); len(dst) == before && r.lossTold >= min(damage.Through, through) {
+		if last = max(last, min(damage.After, through)); len(dst) == before &&
+			r.lossTold >= min(damage.Through, through) {
 			last = min(damage.Through, through)
 		}
 		err, done = nil, false

@@ -125,7 +125,8 @@ func NewWriter(cfg WriterConfig) *Writer {
 		cfg.boot = boot()
 	}
 	w := &Writer{
-		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1), sync: make(chan struct{}, 1),
+		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		sync:  make(chan struct{}, 1),
 		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
 	}
 	w.wg.Go(w.run)

@@ -46,7 +46,8 @@ func TestCallBytesAreExact(t *testing.T) {
 			c, p := start(t, Options{})
 			done := call(t.Context(), c, "m", params)
 			id, body := p.receiveCall()
-			if want := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"m","params":` + params + `}`; body != want {
+			if want := `{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"m","params":` + params +
+				`}`; body != want {
 				t.Errorf("wrote %.300q, want %.300q", body, want)
 			}
 			p.answer(id, params)
@@ -100,10 +101,13 @@ func TestNotify(t *testing.T) {
 func TestPeerErrors(t *testing.T) {
 	t.Parallel()
 	for reply, want := range map[string]*Error{
-		`"error":{"code":-32603,"message":"Request x failed"}`:                           {Code: -32603, Message: "Request x failed"},
-		`"error":{"message":"<&>","data":{"b":1,"a":9007199254740993},"code":-32000}`:    {Code: -32000, Message: "<&>", Data: []byte(`{"b":1,"a":9007199254740993}`)},
-		`"error":{"code":7,"message":""},"result":1`:                                     {Code: 7},
-		`"error":{"code":-32001,"message":"AUTHENTICATION_REQUIRED","extra":[1,2,[3]]} `: {Code: -32001, Message: "AUTHENTICATION_REQUIRED"},
+		`"error":{"code":-32603,"message":"Request x failed"}`: {Code: -32603,
+			Message: "Request x failed"},
+		`"error":{"message":"<&>","data":{"b":1,"a":9007199254740993},"code":-32000}`: {Code: -32000, Message: "<&>",
+			Data: []byte(`{"b":1,"a":9007199254740993}`)},
+		`"error":{"code":7,"message":""},"result":1`: {Code: 7},
+		`"error":{"code":-32001,"message":"AUTHENTICATION_REQUIRED","extra":[1,2,[3]]} `: {Code: -32001,
+			Message: "AUTHENTICATION_REQUIRED"},
 	} {
 		t.Run(reply, func(t *testing.T) {
 			t.Parallel()
@@ -174,7 +178,8 @@ func TestCancelWhileWritten(t *testing.T) {
 		cancel(cause)
 		got := <-done
 		var callErr *CallError
-		if !errors.As(got.err, &callErr) || !callErr.Sent || !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, cause) {
+		if !errors.As(got.err, &callErr) || !callErr.Sent || !errors.Is(got.err, context.Canceled) ||
+			!errors.Is(got.err, cause) {
 			t.Fatalf("cancelled call: %v", got.err)
 		}
 		synctest.Wait()
@@ -212,7 +217,8 @@ func TestAbandonedSlotComesBack(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, p.conn) }()
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if _, err := c.Call(ctx, "hang", nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNotSent) {
+			if _, err := c.Call(ctx, "hang", nil); !errors.Is(err, context.DeadlineExceeded) ||
+				errors.Is(err, ErrNotSent) {
 				t.Fatalf("hanging call: %v", err)
 			}
 			cancel()
@@ -325,7 +331,8 @@ func TestPriorityLane(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.Call(ctx, "answer", nil, Priority()); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrNotSent) {
+		if _, err := c.Call(ctx, "answer", nil, Priority()); !errors.Is(err, context.DeadlineExceeded) ||
+			!errors.Is(err, ErrNotSent) {
 			t.Errorf("one over the reserved lane: %v", err)
 		}
 	})
@@ -431,7 +438,8 @@ func TestManyCalls(t *testing.T) {
 		callers.Wait()
 		synctest.Wait()
 		s := c.Stats()
-		if s.InFlight != 0 || s.QueuedBytes != 0 || s.UnknownReplies != 0 || s.LateReplies != s.Abandoned || s.Unanswered != 0 {
+		if s.InFlight != 0 || s.QueuedBytes != 0 || s.UnknownReplies != 0 || s.LateReplies != s.Abandoned ||
+			s.Unanswered != 0 {
 			t.Errorf("stats: %+v", s)
 		}
 		_ = c.Close()

@@ -199,7 +199,8 @@ func parseLength(value []byte, limit int) (int, error) {
 		}
 	}
 	if tooLarge {
-		return 0, &CloseError{Cause: ErrFrameTooLarge, Err: fmt.Errorf("%.32s bytes announced, %d allowed", value, limit)}
+		return 0, &CloseError{Cause: ErrFrameTooLarge,
+			Err: fmt.Errorf("%.32s bytes announced, %d allowed", value, limit)}
 	}
 	return n, nil
 }

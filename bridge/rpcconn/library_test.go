@@ -41,14 +41,16 @@ func TestLibraryUnderstands(t *testing.T) {
 		t.Errorf("our call gave %s, %v", got, err)
 	}
 	var bad *Error
-	if _, err := c.Call(t.Context(), "fail", []byte(params)); !errors.As(err, &bad) || bad.Code != -5 || string(bad.Data) != params {
+	if _, err := c.Call(t.Context(), "fail", []byte(params)); !errors.As(err, &bad) || bad.Code != -5 ||
+		string(bad.Data) != params {
 		t.Errorf("our failing call gave %v", err)
 	}
 	var got json.RawMessage
 	if err := lib.Call(t.Context(), "echo", json.RawMessage(params), &got); err != nil || string(got) != params {
 		t.Errorf("the library's call gave %s, %v", got, err)
 	}
-	if err := errors.Join(c.Notify(t.Context(), "n", []byte(params)), lib.Notify(t.Context(), "n", json.RawMessage(params))); err != nil {
+	if err := errors.Join(c.Notify(t.Context(), "n", []byte(params)),
+		lib.Notify(t.Context(), "n", json.RawMessage(params))); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -97,7 +99,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 		entry := `{"type":"assistant.message","data":{"content":"` + strings.Repeat("word ", 15) + `"}}`
 		result := json.RawMessage("[" + strings.Repeat(entry+",", max(0, size/len(entry)-1)) + entry + "]")
 		peer := func(conn net.Conn) *Conn {
-			return New(conn, Options{Request: func(context.Context, *Request) (json.RawMessage, error) { return result, nil }})
+			return New(conn,
+				Options{Request: func(context.Context, *Request) (json.RawMessage, error) { return result, nil }})
 		}
 		b.Run(fmt.Sprintf("ours/%d", size), func(b *testing.B) {
 			mine, theirs := net.Pipe()

@@ -74,5 +74,6 @@ func framed(body string) []byte {
 
 // event is a session.event as the CLI writes it.
 func event(n int) string {
-	return `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s","event":{"type":"t","n":` + strconv.Itoa(n) + `}}}`
+	return `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s","event":{"type":"t","n":` +
+		strconv.Itoa(n) + `}}}`
 }

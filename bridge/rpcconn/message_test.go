@@ -12,15 +12,21 @@ func TestParseMessage(t *testing.T) {
 	for in, want := range map[string]*message{
 		`{}`:   {},
 		`{ } `: {},
-		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[{}]}}`:              {id: []byte(`1`), method: []byte(`"m"`), params: []byte(`{"a":[{}]}`)},
-		" {\t\"params\" :\r\n[ ] , \"method\" : \"m\\\"\" } ":                    {method: []byte(`"m\""`), params: []byte(`[ ]`)},
-		`{"id":"a\\","result":null}`:                                             {id: []byte(`"a\\"`), result: []byte(`null`)},
-		`{"id":-1.5e3,"error":{"code":1,"message":"}{"}}`:                        {id: []byte(`-1.5e3`), err: []byte(`{"code":1,"message":"}{"}`)},
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":[{}]}}`: {id: []byte(`1`),
+			method: []byte(`"m"`), params: []byte(`{"a":[{}]}`)},
+		" {\t\"params\" :\r\n[ ] , \"method\" : \"m\\\"\" } ": {method: []byte(`"m\""`),
+			params: []byte(`[ ]`)},
+		`{"id":"a\\","result":null}`: {id: []byte(`"a\\"`),
+			result: []byte(`null`)},
+		`{"id":-1.5e3,"error":{"code":1,"message":"}{"}}`: {id: []byte(`-1.5e3`),
+			err: []byte(`{"code":1,"message":"}{"}`)},
 		`{"\u0069d":7,"x":{"id":8,"method":"no"}}`:                               {id: []byte(`7`)},
 		`{"method":"a","method":"b"}`:                                            {method: []byte(`"b"`)},
 		`{"deep":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`: {},
-		``: nil, ` `: nil, `[]`: nil, `1`: nil, `{`: nil, `{"a"`: nil, `{"a":`: nil, `{"a":1`: nil, `{"a":1,`: nil, `{"a":1,}`: nil,
-		`{"a":1}x`: nil, `{}{}`: nil, `{"a" 1}`: nil, `{a:1}`: nil, `{"a":1 "b":2}`: nil, `{"a":}`: nil, `{"a":[}]}`: nil, `{"a":"\"}`: nil, `{,}`: nil,
+		``: nil, ` `: nil, `[]`: nil, `1`: nil, `{`: nil, `{"a"`: nil, `{"a":`: nil, `{"a":1`: nil, `{"a":1,`: nil,
+		`{"a":1,}`: nil,
+		`{"a":1}x`: nil, `{}{}`: nil, `{"a" 1}`: nil, `{a:1}`: nil, `{"a":1 "b":2}`: nil, `{"a":}`: nil,
+		`{"a":[}]}`: nil, `{"a":"\"}`: nil, `{,}`: nil,
 		`{"deep":` + strings.Repeat("[", 10001) + strings.Repeat("]", 10001) + `}`: nil,
 	} {
 		got, ok := parseMessage([]byte(in))
@@ -57,7 +63,8 @@ func TestCanonicalEvent(t *testing.T) {
 // FuzzMessage compares with encoding/json on what that accepts, and checks that
 // nothing it refuses can be split into a value and a rest.
 func FuzzMessage(f *testing.F) {
-	for _, seed := range []string{event(1), `{"id":1,"result":{"a":"\\\""}}`, `{"id":"x","error":{}}`, `[1,{"a":[]}]`, `{} {}`, `"\"`} {
+	for _, seed := range []string{event(1), `{"id":1,"result":{"a":"\\\""}}`, `{"id":"x","error":{}}`, `[1,{"a":[]}]`,
+		`{} {}`, `"\"`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
@@ -76,7 +83,8 @@ func FuzzMessage(f *testing.F) {
 		if !ok {
 			t.Fatalf("no message: %q", in)
 		}
-		if !bytes.Equal(got.id, want["id"]) || !bytes.Equal(got.params, want["params"]) || !bytes.Equal(got.method, want["method"]) {
+		if !bytes.Equal(got.id, want["id"]) || !bytes.Equal(got.params, want["params"]) ||
+			!bytes.Equal(got.method, want["method"]) {
 			t.Fatalf("%q: got %q, want %q", in, got, want)
 		}
 	})
@@ -85,13 +93,20 @@ func FuzzMessage(f *testing.F) {
 func TestFramesWritten(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		string(requestFrame(12, "m", []byte(`{}`))):                                          `{"jsonrpc":"2.0","id":12,"method":"m","params":{}}`,
-		string(requestFrame(0, "n", nil)):                                                    `{"jsonrpc":"2.0","method":"n"}`,
-		string(requestFrame(1, "é\n", nil)):                                                  `{"jsonrpc":"2.0","id":1,"method":"é\n"}`,
-		string(resultFrame(`"x"`, nil)):                                                      `{"jsonrpc":"2.0","id":"x","result":null}`,
-		string(resultFrame(`-3`, []byte(`{"b":1,"a":"<"}`))):                                 `{"jsonrpc":"2.0","id":-3,"result":{"b":1,"a":"<"}}`,
-		string(errorFrame(`1`, &Error{Code: -5, Message: `a "b"`, Data: []byte(`{"r":1}`)})): `{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"a \"b\"","data":{"r":1}}}`,
-		string(errorFrame(`1`, &Error{Data: []byte(`}`)})):                                   `{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":""}}`,
+		string(requestFrame(12, "m",
+			[]byte(`{}`))): `{"jsonrpc":"2.0","id":12,"method":"m","params":{}}`,
+		string(requestFrame(0, "n",
+			nil)): `{"jsonrpc":"2.0","method":"n"}`,
+		string(requestFrame(1, "é\n",
+			nil)): `{"jsonrpc":"2.0","id":1,"method":"é\n"}`,
+		string(resultFrame(`"x"`,
+			nil)): `{"jsonrpc":"2.0","id":"x","result":null}`,
+		string(resultFrame(`-3`,
+			[]byte(`{"b":1,"a":"<"}`))): `{"jsonrpc":"2.0","id":-3,"result":{"b":1,"a":"<"}}`,
+		string(errorFrame(`1`,
+			&Error{Code: -5, Message: `a "b"`,
+				Data: []byte(`{"r":1}`)})): `{"jsonrpc":"2.0","id":1,"error":{"code":-5,"message":"a \"b\"","data":{"r":1}}}`,
+		string(errorFrame(`1`, &Error{Data: []byte(`}`)})): `{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":""}}`,
 	} {
 		if want := string(framed(want)); got != want {
 			t.Errorf("got %q, want %q", got, want)

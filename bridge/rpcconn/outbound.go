@@ -46,7 +46,8 @@ func (o *outbound) push(out *outgoing) error {
 		limit -= o.max / 8
 	}
 	if o.bytes+len(out.frame) > limit {
-		return fmt.Errorf("%w: %d bytes do not fit, %d of %d are taken", ErrOutboundFull, len(out.frame), o.bytes, limit)
+		return fmt.Errorf("%w: %d bytes do not fit, %d of %d are taken", ErrOutboundFull, len(out.frame), o.bytes,
+			limit)
 	}
 	o.bytes += len(out.frame)
 	out.place = o.frames.PushBack(out)

@@ -37,14 +37,16 @@ func TestPause(t *testing.T) {
 		in   pieces
 		want string
 	}{
-		"one in each":        {pieces{[]byte(event("1")), []byte(event("2"))}, "|e|e|"},
-		"two at once":        {pieces{[]byte(event("1") + event("2"))}, "|ee|"},
-		"one and a half":     {pieces{[]byte(event("1") + event("2")[:30]), []byte(event("2")[30:])}, "|e|e|"},
-		"a long one":         {pieces{[]byte(event("1") + long[:1000]), []byte(long[1000:40_000]), []byte(long[40_000:])}, "|e|e|"},
+		"one in each":    {pieces{[]byte(event("1")), []byte(event("2"))}, "|e|e|"},
+		"two at once":    {pieces{[]byte(event("1") + event("2"))}, "|ee|"},
+		"one and a half": {pieces{[]byte(event("1") + event("2")[:30]), []byte(event("2")[30:])}, "|e|e|"},
+		"a long one": {pieces{[]byte(event("1") + long[:1000]), []byte(long[1000:40_000]),
+			[]byte(long[40_000:])}, "|e|e|"},
 		"nonsense after one": {pieces{[]byte(event("1") + "nonsense\r\n\r\n")}, "|e|"},
 	} {
 		var got []byte
-		c := New(&tc.in, Options{Event: func([]byte) { got = append(got, 'e') }, Pause: func() { got = append(got, '|') }})
+		c := New(&tc.in,
+			Options{Event: func([]byte) { got = append(got, 'e') }, Pause: func() { got = append(got, '|') }})
 		<-c.Done()
 		c.Wait()
 		if string(slices.CompactFunc(got, func(a, b byte) bool { return a == '|' && a == b })) != tc.want {

@@ -39,11 +39,16 @@ func TestRequestErrors(t *testing.T) {
 		handler func(context.Context, *Request) (json.RawMessage, error)
 		want    string
 	}{
-		"typed":      {func(context.Context, *Request) (json.RawMessage, error) { return nil, coded }, wantCoded},
-		"wrapped":    {func(context.Context, *Request) (json.RawMessage, error) { return nil, fmt.Errorf("hook: %w", coded) }, wantCoded},
-		"plain":      {func(context.Context, *Request) (json.RawMessage, error) { return nil, errors.New("boom") }, `{"code":-32603,"message":"boom"}`},
-		"bad result": {func(context.Context, *Request) (json.RawMessage, error) { return json.RawMessage(`{}}`), nil }, `{"code":-32603,"message":"result: not a single JSON value"}`},
-		"nobody":     {nil, `{"code":-32601,"message":"Unhandled method m"}`},
+		"typed": {func(context.Context, *Request) (json.RawMessage, error) { return nil, coded }, wantCoded},
+		"wrapped": {func(context.Context, *Request) (json.RawMessage,
+			error) {
+			return nil, fmt.Errorf("hook: %w", coded)
+		}, wantCoded},
+		"plain": {func(context.Context, *Request) (json.RawMessage, error) { return nil, errors.New("boom") },
+			`{"code":-32603,"message":"boom"}`},
+		"bad result": {func(context.Context, *Request) (json.RawMessage, error) { return json.RawMessage(`{}}`), nil },
+			`{"code":-32603,"message":"result: not a single JSON value"}`},
+		"nobody": {nil, `{"code":-32601,"message":"Unhandled method m"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,10 +66,11 @@ func TestHandlerCallsBack(t *testing.T) {
 	t.Parallel()
 	var c *Conn
 	ready := make(chan struct{})
-	c, p := start(t, Options{MaxRequestWorkers: 1, Request: func(ctx context.Context, r *Request) (json.RawMessage, error) {
-		<-ready
-		return c.Call(ctx, "back", r.Params)
-	}})
+	c, p := start(t,
+		Options{MaxRequestWorkers: 1, Request: func(ctx context.Context, r *Request) (json.RawMessage, error) {
+			<-ready
+			return c.Call(ctx, "back", r.Params)
+		}})
 	close(ready)
 	p.send(`{"id":5,"method":"m","params":{"a":1}}`)
 	id, body := p.receiveCall()
@@ -81,10 +87,12 @@ func TestRequestQueueFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		c, p := start(t, Options{MaxRequestWorkers: 2, MaxRequestQueue: 1, Request: func(context.Context, *Request) (json.RawMessage, error) {
-			<-release
-			return nil, nil
-		}})
+		c, p := start(t,
+			Options{MaxRequestWorkers: 2, MaxRequestQueue: 1,
+				Request: func(context.Context, *Request) (json.RawMessage, error) {
+					<-release
+					return nil, nil
+				}})
 		for id := range 4 {
 			p.send(fmt.Sprintf(`{"id":%d,"method":"m"}`, id))
 		}
@@ -135,9 +143,10 @@ func TestAnswerWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		size := map[string]int{"a": 700, "b": 700, "huge": 5000}
-		c, p := start(t, Options{MaxOutbound: 1000, Request: func(_ context.Context, r *Request) (json.RawMessage, error) {
-			return json.RawMessage(`"` + strings.Repeat("x", size[r.Method]) + `"`), nil
-		}})
+		c, p := start(t,
+			Options{MaxOutbound: 1000, Request: func(_ context.Context, r *Request) (json.RawMessage, error) {
+				return json.RawMessage(`"` + strings.Repeat("x", size[r.Method]) + `"`), nil
+			}})
 		p.send(`{"id":1,"method":"a"}`)
 		synctest.Wait()
 		p.send(`{"id":2,"method":"b"}`)
@@ -147,7 +156,8 @@ func TestAnswerWaitsForRoom(t *testing.T) {
 			t.Errorf("before reading: %+v", s)
 		}
 		all := p.receive() + p.receive() + p.receive()
-		for _, want := range []string{`"id":1,"result"`, `"id":2,"result"`, `"id":3,"error":{"code":-32603,"message":"answer of 5`} {
+		for _, want := range []string{`"id":1,"result"`, `"id":2,"result"`,
+			`"id":3,"error":{"code":-32603,"message":"answer of 5`} {
 			if !strings.Contains(all, want) {
 				t.Errorf("no %s among the answers", want)
 			}

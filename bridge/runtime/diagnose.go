@@ -48,13 +48,15 @@ func (s *Spawner) missing(err error) []Finding {
 	}
 	return []Finding{{
 		Level: LevelWarning, Subject: subject,
-		Text:   fmt.Sprintf("not installed; version %s will be installed with %q at the first use", clibin.PinnedVersion, npm),
+		Text: fmt.Sprintf("not installed; version %s will be installed with %q at the first use",
+			clibin.PinnedVersion, npm),
 		Remedy: "none needed, if this machine may download it",
 	}}
 }
 
 func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
-	f := Finding{Level: LevelOK, Subject: "copilot CLI", Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
+	f := Finding{Level: LevelOK, Subject: "copilot CLI",
+		Text: fmt.Sprintf("version %s at %q (%s)", bin.Version, bin.Path, bin.Source)}
 	switch {
 	case bin.Version == "":
 		f.Level = LevelWarning
@@ -63,11 +65,13 @@ func versionFinding(bin clibin.Binary, anyVersion bool) Finding {
 	case clibin.SupportOf(bin.Version) == clibin.Unsupported:
 		f.Level = LevelError
 		f.Text += ", which is older than the oldest supported, " + clibin.OldestVersion
-		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\", or allow it with --any-cli"
+		f.Remedy = "update it with \"npm install -g @github/copilot@" + clibin.PinnedVersion +
+			"\", or allow it with --any-cli"
 	case clibin.SupportOf(bin.Version) == clibin.Newer:
 		f.Level = LevelError
 		f.Text += ", newer than " + clibin.PinnedVersion + ", the newest that was tested"
-		f.Remedy = "install that one with \"npm install -g @github/copilot@" + clibin.PinnedVersion + "\", or allow this one with --any-cli"
+		f.Remedy = "install that one with \"npm install -g @github/copilot@" + clibin.PinnedVersion +
+			"\", or allow this one with --any-cli"
 	}
 	if f.Level == LevelError && anyVersion {
 		f.Level, f.Remedy = LevelWarning, "none needed: --any-cli allows this version"
@@ -85,7 +89,8 @@ func trustFinding(bin clibin.Binary) Finding {
 		f.Text = "unchanged since it was installed from the published package"
 	case clibin.TrustChanged:
 		f.Level = LevelWarning
-		f.Text = fmt.Sprintf("reports version %s, but differs from the published file: SHA-256 %s", bin.Version, bin.Digest)
+		f.Text = fmt.Sprintf("reports version %s, but differs from the published file: SHA-256 %s", bin.Version,
+			bin.Digest)
 		f.Remedy = "find out who changed it, then reinstall it"
 	default:
 		f.Level = LevelWarning
@@ -105,7 +110,8 @@ func (s *Spawner) cacheFinding() Finding {
 	if err != nil {
 		return Finding{
 			Level: LevelWarning, Subject: subject, Text: fmt.Sprintf("not usable: %v", err),
-			Remedy: "set HOME or XDG_CACHE_HOME to a writable place; until then the CLI unpacks its files for each home directory",
+			Remedy: "set HOME or XDG_CACHE_HOME to a writable place; until then the CLI unpacks its files for each " +
+				"home directory",
 		}
 	}
 	return Finding{Level: LevelOK, Subject: subject, Text: fmt.Sprintf("%q is writable", dir)}

@@ -80,7 +80,8 @@ func TestDiagnoseSpawner(t *testing.T) {
 			map[string]Level{"copilot CLI": LevelWarning, "cache directory": LevelOK},
 		},
 		"no cache": {
-			clibin.Locator{Explicit: copilotOf(t, "GitHub Copilot CLI 1.0.102."), CacheDir: filepath.Join(file, "cache")},
+			clibin.Locator{Explicit: copilotOf(t, "GitHub Copilot CLI 1.0.102."),
+				CacheDir: filepath.Join(file, "cache")},
 			map[string]Level{"copilot CLI": LevelOK, "cache directory": LevelWarning},
 		},
 	} {

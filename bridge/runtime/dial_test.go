@@ -56,7 +56,8 @@ func TestDial(t *testing.T) {
 			cli := fakecli.New(fakecli.Options{Token: tc.server})
 			t.Cleanup(cli.Close)
 			address := serve(t, func(c net.Conn) { cli.Serve(c, true) })
-			cfg := Config{Runner: &Dialer{Address: address, Token: tc.ours, NoQuickAck: tc.noQuickAck}, Logger: testLogger(t)}
+			cfg := Config{Runner: &Dialer{Address: address, Token: tc.ours, NoQuickAck: tc.noQuickAck},
+				Logger: testLogger(t)}
 			r, err := Start(t.Context(), cfg)
 			if fault.ReasonOf(err) != tc.reason {
 				t.Fatalf("Start = %v (%s), want %q", err, fault.ReasonOf(err), tc.reason)

@@ -38,7 +38,8 @@ func (r *Runtime) Connect(ctx context.Context, o rpcconn.Options) (*Extra, error
 		x.Close()
 		return nil, r.gone(rpcconn.ErrClosed)
 	}
-	if _, err := handshake(ctx, x.conn, connectParams{Token: r.transport.Peer().Token, TaskKinds: taskKinds}); err != nil {
+	if _, err := handshake(ctx, x.conn,
+		connectParams{Token: r.transport.Peer().Token, TaskKinds: taskKinds}); err != nil {
 		x.Close()
 		return nil, r.gone(err)
 	}

@@ -51,9 +51,11 @@ func handshake(ctx context.Context, conn *rpcconn.Conn, p connectParams) (greeti
 	if errors.As(err, &reply) {
 		switch reply.Code {
 		case codeAuthRequired, codeAuthFailed:
-			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the copilot server refused the connection token: check that both have the same one")
+			return g, fault.Wrap(err, fault.RuntimeAuthFailed,
+				"the copilot server refused the connection token: check that both have the same one")
 		case codeAuthNotConfigured:
-			return g, fault.Wrap(err, fault.RuntimeAuthFailed, "the bridge has a connection token, but the copilot server has none")
+			return g, fault.Wrap(err, fault.RuntimeAuthFailed,
+				"the bridge has a connection token, but the copilot server has none")
 		case rpcconn.CodeMethodNotFound:
 			g, err = greetOld(ctx, conn)
 		}

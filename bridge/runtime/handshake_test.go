@@ -39,7 +39,8 @@ func TestHandshake(t *testing.T) {
 		"no version":     {script: fakecli.Script{Version: "dev"}, reason: fault.CLIUnsupported},
 		"other protocol": {script: fakecli.Script{Protocol: 4}, reason: fault.CLIUnsupported},
 		"no connect": {script: fakecli.Script{
-			Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultError, Code: notFound, Message: "Unhandled method connect"}),
+			Faults: methodFault("connect",
+				fakecli.Fault{Kind: fakecli.FaultError, Code: notFound, Message: "Unhandled method connect"}),
 		}},
 		"no connect, no status": {
 			script: fakecli.Script{Faults: []fakecli.MethodFault{
@@ -49,15 +50,18 @@ func TestHandshake(t *testing.T) {
 			reason: fault.CLIUnsupported,
 		},
 		"error": {
-			script: fakecli.Script{Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no"})},
+			script: fakecli.Script{Faults: methodFault("connect",
+				fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no"})},
 			reason: fault.CLIStartFailed,
 		},
 		"odd answer": {
 			script: fakecli.Script{Replies: map[string]json.RawMessage{"connect": json.RawMessage(`"hello"`)}},
 			reason: fault.CLIProtocolError,
 		},
-		"garbage": {script: fakecli.Script{Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultGarbage})}, reason: fault.CLIStartFailed},
-		"closes":  {script: fakecli.Script{Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultClose})}, reason: fault.CLIStartFailed},
+		"garbage": {script: fakecli.Script{Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultGarbage})},
+			reason: fault.CLIStartFailed},
+		"closes": {script: fakecli.Script{Faults: methodFault("connect", fakecli.Fault{Kind: fakecli.FaultClose})},
+			reason: fault.CLIStartFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

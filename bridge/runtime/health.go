@@ -55,8 +55,10 @@ func (r *Runtime) check() error {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return nil // the connection or the runtime ended, which watch detects
 		}
-		if after := r.conn.Stats(); after.FramesIn == before.FramesIn && after.Throttled == before.Throttled && !after.Throttling {
-			return fault.New(fault.CLIHung, "the copilot CLI has not answered for %v", time.Since(begin).Round(time.Millisecond))
+		if after := r.conn.Stats(); after.FramesIn == before.FramesIn && after.Throttled == before.Throttled &&
+			!after.Throttling {
+			return fault.New(fault.CLIHung, "the copilot CLI has not answered for %v",
+				time.Since(begin).Round(time.Millisecond))
 		}
 		// The CLI is sending other data, or the bridge does not read: it is busy and does not hang.
 		r.cfg.Logger.Warn("runtime answers slowly", slog.Int("pid", r.info.Peer.PID),
@@ -68,7 +70,8 @@ func (r *Runtime) check() error {
 	r.health.last = now
 	r.health.mu.Unlock()
 	if limit := r.cfg.MaxRSS; limit > 0 && now.RSS > limit {
-		return fault.New(fault.CLIExited, "the bridge ended the copilot CLI: it used %d bytes of memory, more than %d", now.RSS, limit)
+		return fault.New(fault.CLIExited, "the bridge ended the copilot CLI: it used %d bytes of memory, more than %d",
+			now.RSS, limit)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func (k *keeper) broken() error {
 	if k.state != StateBroken || wait <= 0 {
 		return nil
 	}
-	return fault.Wrap(k.lastErr, fault.CLICrashLoop, "the copilot CLI failed %d times in a row, the last time", k.failures).
+	return fault.Wrap(k.lastErr, fault.CLICrashLoop, "the copilot CLI failed %d times in a row, the last time",
+		k.failures).
 		WithRetry(wait)
 }
 

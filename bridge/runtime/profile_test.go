@@ -80,8 +80,9 @@ func TestValidate(t *testing.T) {
 		profile Profile
 		field   string // "" when valid
 	}{
-		"zero":             {Profile{}, ""},
-		"full":             {Profile{Home: "/h", UserHome: "/u", Dir: "/d", LogLevel: "debug", Env: map[string]string{"A": "b"}}, ""},
+		"zero": {Profile{}, ""},
+		"full": {Profile{Home: "/h", UserHome: "/u", Dir: "/d", LogLevel: "debug",
+			Env: map[string]string{"A": "b"}}, ""},
 		"relative home":    {Profile{Home: "h"}, "home"},
 		"relative user":    {Profile{UserHome: "u"}, "user_home"},
 		"relative dir":     {Profile{Dir: "d"}, "dir"},
@@ -139,7 +140,8 @@ func TestEnvironment(t *testing.T) {
 		"PATH=/bin", "HOME=/me", "LC_ALL=C", "SSL_CERT_FILE=/ca", "TERM=xterm",
 		"GITHUB_TOKEN=leak", "AWS_SECRET_ACCESS_KEY=leak", "COPILOT_CONNECTION_TOKEN=leak", "COPILOT_HOME=/mine",
 		"LD_PRELOAD=/x.so", process.MarkerEnv + "=outer", "odd",
-		"HTTPS_PROXY=http://user:pass@proxy:3128", "http_proxy=http://proxy:3128", "no_proxy=localhost", "ALL_PROXY=user:pass@proxy",
+		"HTTPS_PROXY=http://user:pass@proxy:3128", "http_proxy=http://proxy:3128", "no_proxy=localhost",
+		"ALL_PROXY=user:pass@proxy",
 	}
 	p := Profile{Home: "/h", Token: "tok", Env: map[string]string{"EXTRA": "1", "TERM": "vt100"}}
 	env, withheld := environment(p, ours)

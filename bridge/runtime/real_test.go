@@ -115,7 +115,8 @@ func TestRealCLI(t *testing.T) {
 	t.Setenv("PLANTED_SECRET", "leak")
 	r := start(t, realConfig(t))
 	info := r.Info()
-	if clibin.SupportOf(info.CLIVersion) == clibin.Unsupported || info.Protocol != ProtocolVersion || info.CLIVersion != realCache.bin.Version {
+	if clibin.SupportOf(info.CLIVersion) == clibin.Unsupported || info.Protocol != ProtocolVersion ||
+		info.CLIVersion != realCache.bin.Version {
 		t.Errorf("Info = %+v", info)
 	}
 	t.Logf("cli %s ready after %v, %d MiB", info.CLIVersion, info.StartTook, r.RSS()>>20)
@@ -221,7 +222,8 @@ func TestRealCLIDialled(t *testing.T) {
 	line := firstLine(t, p)
 	address := "127.0.0.1:" + line[strings.LastIndexByte(line, ' ')+1:]
 
-	if _, err := Start(t.Context(), Config{Runner: &Dialer{Address: address, Token: "wrong"}}); fault.ReasonOf(err) != fault.RuntimeAuthFailed {
+	if _, err := Start(t.Context(),
+		Config{Runner: &Dialer{Address: address, Token: "wrong"}}); fault.ReasonOf(err) != fault.RuntimeAuthFailed {
 		t.Errorf("Start with a wrong token = %v", err)
 	}
 	r := start(t, Config{Runner: &Dialer{Address: address, Token: "s3cret"}})

@@ -350,7 +350,8 @@ func (r *Runtime) verdict(cause error) *fault.Error {
 	case errors.As(cause, &f):
 	case r.stopping.Load():
 		f = errStopped
-	case errors.Is(cause, rpcconn.ErrBadFrame), errors.Is(cause, rpcconn.ErrFrameTooLarge), errors.Is(cause, rpcconn.ErrPeerStalled):
+	case errors.Is(cause, rpcconn.ErrBadFrame), errors.Is(cause, rpcconn.ErrFrameTooLarge), errors.Is(cause,
+		rpcconn.ErrPeerStalled):
 		f = fault.Wrap(cause, fault.CLIProtocolError, "the copilot CLI broke the protocol")
 	case r.info.Peer.PID == 0:
 		f = fault.Wrap(cause, fault.CLIExited, "the connection to the copilot CLI was lost")

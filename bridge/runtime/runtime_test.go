@@ -104,13 +104,16 @@ func marked(t *testing.T, pid int) bool {
 
 func TestExitByItself(t *testing.T) {
 	t.Parallel()
-	r := start(t, spawned(t, fakecli.Script{Faults: methodFault("ping", fakecli.Fault{Kind: fakecli.FaultExit, ExitCode: 9})}, "echo warming up >&2"))
+	r := start(t,
+		spawned(t, fakecli.Script{Faults: methodFault("ping", fakecli.Fault{Kind: fakecli.FaultExit, ExitCode: 9})},
+			"echo warming up >&2"))
 	_, err := r.Conn().Call(t.Context(), "ping", []byte("{}"))
 	if err == nil {
 		t.Error("ping was answered by a process that exited")
 	}
 	f := ended(t, r, fault.CLIExited)
-	if f.Metadata["exit_code"] != "9" || f.Metadata["stderr"] != "warming up" || !strings.Contains(f.Error(), "ended unexpectedly") {
+	if f.Metadata["exit_code"] != "9" || f.Metadata["stderr"] != "warming up" ||
+		!strings.Contains(f.Error(), "ended unexpectedly") {
 		t.Errorf("Err = %v, %v", f, f.Metadata)
 	}
 	if !isDone(r.Lost()) {
@@ -211,7 +214,8 @@ func TestProtocolErrorEndsIt(t *testing.T) {
 	for _, kind := range []string{fakecli.FaultGarbage, fakecli.FaultHugeHeader} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			r := start(t, spawned(t, fakecli.Script{Faults: methodFault("ping", fakecli.Fault{Kind: kind, Bytes: 1 << 40})}, ""))
+			r := start(t,
+				spawned(t, fakecli.Script{Faults: methodFault("ping", fakecli.Fault{Kind: kind, Bytes: 1 << 40})}, ""))
 			if _, err := r.Conn().Call(t.Context(), "ping", []byte("{}")); err == nil {
 				t.Error("ping was answered")
 			}
@@ -237,7 +241,8 @@ func TestKillNamesTheCause(t *testing.T) {
 // A CLI that ignores everything must not keep Stop from ending.
 func TestStopIsForced(t *testing.T) {
 	t.Parallel()
-	cfg := spawned(t, fakecli.Script{Faults: methodFault("runtime.shutdown", fakecli.Fault{Kind: fakecli.FaultStopReading})}, "")
+	cfg := spawned(t,
+		fakecli.Script{Faults: methodFault("runtime.shutdown", fakecli.Fault{Kind: fakecli.FaultStopReading})}, "")
 	cfg.Runner.(*Spawner).InputGrace = 100 * time.Millisecond
 	r := start(t, cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

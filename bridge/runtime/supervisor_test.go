@@ -124,7 +124,8 @@ func TestRestartAfterDeath(t *testing.T) {
 			t.Errorf("status = %+v", s)
 		}
 		b.crash()
-		if s := b.status(); s.State != StateBackoff || s.Runtime != nil || s.Failures != 1 || fault.ReasonOf(s.LastError) != fault.CLIExited {
+		if s := b.status(); s.State != StateBackoff || s.Runtime != nil || s.Failures != 1 ||
+			fault.ReasonOf(s.LastError) != fault.CLIExited {
 			t.Errorf("status = %+v", s)
 		}
 		// It comes back by itself, and who asks meanwhile waits for it.
@@ -132,7 +133,8 @@ func TestRestartAfterDeath(t *testing.T) {
 		if next == old || len(b.starts) != 2 || b.starts[1] != 200*time.Millisecond {
 			t.Errorf("starts at %v", b.starts)
 		}
-		if len(b.downs) != 1 || b.downs[0].Runtime != old || !b.downs[0].Restart || fault.ReasonOf(b.downs[0].Cause) != fault.CLIExited {
+		if len(b.downs) != 1 || b.downs[0].Runtime != old || !b.downs[0].Restart ||
+			fault.ReasonOf(b.downs[0].Cause) != fault.CLIExited {
 			t.Errorf("downs = %+v", b.downs)
 		}
 	})
@@ -147,7 +149,8 @@ func TestBackoffAndCrashLoop(t *testing.T) {
 			b.get(p)
 			b.crash()
 		}
-		want := []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond, 1400 * time.Millisecond, 3 * time.Second}
+		want := []time.Duration{0, 200 * time.Millisecond, 600 * time.Millisecond, 1400 * time.Millisecond,
+			3 * time.Second}
 		for i := range want {
 			if b.starts[i] != want[i] {
 				t.Fatalf("starts at %v, want %v", b.starts, want)

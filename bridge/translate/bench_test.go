@@ -27,7 +27,8 @@ func newPayload(name, kind, data, extra string) payload {
 
 // markdown is n bytes of an answer, with the escapes and code of a real one.
 func markdown(n int) string {
-	text := "The function `parse(\"x\")` returns an error.\n\n```go\nif err != nil {\n\treturn fmt.Errorf(\"parse: %w\", err)\n}\n```\n\n" +
+	text := "The function `parse(\"x\")` returns an error.\n\n```go\nif err != nil {\n\treturn fmt.Errorf(\"parse: " +
+		"%w\", err)\n}\n```\n\n" +
 		"- it reads the header first, so that the size is known\n- then it reads the body in one call\n\n"
 	return strings.Repeat(text, n/len(text)+1)[:n]
 }
@@ -47,12 +48,14 @@ func payloads() []payload {
 	}
 	tool := `{"toolCallId":"call_8zK1","model":"claude-sonnet-4.5","interactionId":"9f2e6c1c-ffb8-4d5e-a2c7-d8a2e5f8b0a1","success":true,"result":{"content":"ok  \tgithub.com/x/y\t0.012s\n<exited with exit code 0>","detailedContent":"ok  \tgithub.com/x/y\t0.012s\n<exited with exit code 0>"},"toolTelemetry":{"properties":{"customTimeout":"true","executionMode":"sync","detached":"false"},"metrics":{"commandTimeoutMs":120000,"outputLength":52}}}`
 	return []payload{
-		newPayload("delta", "assistant.message_delta", `{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","deltaContent":" the next"}`, `"ephemeral":true,`),
+		newPayload("delta", "assistant.message_delta",
+			`{"messageId":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a12","deltaContent":" the next"}`, `"ephemeral":true,`),
 		newPayload("tool1k", "tool.execution_complete", tool, ""),
 		newPayload("msg4k", "assistant.message", message(3400), ""),
 		newPayload("msg20k", "assistant.message", message(17500), ""),
 		newPayload("system40k", "system.message", `{"role":"system","content":`+
-			quoted(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at what came of it before the next one.\n", 335))+`}`, ""),
+			quoted(strings.Repeat("- Prefer small steps: say \"what\" you are about to do, then do it, and look at "+
+				"what came of it before the next one.\n", 335))+`}`, ""),
 		newPayload("unknown1k", "model.not_known_yet", tool, `"ephemeral":true,`),
 	}
 }

@@ -35,7 +35,8 @@ func allocated(f func()) uint64 {
 func TestAllocatedBytes(t *testing.T) { //nolint:paralleltest // it counts what all goroutines allocate
 	events := (*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor()
 	types := []protoreflect.MessageDescriptor{
-		events, (*cliv1.SessionConfig)(nil).ProtoReflect().Descriptor(), (*cliv1.SessionServiceCreateRequest)(nil).ProtoReflect().Descriptor(),
+		events, (*cliv1.SessionConfig)(nil).ProtoReflect().Descriptor(),
+		(*cliv1.SessionServiceCreateRequest)(nil).ProtoReflect().Descriptor(),
 	}
 	for _, name := range testproto.Names {
 		types = append(types, testproto.Message(name))
@@ -45,7 +46,8 @@ func TestAllocatedBytes(t *testing.T) { //nolint:paralleltest // it counts what 
 		inputs[name] = make(1 << 18)
 	}
 	g := &generator{Rand: rand.New(rand.NewPCG(5, 0))}
-	for inputs["events"] = g.message(events, 6); len(inputs["events"]) < 1<<12; inputs["events"] = g.message(events, 6) {
+	for inputs["events"] = g.message(events, 6); len(inputs["events"]) < 1<<12; inputs["events"] = g.message(events,
+		6) {
 	}
 	for name, text := range inputs {
 		for _, md := range types {
@@ -59,14 +61,16 @@ func checkAllocated(t *testing.T, name string, tb *translate.Table, text string)
 	var wire, back []byte
 	got := allocated(func() { wire, _ = tb.AppendWire(nil, []byte(text), translate.Exact) })
 	if limit := uint64(allocatedPerByte*(len(text)+len(wire)) + allocatedAnyway); got > limit {
-		t.Errorf("AppendWire of %s: %d bytes allocated for %d and %d, at most %d", name, got, len(text), len(wire), limit)
+		t.Errorf("AppendWire of %s: %d bytes allocated for %d and %d, at most %d", name, got, len(text), len(wire),
+			limit)
 	}
 	if wire == nil {
 		return
 	}
 	got = allocated(func() { back, _ = tb.AppendJSON(nil, wire, translate.JSONOptions{}) })
 	if limit := uint64(allocatedPerByte*(len(wire)+len(back)) + allocatedAnyway); got > limit {
-		t.Errorf("AppendJSON of %s: %d bytes allocated for %d and %d, at most %d", name, got, len(wire), len(back), limit)
+		t.Errorf("AppendJSON of %s: %d bytes allocated for %d and %d, at most %d", name, got, len(wire), len(back),
+			limit)
 	}
 }
 

@@ -44,7 +44,8 @@ func descriptor(rules *jsonv1.MessageRules, fields ...string) *descriptorpb.Desc
 			kind = "string"
 			proto.SetExtension(fd.Options, jsonv1.E_Field, &jsonv1.FieldRules{Member: rest})
 		}
-		fd.Type = descriptorpb.FieldDescriptorProto_Type(descriptorpb.FieldDescriptorProto_Type_value["TYPE_"+strings.ToUpper(kind)]).Enum()
+		fd.Type = descriptorpb.FieldDescriptorProto_Type(descriptorpb.FieldDescriptorProto_Type_value["TYPE_"+
+			strings.ToUpper(kind)]).Enum()
 		m.Field = append(m.Field, fd)
 	}
 	return m
@@ -72,13 +73,22 @@ func TestTableRefuses(t *testing.T) {
 		{"map without map", descriptor(shape(jsonv1.Shape_SHAPE_MAP), "a string"), "map field"},
 		{"two values", descriptor(shape(jsonv1.Shape_SHAPE_VALUE), "a string", "b string"), "do not make"},
 		{"null with a field", descriptor(shape(jsonv1.Shape_SHAPE_NULL), "a string"), "do not make"},
-		{"envelope without a discriminator", descriptor(shape(jsonv1.Shape_SHAPE_ENVELOPE), "a string"), "discriminator"},
-		{"envelope without a type", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "type", DataMember: "data"}, "a string", "unrecognized string"), "no field for the type"},
-		{"envelope without unrecognized", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"}, "a string"), "unrecognized"},
-		{"envelope whose type is no string", descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"}, "a bool", "unrecognized string"), "one string"},
+		{"envelope without a discriminator", descriptor(shape(jsonv1.Shape_SHAPE_ENVELOPE), "a string"),
+			"discriminator"},
+		{"envelope without a type",
+			descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "type",
+				DataMember: "data"}, "a string", "unrecognized string"), "no field for the type"},
+		{"envelope without unrecognized",
+			descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"},
+				"a string"), "unrecognized"},
+		{"envelope whose type is no string",
+			descriptor(&jsonv1.MessageRules{Shape: jsonv1.Shape_SHAPE_ENVELOPE, Discriminator: "a", DataMember: "data"},
+				"a bool", "unrecognized string"), "one string"},
 		{"member used twice", descriptor(shape(0), "a as x", "b as x"), "used twice"},
 		{"reserved member", descriptor(shape(0), "a as $value"), "reserved"},
-		{"malformed const", descriptor(&jsonv1.MessageRules{Consts: []*jsonv1.ConstMember{{Name: "k", ValueJson: "{"}}}, "a string"), "malformed"},
+		{"malformed const",
+			descriptor(&jsonv1.MessageRules{Consts: []*jsonv1.ConstMember{{Name: "k", ValueJson: "{"}}}, "a string"),
+			"malformed"},
 		{"too many members", descriptor(shape(0), many...), "at most"},
 		{"unknown shape", descriptor(shape(99), "a string"), "unknown shape"},
 	}

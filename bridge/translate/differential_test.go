@@ -62,7 +62,9 @@ func same(tb testing.TB, md protoreflect.MessageDescriptor, text []byte, got, wa
 	}
 }
 
-func checkBack(tb testing.TB, md protoreflect.MessageDescriptor, text, wire []byte, _ proto.Message, f translate.Fidelity) {
+func checkBack(
+	tb testing.TB, md protoreflect.MessageDescriptor, text, wire []byte, _ proto.Message, f translate.Fidelity,
+) {
 	tb.Helper()
 	back, err := table(tb, md).AppendJSON(nil, wire, translate.JSONOptions{RejectUnknownFields: true})
 	if err != nil {

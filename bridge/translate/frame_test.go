@@ -22,23 +22,39 @@ func TestScanFrame(t *testing.T) {
 		kind translate.FrameKind
 		want map[string]string
 	}{
-		{"event", `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s","event":` + someEvent + `}}`, translate.FrameNotification,
-			map[string]string{"method": "session.event", "sessionId": "s", "event": someEvent, "type": "t", "id": "i", "agentId": "g", "ephemeral": "true", "data": `{"a":"}]\\\"{"}`}},
-		{"event, params first", ` { "params" : {"event":` + someEvent + ` , "sessionId":"s" } , "method" : "session.event" } `, translate.FrameNotification,
+		{"event", `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s","event":` + someEvent + `}}`,
+			translate.FrameNotification,
+			map[string]string{"method": "session.event", "sessionId": "s", "event": someEvent, "type": "t", "id": "i",
+				"agentId": "g", "ephemeral": "true", "data": `{"a":"}]\\\"{"}`}},
+		{"event, params first",
+			` { "params" : {"event":` + someEvent + ` , "sessionId":"s" } , "method" : "session.event" } `,
+			translate.FrameNotification,
 			map[string]string{"sessionId": "s", "event": someEvent, "type": "t"}},
-		{"event, params twice", `{"method":"session.event","params":{"sessionId":"s","event":` + someEvent + `},"params":{"sessionId":"z"}}`, translate.FrameNotification,
+		{"event, params twice",
+			`{"method":"session.event","params":{"sessionId":"s","event":` + someEvent +
+				`},"params":{"sessionId":"z"}}`, translate.FrameNotification,
 			map[string]string{"sessionId": "z", "event": "", "type": ""}},
-		{"event, escapes", `{"method":"session\u002eevent","params":{"session\u0049d":"\u0073","event":{"t\u0079pe":"a\nb","id":5,"ephemeral":false}}}`, translate.FrameNotification,
-			map[string]string{"method": "session.event", "sessionId": "s", "type": "a\nb", "id": "", "ephemeral": "false"}},
-		{"event, odd members", `{"method":"session.event","params":{"sessionId":5,"event":[1]}}`, translate.FrameNotification,
+		{"event, escapes",
+			`{"method":"session\u002eevent","params":{"session\u0049d":"\u0073","event":{"t\u0079pe":"a\nb","id":5,"ephemeral":false}}}`, translate.FrameNotification,
+			map[string]string{"method": "session.event", "sessionId": "s", "type": "a\nb", "id": "",
+				"ephemeral": "false"}},
+		{"event, odd members", `{"method":"session.event","params":{"sessionId":5,"event":[1]}}`,
+			translate.FrameNotification,
 			map[string]string{"sessionId": "", "event": "", "params": `{"sessionId":5,"event":[1]}`}},
-		{"event, no params", `{"method":"session.event"}`, translate.FrameNotification, map[string]string{"event": "", "params": ""}},
-		{"request", `{"jsonrpc":"2.0","id":7,"method":"hooks.invoke","params":{"sessionId":"s"}}`, translate.FrameRequest,
-			map[string]string{"method": "hooks.invoke", "frameId": "7", "params": `{"sessionId":"s"}`, "sessionId": ""}},
-		{"response", `{"id":"a\"","result":{"x":[1,"]"]}}`, translate.FrameResponse, map[string]string{"frameId": `"a\""`, "result": `{"x":[1,"]"]}`}},
+		{"event, no params", `{"method":"session.event"}`, translate.FrameNotification,
+			map[string]string{"event": "", "params": ""}},
+		{"request", `{"jsonrpc":"2.0","id":7,"method":"hooks.invoke","params":{"sessionId":"s"}}`,
+			translate.FrameRequest,
+			map[string]string{"method": "hooks.invoke", "frameId": "7", "params": `{"sessionId":"s"}`,
+				"sessionId": ""}},
+		{"response", `{"id":"a\"","result":{"x":[1,"]"]}}`, translate.FrameResponse,
+			map[string]string{"frameId": `"a\""`, "result": `{"x":[1,"]"]}`}},
 		{"null response", `{"id":1,"result":null}`, translate.FrameResponse, map[string]string{"result": "null"}},
-		{"error", `{"id":1,"error":{"code":-32603,"message":"m"}}`, translate.FrameResponse, map[string]string{"error": `{"code":-32603,"message":"m"}`}},
-		{"long strings", `{"method":"m","x":"` + strings.Repeat(`\\`, 40) + `","params":"` + strings.Repeat(`a\"`, 40) + `"}`, translate.FrameNotification,
+		{"error", `{"id":1,"error":{"code":-32603,"message":"m"}}`, translate.FrameResponse,
+			map[string]string{"error": `{"code":-32603,"message":"m"}`}},
+		{"long strings",
+			`{"method":"m","x":"` + strings.Repeat(`\\`, 40) + `","params":"` + strings.Repeat(`a\"`, 40) + `"}`,
+			translate.FrameNotification,
 			map[string]string{"params": `"` + strings.Repeat(`a\"`, 40) + `"`}},
 	}
 	for _, tt := range tests {
@@ -64,8 +80,10 @@ func TestScanFrame(t *testing.T) {
 func frameParts(f translate.Frame) map[string]string {
 	parts := map[string]string{
 		"method": string(f.Method), "frameId": string(f.ID), "params": string(f.Params), "result": string(f.Result),
-		"error": string(f.Error), "sessionId": string(f.SessionID), "event": string(f.Event.Raw), "type": string(f.Event.Type),
-		"id": string(f.Event.ID), "agentId": string(f.Event.AgentID), "data": string(f.Event.Data), "ephemeral": "false",
+		"error": string(f.Error), "sessionId": string(f.SessionID), "event": string(f.Event.Raw),
+		"type": string(f.Event.Type),
+		"id":   string(f.Event.ID), "agentId": string(f.Event.AgentID), "data": string(f.Event.Data),
+		"ephemeral": "false",
 	}
 	if f.Event.Ephemeral {
 		parts["ephemeral"] = "true"
@@ -76,8 +94,10 @@ func frameParts(f translate.Frame) map[string]string {
 func TestScanFrameErrors(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
-		``, `[]`, `null`, `{`, `{}`, `{"id":1}`, `{"method":"m"`, `{"method":"m"}}`, `{"method":"m",}`, `{"method" "m"}`, `{"method":}`,
-		`{"method":"m","params":{"a":[1}`, `{"method":"m\"}`, `{"params":{"event":{},`, `{"method":5,"id":1}`, `{"method":"session.event","params":{"event":{"a"}}}`,
+		``, `[]`, `null`, `{`, `{}`, `{"id":1}`, `{"method":"m"`, `{"method":"m"}}`, `{"method":"m",}`,
+		`{"method" "m"}`, `{"method":}`,
+		`{"method":"m","params":{"a":[1}`, `{"method":"m\"}`, `{"params":{"event":{},`, `{"method":5,"id":1}`,
+		`{"method":"session.event","params":{"event":{"a"}}}`,
 		`{"params":{"event":{"a"}},"method":"session.event"}`,
 	} {
 		if f, err := translate.ScanFrame([]byte(body)); !errors.As(err, new(*translate.Error)) {
@@ -92,10 +112,14 @@ func TestScanFrameCommonForm(t *testing.T) {
 	t.Parallel()
 	const head = `{"jsonrpc":"2.0","method":"session.event","params":`
 	for _, rest := range []string{
-		`{"sessionId":"s","event":` + someEvent + `}}`, `{"sessionId":"s","event":` + someEvent + `}} `, `{"sessionId":"s"}}`, `{}}`,
-		`{"sessionId":"s","event":` + someEvent + `},"id":1}`, `{"sessionId":"s","event":` + someEvent + `},"params":{"sessionId":"z"}}`,
-		`{"sessionId":"s","event":` + someEvent + `},"method":"m"}`, `{"event":{"type":"t"},"event":null,"sessionId":5}}`, `null}`, `[]}`,
-		`{"sessionId":"s","event":` + someEvent + `}`, `{"sessionId":"s","event":` + someEvent + `}}}`, `{"sessionId":"s","event":{"a"}}}`, ``,
+		`{"sessionId":"s","event":` + someEvent + `}}`, `{"sessionId":"s","event":` + someEvent + `}} `,
+		`{"sessionId":"s"}}`, `{}}`,
+		`{"sessionId":"s","event":` + someEvent + `},"id":1}`,
+		`{"sessionId":"s","event":` + someEvent + `},"params":{"sessionId":"z"}}`,
+		`{"sessionId":"s","event":` + someEvent + `},"method":"m"}`,
+		`{"event":{"type":"t"},"event":null,"sessionId":5}}`, `null}`, `[]}`,
+		`{"sessionId":"s","event":` + someEvent + `}`, `{"sessionId":"s","event":` + someEvent + `}}}`,
+		`{"sessionId":"s","event":{"a"}}}`, ``,
 	} {
 		got, err := translate.ScanFrame([]byte(head + rest))
 		want, wantErr := translate.ScanFrame([]byte(" " + head + rest))
@@ -151,10 +175,12 @@ func FuzzScanFrame(f *testing.F) {
 			t.Fatalf("ScanFrame(%q) = %+v", body, frameParts(got))
 		}
 		var params, event map[string]json.RawMessage
-		if string(got.Method) != "session.event" || json.Unmarshal(want.Params, &params) != nil || json.Unmarshal(params["event"], &event) != nil {
+		if string(got.Method) != "session.event" || json.Unmarshal(want.Params, &params) != nil ||
+			json.Unmarshal(params["event"], &event) != nil {
 			return
 		}
-		if event != nil && (string(got.Event.Raw) != string(params["event"]) || string(got.Event.Data) != string(event["data"])) {
+		if event != nil &&
+			(string(got.Event.Raw) != string(params["event"]) || string(got.Event.Data) != string(event["data"])) {
 			t.Fatalf("ScanFrame(%q) = %+v", body, frameParts(got))
 		}
 	})

@@ -100,7 +100,8 @@ func FuzzWire(f *testing.F) {
 		}
 	}
 	f.Add(first+1, []byte("\xca\x3e\x0200\xca\x3e\x02{}"))
-	limited := translate.NewSet(translate.WithLimits(translate.Limits{MaxDepth: 50, MaxInput: 1 << 16, MaxOutput: 1 << 16}))
+	limited := translate.NewSet(translate.WithLimits(translate.Limits{MaxDepth: 50, MaxInput: 1 << 16,
+		MaxOutput: 1 << 16}))
 	f.Fuzz(func(t *testing.T, which uint16, wire []byte) {
 		md := types[int(which)%len(types)]
 		small, err := limited.Table(md)

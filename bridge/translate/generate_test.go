@@ -139,7 +139,8 @@ func (g *generator) one(f protoreflect.FieldDescriptor, depth int) string {
 	case protoreflect.DoubleKind:
 		return strconv.FormatFloat(g.NormFloat64(), 'g', 1+g.IntN(17), 64)
 	case protoreflect.StringKind:
-		return []string{`""`, `"text"`, `"with \"escapes\"\n\u00e9"`, `"plain é text that is somewhat longer"`}[g.IntN(4)]
+		return []string{`""`, `"text"`, `"with \"escapes\"\n\u00e9"`,
+			`"plain é text that is somewhat longer"`}[g.IntN(4)]
 	case protoreflect.BytesKind:
 		return []string{`""`, `"AQID"`, `"AQ=="`}[g.IntN(3)]
 	case protoreflect.EnumKind:

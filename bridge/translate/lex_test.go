@@ -85,8 +85,10 @@ func TestExtremeNumbers(t *testing.T) {
 	t.Parallel()
 	for text, fits := range map[string]bool{
 		"1e308": true, "1.7976931348623157e308": true, "1.7976931348623159e308": false, "1e309": false,
-		"5e-324": true, "4e-324": false, "1e-400": false, "0e999999999999999999999999": true, "1e999999999999999999999999": false,
-		"1e-999999999999999999999999": false, "-0": true, "-0.0e-5": true, "100000000000000000000000": true, "123456789012345678901234": false,
+		"5e-324": true, "4e-324": false, "1e-400": false, "0e999999999999999999999999": true,
+		"1e999999999999999999999999":  false,
+		"1e-999999999999999999999999": false, "-0": true, "-0.0e-5": true, "100000000000000000000000": true,
+		"123456789012345678901234": false,
 	} {
 		if f, ok := parseFloat([]byte(text)); ok != fits {
 			t.Errorf("parseFloat(%q) = %v, %v", text, f, ok)

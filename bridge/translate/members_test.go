@@ -29,7 +29,8 @@ func TestMembers(t *testing.T) {
 
 func TestMembersErrors(t *testing.T) {
 	t.Parallel()
-	for _, obj := range []string{``, `null`, `[]`, `{`, `{"a"}`, `{"a":1`, `{"a":1,}`, `{"a":1}x`, `{} {}`, `{"a":01}`, "{\"\xff\":1}", `{"a":"\x"}`} {
+	for _, obj := range []string{``, `null`, `[]`, `{`, `{"a"}`, `{"a":1`, `{"a":1,}`, `{"a":1}x`, `{} {}`, `{"a":01}`,
+		"{\"\xff\":1}", `{"a":"\x"}`} {
 		var last error
 		for _, err := range translate.Members([]byte(obj)) {
 			last = err

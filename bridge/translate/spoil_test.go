@@ -18,7 +18,8 @@ var mutations = []struct {
 	{"wrong type", false, func(r *rand.Rand, _ string) string { return odd[r.IntN(len(odd))] }},
 	{"unknown word", false, func(*rand.Rand, string) string { return `"no-such-word"` }}, // of an enum, a discriminator
 	{"huge number", false, func(r *rand.Rand, _ string) string {
-		return []string{"1e400", "-9223372036854775809", "0.1" + strings.Repeat("0", 400) + "1", "9e" + strings.Repeat("9", 40)}[r.IntN(4)]
+		return []string{"1e400", "-9223372036854775809", "0.1" + strings.Repeat("0", 400) + "1",
+			"9e" + strings.Repeat("9", 40)}[r.IntN(4)]
 	}},
 	{"lone surrogate", false, func(*rand.Rand, string) string { return `"a\ud834b"` }},
 	{"escapes", false, func(*rand.Rand, string) string { return `"\u0061\/\ud834\udd1e\u0000"` }},

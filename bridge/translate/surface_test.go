@@ -18,7 +18,8 @@ import (
 // behind them those of testproto.
 func everyMessage() []protoreflect.MessageDescriptor {
 	out := cliMessages()
-	slices.SortFunc(out, func(a, b protoreflect.MessageDescriptor) int { return cmp.Compare(a.FullName(), b.FullName()) })
+	slices.SortFunc(out,
+		func(a, b protoreflect.MessageDescriptor) int { return cmp.Compare(a.FullName(), b.FullName()) })
 	for _, name := range testproto.Names {
 		out = append(out, testproto.Message(name))
 	}
@@ -78,6 +79,7 @@ var hostile = map[string]func(n int) string{
 	"nulls":           func(n int) string { return `[` + strings.Repeat("null,", n/5) + `null]` },
 	"twice, deep": func(n int) string {
 		levels := min(n/40, 900)
-		return strings.Repeat(`{"type":"x","type":"y","data":`, levels) + `"` + strings.Repeat("x", n/4) + `"` + strings.Repeat("}", levels)
+		return strings.Repeat(`{"type":"x","type":"y","data":`, levels) + `"` + strings.Repeat("x", n/4) + `"` +
+			strings.Repeat("}", levels)
 	},
 }

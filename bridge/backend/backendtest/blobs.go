@@ -81,7 +81,8 @@ func blobMissing(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	if _, err := b.List(context.Background(), "a"); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listing returns %v", err)
 	}
-	_, err := b.Get(context.Background(), "a", func(backend.File, io.Reader) error { return errors.New("there is a file") })
+	_, err := b.Get(context.Background(), "a",
+		func(backend.File, io.Reader) error { return errors.New("there is a file") })
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("get returns %v", err)
 	}
@@ -90,7 +91,8 @@ func blobMissing(t testing.TB, open func(testing.TB) backend.Blobs) error {
 
 func blobKept(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	b := open(t)
-	files := folder("events.jsonl", strings.Repeat("x", 1<<20), "checkpoints/1", "same", "checkpoints/2", "same", "empty", "")
+	files := folder("events.jsonl", strings.Repeat("x", 1<<20), "checkpoints/1", "same", "checkpoints/2", "same",
+		"empty", "")
 	if err := put(b, "a", backend.Snapshot{Term: 3, Epoch: 4, Seq: 5}, files); err != nil {
 		return err
 	}
@@ -140,7 +142,8 @@ func blobAtomic(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	}
 	for _, name := range []string{"a", "b"} {
 		broken := brokenFS{folder("a", "changed", "b", "changed too"), name}
-		if _, err := b.Put(context.Background(), "s", backend.Snapshot{Term: 1, Seq: 2}, broken); !errors.Is(err, errUnreadable) {
+		if _, err := b.Put(context.Background(), "s", backend.Snapshot{Term: 1, Seq: 2}, broken); !errors.Is(err,
+			errUnreadable) {
 			return fmt.Errorf("putting a folder that cannot be read returns %v", err)
 		}
 		if err := holds(b, "s", before, files); err != nil {
@@ -155,7 +158,8 @@ func blobFenced(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	if err := put(b, "s", now, files); err != nil {
 		return err
 	}
-	if _, err := b.Put(context.Background(), "s", backend.Snapshot{Term: 4, Seq: 2}, folder("a", "2")); !errors.Is(err, backend.ErrStale) {
+	if _, err := b.Put(context.Background(), "s", backend.Snapshot{Term: 4, Seq: 2}, folder("a", "2")); !errors.Is(err,
+		backend.ErrStale) {
 		return fmt.Errorf("a snapshot of an earlier term returns %v", err)
 	}
 	return holds(b, "s", now, files)
@@ -163,7 +167,8 @@ func blobFenced(t testing.TB, open func(testing.TB) backend.Blobs) error {
 
 func blobDeleted(t testing.TB, open func(testing.TB) backend.Blobs) error {
 	b, ctx := open(t), context.Background()
-	if err := errors.Join(put(b, "a", backend.Snapshot{Term: 5}, folder("f", "1")), put(b, "b", backend.Snapshot{Term: 5}, folder("f", "2"))); err != nil {
+	if err := errors.Join(put(b, "a", backend.Snapshot{Term: 5}, folder("f", "1")),
+		put(b, "b", backend.Snapshot{Term: 5}, folder("f", "2"))); err != nil {
 		return err
 	}
 	if err := b.Delete(ctx, "a"); err != nil {

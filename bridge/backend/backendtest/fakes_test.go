@@ -43,7 +43,9 @@ func (f *fakeLog) size() (n int64) {
 
 func newFakeLogs(fault string) *fakeLogs { return &fakeLogs{fault: fault, logs: map[string]*fakeLog{}} }
 
-func (l *fakeLogs) Open(session string, term, epoch uint64, visit func(uint64, []byte) error) (backend.Log, backend.Recovered, error) {
+func (l *fakeLogs) Open(
+	session string, term, epoch uint64, visit func(uint64, []byte) error,
+) (backend.Log, backend.Recovered, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.logs[session]
@@ -255,7 +257,8 @@ func openFakeRequests(fault string) OpenRequests {
 
 func (r *fakeRequests) list() (out []backend.Request) {
 	for _, q := range r.kept {
-		if (q.Expires.After(time.Now()) || r.fault == "expired request remembered") && !(r.fault == "begun request forgotten" && q.Type == "") {
+		if (q.Expires.After(time.Now()) || r.fault == "expired request remembered") &&
+			!(r.fault == "begun request forgotten" && q.Type == "") {
 			out = append(out, q)
 		}
 	}
@@ -358,7 +361,9 @@ func (b *fakeBlobs) List(_ context.Context, session string) (backend.Snapshot, e
 	return s.Snapshot, nil
 }
 
-func (b *fakeBlobs) Get(ctx context.Context, session string, write func(backend.File, io.Reader) error) (backend.Snapshot, error) {
+func (b *fakeBlobs) Get(
+	ctx context.Context, session string, write func(backend.File, io.Reader) error,
+) (backend.Snapshot, error) {
 	s, err := b.List(ctx, session)
 	for _, f := range s.Files {
 		err = errors.Join(err, write(f, bytes.NewReader(b.kept[session].content[f.Name])))

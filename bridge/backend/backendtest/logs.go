@@ -111,8 +111,10 @@ func logNew(t testing.TB, open func(testing.TB) backend.Logs) error {
 	if err != nil {
 		return err
 	}
-	if o.Epoch() != 7 || o.Last() != 0 || o.Trimmed() != 0 || o.Size() != 0 || len(o.found.Mark) > 0 || o.found.Damaged() {
-		return fmt.Errorf("it is of epoch %d, from %d to %d, %d bytes, %+v", o.Epoch(), o.Trimmed(), o.Last(), o.Size(), o.found)
+	if o.Epoch() != 7 || o.Last() != 0 || o.Trimmed() != 0 || o.Size() != 0 || len(o.found.Mark) > 0 ||
+		o.found.Damaged() {
+		return fmt.Errorf("it is of epoch %d, from %d to %d, %d bytes, %+v", o.Epoch(), o.Trimmed(), o.Last(), o.Size(),
+			o.found)
 	}
 	return nil
 }
@@ -165,7 +167,8 @@ func logReopens(t testing.TB, open func(testing.TB) backend.Logs) error {
 		return err
 	}
 	again := openLog(logs, "s", 2, 8)
-	if again.err != nil || again.Epoch() != 7 || string(again.found.Mark) != "new" || !slices.Equal(again.had, []uint64{1, 3, 4, 5}) {
+	if again.err != nil || again.Epoch() != 7 || string(again.found.Mark) != "new" ||
+		!slices.Equal(again.had, []uint64{1, 3, 4, 5}) {
 		return fmt.Errorf("opened again it has %d with mark %q: %v", again.had, again.found.Mark, again.err)
 	}
 	if err := again.Append(5, entries(6)); err != nil {
@@ -247,7 +250,8 @@ func logTrims(t testing.TB, open func(testing.TB) backend.Logs) error {
 		}
 	}
 	trimmed, err := o.Trim(trimBytes, time.Time{})
-	if err != nil || trimmed == 0 || trimmed >= count || trimmed != o.Trimmed() || o.Size() > 2*trimBytes || o.Last() != count {
+	if err != nil || trimmed == 0 || trimmed >= count || trimmed != o.Trimmed() || o.Size() > 2*trimBytes ||
+		o.Last() != count {
 		return fmt.Errorf("entries through %d of %d are trimmed, %d bytes stay: %v", trimmed, o.Last(), o.Size(), err)
 	}
 	next := trimmed
@@ -274,7 +278,8 @@ func logReplaces(t testing.TB, open func(testing.TB) backend.Logs) error {
 		return fmt.Errorf("replaced, in epoch %d: %v", o.Epoch(), err)
 	}
 	again := openLog(logs, "s", 2, 9)
-	if again.err != nil || again.Epoch() != 8 || string(again.found.Mark) != "m" || !slices.Equal(again.had, []uint64{1, 2}) {
+	if again.err != nil || again.Epoch() != 8 || string(again.found.Mark) != "m" ||
+		!slices.Equal(again.had, []uint64{1, 2}) {
 		return fmt.Errorf("opened again it has %d with mark %q: %v", again.had, again.found.Mark, again.err)
 	}
 	return nil
@@ -309,5 +314,6 @@ func logSessions(t testing.TB, open func(testing.TB) backend.Logs) error {
 	if b.err != nil {
 		return b.err
 	}
-	return errors.Join(b.Append(0, entries(3)), a.Append(1, entries(2)), has(a, 1, 2), has(b, 3), b.Delete(), has(a, 1, 2))
+	return errors.Join(b.Append(0, entries(3)), a.Append(1, entries(2)), has(a, 1, 2), has(b, 3), b.Delete(),
+		has(a, 1, 2))
 }

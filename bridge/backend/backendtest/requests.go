@@ -34,12 +34,15 @@ func key(id string) idempotency.Key {
 
 func answered(id string, expires time.Time) backend.Request {
 	return backend.Request{
-		Key: key(id), Sum: []byte("sum"), Expires: expires, Since: []byte("since"), Type: "T", Answer: []byte(id), Bytes: int64(len(id)),
+		Key: key(id), Sum: []byte("sum"), Expires: expires, Since: []byte("since"), Type: "T", Answer: []byte(id),
+		Bytes: int64(len(id)),
 	}
 }
 
 // after adds requests, closes them and returns what is remembered then.
-func after(open OpenRequests, change func(backend.Requests), list ...backend.Request) (backend.Requests, []backend.Request, error) {
+func after(
+	open OpenRequests, change func(backend.Requests), list ...backend.Request,
+) (backend.Requests, []backend.Request, error) {
 	r, old, err := open()
 	if err != nil || len(old) > 0 {
 		return nil, nil, fmt.Errorf("opening none: %d requests, %v", len(old), err)
@@ -73,7 +76,8 @@ func hasRequests(list []backend.Request, ids ...string) error {
 }
 
 func requestKept(t testing.TB, open func(testing.TB) OpenRequests) error {
-	want, begun := answered("a", soon()), backend.Request{Key: key("b"), Expires: soon().Add(time.Minute), Since: []byte("x")}
+	want, begun := answered("a", soon()), backend.Request{Key: key("b"), Expires: soon().Add(time.Minute),
+		Since: []byte("x")}
 	r, list, err := after(open(t), nil, begun, want)
 	if err = errors.Join(err, hasRequests(list, "a", "b")); err != nil {
 		return err
@@ -126,7 +130,8 @@ func requestLatest(t testing.TB, open func(testing.TB) OpenRequests) error {
 }
 
 func requestExpires(t testing.TB, open func(testing.TB) OpenRequests) error {
-	r, list, err := after(open(t), nil, answered("past", time.Now().Add(-time.Minute)), answered("later", soon().Add(time.Minute)), answered("a", soon()))
+	r, list, err := after(open(t), nil, answered("past", time.Now().Add(-time.Minute)),
+		answered("later", soon().Add(time.Minute)), answered("a", soon()))
 	if err = errors.Join(err, hasRequests(list, "a", "later")); err != nil {
 		return err
 	}

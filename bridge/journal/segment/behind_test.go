@@ -21,7 +21,8 @@ func TestEntriesBehindDamage(t *testing.T) {
 	data[bytes.Index(data, body(5))] ^= 1
 	_, found, have := open(t, o)
 	want := append(upTo(1, 4), upTo(6, 9)...)
-	if !slices.Equal(have, want) || !slices.Equal(found.Holes, []segment.Hole{{After: 4, Through: 5}}) || found.Cut != 0 {
+	if !slices.Equal(have, want) || !slices.Equal(found.Holes, []segment.Hole{{After: 4, Through: 5}}) ||
+		found.Cut != 0 {
 		t.Errorf("found %v with %+v, want %v", have, found, want)
 	}
 }
@@ -43,7 +44,8 @@ func TestOlderEpochOutlivesDamage(t *testing.T) {
 		data[bytes.Index(data, body(2))] ^= harm
 		_, found, _ := open(t, o)
 		names := fsys.Names()
-		aside := slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, old) && strings.HasSuffix(n, ".bad") })
+		aside := slices.ContainsFunc(names,
+			func(n string) bool { return strings.HasPrefix(n, old) && strings.HasSuffix(n, ".bad") })
 		if aside != (harm > 0) || slices.Contains(names, old) || len(found.SetAside) != int(harm) {
 			t.Errorf("%s: %v are left, %+v", name, names, found)
 		}

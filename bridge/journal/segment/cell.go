@@ -74,7 +74,8 @@ func parseCell(text []byte, slot int) (value uint64, ok bool) {
 		return 0, false
 	}
 	text = text[slot*cellSlot:][:size]
-	return binary.LittleEndian.Uint64(text), crc32.Checksum(text[:8], castagnoli) == binary.LittleEndian.Uint32(text[8:])
+	return binary.LittleEndian.Uint64(text), crc32.Checksum(text[:8],
+		castagnoli) == binary.LittleEndian.Uint32(text[8:])
 }
 
 // Get returns the number. It does not wait for a Raise.

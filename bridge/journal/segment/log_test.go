@@ -102,7 +102,8 @@ func TestAppendReadReopen(t *testing.T) {
 			}
 			must(t, l.Rest())
 			l, found, have = open(t, o)
-			if !slices.Equal(have, upTo(1, 200)) || string(found.Mark) != "196" || found.Cut != 0 || found.SetAside != nil {
+			if !slices.Equal(have, upTo(1, 200)) || string(found.Mark) != "196" || found.Cut != 0 ||
+				found.SetAside != nil {
 				t.Errorf("opened again: %v, %+v", have, found)
 			}
 			must(t, l.Append(entries(300, 310))) // numbers may be left out
@@ -160,7 +161,8 @@ func TestTrim(t *testing.T) {
 		t.Errorf("trimmed by age through %d, %v: the file that is written must stay", aged, err)
 	}
 	l, found, have := open(t, o)
-	if string(found.Mark) != "kept" || !slices.Equal(have, upTo(aged+1, 100)) || l.Trimmed() != aged || l.Last() != 100 {
+	if string(found.Mark) != "kept" || !slices.Equal(have, upTo(aged+1, 100)) || l.Trimmed() != aged ||
+		l.Last() != 100 {
 		t.Errorf("opened again: %v, %q, trimmed %d", have, found.Mark, l.Trimmed())
 	}
 	fsys.Fail(faultfs.Remove, errors.New("no"))
@@ -273,8 +275,10 @@ func TestCrashPoints(t *testing.T) {
 			l, _, have := open(t, segment.Options{FS: next, SegmentBytes: 400, SyncFiles: true})
 			base := l.Trimmed()
 			n := uint64(len(have)) + base
-			if l.Epoch() == 7 && epoch == 9 && err == nil || n < acknowledged && l.Epoch() == epoch || n > max(attempted, replaced) || !slices.Equal(have, upTo(base+1, n)) {
-				t.Fatalf("crash at change %d (power %v): epoch %d has %v, acknowledged %d of %d in epoch %d", crash, power, l.Epoch(), have, acknowledged, attempted, epoch)
+			if l.Epoch() == 7 && epoch == 9 && err == nil || n < acknowledged && l.Epoch() == epoch ||
+				n > max(attempted, replaced) || !slices.Equal(have, upTo(base+1, n)) {
+				t.Fatalf("crash at change %d (power %v): epoch %d has %v, acknowledged %d of %d in epoch %d", crash,
+					power, l.Epoch(), have, acknowledged, attempted, epoch)
 			}
 			must(t, l.Append(entries(l.Last()+1, l.Last()+3)))
 			if got := readAll(t, l, 0); !slices.Equal(got, upTo(base+1, n+3)) {
@@ -293,7 +297,8 @@ const replaced = 12
 // scenario appends, syncs, trims and replaces until something fails. It returns what was
 // synced and tried in the epoch it came to.
 func scenario(fsys *faultfs.FS) (acknowledged, attempted, epoch uint64, err error) {
-	l, _, err := segment.Open(dir, 7, segment.Options{FS: fsys, SegmentBytes: 400, SyncFiles: true}, func(uint64, []byte) error { return nil })
+	l, _, err := segment.Open(dir, 7, segment.Options{FS: fsys, SegmentBytes: 400, SyncFiles: true},
+		func(uint64, []byte) error { return nil })
 	if err != nil {
 		return 0, 0, 7, err
 	}
@@ -376,8 +381,10 @@ func checkRecovery(t *testing.T, fsys *faultfs.FS) {
 	next := l.Last() + 1
 	must(t, l.Append(entries(next, next+1)))
 	_, again, reopened := open(t, segment.Options{FS: fsys, SegmentBytes: 300})
-	if !slices.Equal(reopened, append(have, next, next+1)) || again.Cut != 0 || !slices.Equal(again.Holes, found.Holes) {
-		t.Fatalf("of %v with holes %v is recovered %v with holes %v at second sight", have, found.Holes, reopened, again.Holes)
+	if !slices.Equal(reopened, append(have, next, next+1)) || again.Cut != 0 ||
+		!slices.Equal(again.Holes, found.Holes) {
+		t.Fatalf("of %v with holes %v is recovered %v with holes %v at second sight", have, found.Holes, reopened,
+			again.Holes)
 	}
 }
 
@@ -414,7 +421,8 @@ func readHoles(t *testing.T, l *segment.Log, holes []segment.Hole) (out []uint64
 			must(t, err)
 			return out
 		}
-		if !slices.ContainsFunc(holes, func(h segment.Hole) bool { return damage.Through > h.After && damage.Through <= h.Through }) {
+		if !slices.ContainsFunc(holes,
+			func(h segment.Hole) bool { return damage.Through > h.After && damage.Through <= h.Through }) {
 			t.Fatalf("a hole %v is read, and %v were found", damage.Hole, holes)
 		}
 		after = damage.Through

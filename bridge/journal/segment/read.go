@@ -87,7 +87,9 @@ func (l *Log) find(after uint64) (s *segment, from, end int64, last uint64) {
 }
 
 // readFrom reads a part of a file whose last entry is last. It advances after.
-func (l *Log) readFrom(name string, from, end int64, last uint64, after *uint64, f func(uint64, []byte) bool) (more bool, err error) {
+func (l *Log) readFrom(
+	name string, from, end int64, last uint64, after *uint64, f func(uint64, []byte) bool,
+) (more bool, err error) {
 	file, err := l.o.FS.Open(name, false)
 	if err != nil {
 		return false, err
@@ -101,7 +103,10 @@ func (l *Log) readFrom(name string, from, end int64, last uint64, after *uint64,
 		case ok:
 		case scan.err != nil || scan.position() >= end:
 			return true, scan.err
-		case !scan.resync(func(fr frame) bool { return fr.kind != kindHeader && fr.number >= seen && fr.number <= last }):
+		case !scan.resync(func(fr frame) bool {
+			return fr.kind != kindHeader && fr.number >= seen &&
+				fr.number <= last
+		}):
 			return true, scan.err
 		default:
 			hole = true

@@ -152,7 +152,9 @@ func (l *Log) list() ([]fileName, error) {
 
 // readSegment adds a file to the log. No entry in it has a number above limit. The log continues after the last valid
 // frame of the last file.
-func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recovered, visit func(uint64, []byte) error) (err error) {
+func (l *Log) readSegment(
+	name fileName, limit uint64, last bool, found *Recovered, visit func(uint64, []byte) error,
+) (err error) {
 	if name.base > l.last { // a file is missing, or the end of the one before
 		found.skip(0, l.last)
 		found.resume(name.base)
@@ -214,7 +216,8 @@ func (l *Log) readSegment(name fileName, limit uint64, last bool, found *Recover
 // last valid frame.
 func (l *Log) readEntries(s *segment, scan *scanner, limit uint64, found *Recovered, visit func(uint64, []byte) error) {
 	fits := func(f frame) bool {
-		return f.kind == kindEntry && f.number > s.last && f.number <= limit || f.kind == kindMark && f.number >= s.last && f.number <= limit
+		return f.kind == kindEntry && f.number > s.last && f.number <= limit || f.kind == kindMark &&
+			f.number >= s.last && f.number <= limit
 	}
 	indexed := int64(-indexEvery)
 	s.size = scan.position()

@@ -34,7 +34,9 @@ type fingerprint struct {
 }
 
 // remembered returns the digest of path: from the cache if the fingerprint has not changed.
-func (l *Locator) remembered(path string, look func() (fingerprint, error), compute func() (string, error)) (string, error) {
+func (l *Locator) remembered(
+	path string, look func() (fingerprint, error), compute func() (string, error),
+) (string, error) {
 	memory := l.memoryOf(path)
 	now, err := look()
 	if err != nil {

@@ -25,8 +25,9 @@ func (l *Locator) NPM() (path string, ok bool) {
 func (l *Locator) install(ctx context.Context) (Binary, error) {
 	npm, ok := l.NPM()
 	if !ok {
-		return Binary{}, fault.New(fault.CLINotFound, "no copilot CLI found, and npm, which could install it, is missing; "+
-			"install Node.js with npm, or put the CLI on PATH, or set %s", PathEnv).With("missing", "npm")
+		return Binary{}, fault.New(fault.CLINotFound,
+			"no copilot CLI found, and npm, which could install it, is missing; "+
+				"install Node.js with npm, or put the CLI on PATH, or set %s", PathEnv).With("missing", "npm")
 	}
 	final, err := l.versionDir()
 	if err != nil {
@@ -87,8 +88,9 @@ func (l *Locator) installInto(ctx context.Context, npm, final string) error {
 	}
 	_, exit, err := process.Run(ctx, process.Options{
 		Path: npm,
-		Args: []string{"install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", tmp, packageName + "@" + PinnedVersion},
-		Dir:  tmp,
+		Args: []string{"install", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", tmp,
+			packageName + "@" + PinnedVersion},
+		Dir: tmp,
 		// npm is the user's tool: registry, proxy and credentials come from the user's environment, and it runs no
 		// package code.
 		Env: os.Environ(),
@@ -121,14 +123,16 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 	name := filepath.Base(filepath.Dir(exe))
 	pin, ok := table.of(PinnedVersion, platformsOf(exe))
 	if !ok {
-		return fault.New(fault.CLIUnverified, "@github/%s@%s is not in the table of known packages", name, PinnedVersion)
+		return fault.New(fault.CLIUnverified, "@github/%s@%s is not in the table of known packages", name,
+			PinnedVersion)
 	}
 	integrity, err := installedIntegrity(dir, name)
 	if err != nil {
 		return err
 	}
 	if integrity != pin.Integrity {
-		return fault.New(fault.CLIUnverified, "npm installed @github/%s@%s with integrity %q, but the published one is %q",
+		return fault.New(fault.CLIUnverified,
+			"npm installed @github/%s@%s with integrity %q, but the published one is %q",
 			name, PinnedVersion, integrity, pin.Integrity)
 	}
 	sum, err := sumFile(ctx, exe)
@@ -136,7 +140,8 @@ func (l *Locator) sealInstallation(ctx context.Context, dir, exe string) error {
 		return err
 	}
 	if pin.Executable != "" && sum != pin.Executable {
-		return fault.New(fault.CLIUnverified, "npm installed an executable of version %s with SHA-256 %s, but the published one is %s",
+		return fault.New(fault.CLIUnverified,
+			"npm installed an executable of version %s with SHA-256 %s, but the published one is %s",
 			PinnedVersion, sum, pin.Executable)
 	}
 	if err := os.Chmod(exe, 0o500); err != nil { // against accidents

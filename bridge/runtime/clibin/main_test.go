@@ -91,7 +91,8 @@ func (w *world) cli(t *testing.T, version string, elem ...string) string {
 func (w *world) npm(t *testing.T) {
 	t.Helper()
 	text := fmt.Sprintf(fakeCLI, PinnedVersion)
-	w.pins = append(w.pins, Pin{Version: PinnedVersion, Platform: platforms()[0], Integrity: "sha512-good", Executable: hash(text)})
+	w.pins = append(w.pins,
+		Pin{Version: PinnedVersion, Platform: platforms()[0], Integrity: "sha512-good", Executable: hash(text)})
 	write(t, w.path("integrity"), "sha512-good", 0o600)
 	write(t, w.path("template"), text, 0o755)
 	write(t, w.path("bin", "npm"), fmt.Sprintf(fakeNPM, w.dir, platforms()[0], PinnedVersion), 0o755)

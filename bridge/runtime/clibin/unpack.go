@@ -201,7 +201,8 @@ func (l *Locator) sealUnpacked(ctx context.Context, bin Binary, dir, ready strin
 		return err
 	}
 	if want != "" && sum != want {
-		return fault.New(fault.CLIUnverified, "files that %q unpacked to %q have the digest %s, but those of version %s have %s",
+		return fault.New(fault.CLIUnverified,
+			"files that %q unpacked to %q have the digest %s, but those of version %s have %s",
 			bin.Path, unpacked, sum, bin.Version, want).With("path", unpacked)
 	}
 	return writeAtomic(ready, unpacked+"\n"+sum)

@@ -143,16 +143,19 @@ func (l *Locator) admit(bin Binary) error {
 		return err
 	}
 	pin, pinned := table.of(bin.Version, platformsOf(bin.Path))
-	if bin.Trust == TrustUnknown && pinned && !private && !table.measured(platformsOf(bin.Path)) && l.Verify != VerifyAll {
+	if bin.Trust == TrustUnknown && pinned && !private && !table.measured(platformsOf(bin.Path)) &&
+		l.Verify != VerifyAll {
 		return nil // no executable for this platform was measured
 	}
 	if bin.Trust == TrustUnknown && !pinned && !private && l.AnyVersion && l.Verify != VerifyAll {
 		return nil
 	}
-	text := fmt.Sprintf("the copilot CLI %q (%s), version %q, is not in the table of known executables", bin.Path, bin.Source, bin.Version)
+	text := fmt.Sprintf("the copilot CLI %q (%s), version %q, is not in the table of known executables", bin.Path,
+		bin.Source, bin.Version)
 	remedy := "allow other versions with --any-cli, or give its path with --cli or " + PathEnv
 	if bin.Trust == TrustChanged {
-		text = fmt.Sprintf("the copilot CLI %q (%s) is not the published version %s: its file was changed", bin.Path, bin.Source, pin.Version)
+		text = fmt.Sprintf("the copilot CLI %q (%s) is not the published version %s: its file was changed", bin.Path,
+			bin.Source, pin.Version)
 	}
 	if private {
 		text = fmt.Sprintf("the private copy %q of the copilot CLI was changed after its installation", bin.Path)

@@ -26,7 +26,8 @@ func TestPins(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range table {
 		name := p.Platform + "@" + p.Version
-		if seen[name] || SupportOf(p.Version) != Supported || !strings.HasPrefix(p.Integrity, "sha512-") || len(p.Integrity) != 95 {
+		if seen[name] || SupportOf(p.Version) != Supported || !strings.HasPrefix(p.Integrity, "sha512-") ||
+			len(p.Integrity) != 95 {
 			t.Errorf("%s: %+v", name, p)
 		}
 		seen[name] = true
@@ -245,7 +246,10 @@ func TestChangedUnpackedFiles(t *testing.T) {
 	for name, pinned := range map[string]string{"pinned": good, "as it was unpacked": ""} {
 		for change, spoil := range map[string]func(t *testing.T, dir string){
 			"content": func(t *testing.T, dir string) { forge(t, filepath.Join(dir, "sub", "app.js"), "good", "evil") },
-			"mode":    func(t *testing.T, dir string) { check(t, os.Chmod(filepath.Join(dir, "sub", "app.js"), 0o700)) },
+			"mode": func(t *testing.T,
+				dir string) {
+				check(t, os.Chmod(filepath.Join(dir, "sub", "app.js"), 0o700))
+			},
 			"added":   func(t *testing.T, dir string) { write(t, filepath.Join(dir, "index.js"), "evil", 0o600) },
 			"removed": func(t *testing.T, dir string) { check(t, os.Remove(filepath.Join(dir, "sub", "app.js"))) },
 			"a link":  func(t *testing.T, dir string) { check(t, os.Symlink("/etc", filepath.Join(dir, "etc"))) },
@@ -254,7 +258,8 @@ func TestChangedUnpackedFiles(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				path := write(t, w.path("x", "copilot"), unpacks, 0o755)
-				w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks), Unpacked: pinned}}
+				w.pins = pinTable{{Version: "1.0.92", Platform: platforms()[0], Executable: hash(unpacks),
+					Unpacked: pinned}}
 				l := w.locator()
 				l.Explicit = path
 				bin, err := l.Find(t.Context())
@@ -262,7 +267,8 @@ func TestChangedUnpackedFiles(t *testing.T) {
 				_, err = l.Unpack(t.Context(), bin)
 				check(t, err)
 				unpacked := w.path("cache", "pkg", "any", "1.0.92")
-				if info, err := os.Stat(filepath.Join(unpacked, "sub", "app.js")); err != nil || info.Mode()&0o222 != 0 {
+				if info, err := os.Stat(filepath.Join(unpacked, "sub", "app.js")); err != nil ||
+					info.Mode()&0o222 != 0 {
 					t.Errorf("%v, %v: the file may be written", info, err)
 				}
 				spoil(t, unpacked)

@@ -125,7 +125,8 @@ func TestStderrIsReadBoundedAndReported(t *testing.T) {
 	}
 	e := p.Exit()
 	if e.Code != 3 || !strings.HasSuffix(e.Stderr, "last words \uFFFD") || len(e.Stderr) > 9<<10 {
-		t.Errorf("Exit: code %d, %d bytes of stderr ending in %q", e.Code, len(e.Stderr), e.Stderr[max(0, len(e.Stderr)-20):])
+		t.Errorf("Exit: code %d, %d bytes of stderr ending in %q", e.Code, len(e.Stderr),
+			e.Stderr[max(0, len(e.Stderr)-20):])
 	}
 }
 

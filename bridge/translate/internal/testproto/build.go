@@ -55,7 +55,8 @@ func union(name, discriminator string, parts ...func(*message, *jsonv1.MessageRu
 // add appends a field of a type: a scalar's name, or that of a message, or of
 // an enum after "enum ", or "map " and a type, or "repeated " and a type.
 func add(m *message, name, kind string, number int32, rules ...rule) {
-	f := &field{Name: proto.String(name), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(), Options: &descriptorpb.FieldOptions{}}
+	f := &field{Name: proto.String(name), Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum(),
+		Options: &descriptorpb.FieldOptions{}}
 	if number == 0 {
 		number = int32(len(m.Field)) + 1
 	}
@@ -64,7 +65,8 @@ func add(m *message, name, kind string, number int32, rules ...rule) {
 		f.Label, kind = descriptorpb.FieldDescriptorProto_LABEL_REPEATED.Enum(), rest
 	}
 	if value, ok := strings.CutPrefix(kind, "map "); ok {
-		entry := &message{Name: proto.String(entryName(name)), Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)}}
+		entry := &message{Name: proto.String(entryName(name)),
+			Options: &descriptorpb.MessageOptions{MapEntry: proto.Bool(true)}}
 		add(entry, "key", "string", 1)
 		add(entry, "value", value, 2)
 		m.NestedType = append(m.NestedType, entry)
