@@ -29,11 +29,12 @@ func (h host) Go(f func(ctx context.Context)) { h.b.Go(f) }
 
 // Changed implements session.Host. A disconnected or deleted session has no place in a runtime.
 func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
-	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED || what == bridgev1.SessionChange_SESSION_CHANGE_DELETED {
+	switch what {
+	case bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED:
 		h.b.fleet.Forget(h.e.Key())
-	}
-	if what == bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED {
 		h.b.store.TrackDisconnected(h.e)
+	case bridgev1.SessionChange_SESSION_CHANGE_DELETED:
+		h.b.fleet.Forget(h.e.Key())
 	}
 	h.b.Watch.Changed(h.e, what)
 }

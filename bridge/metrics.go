@@ -8,7 +8,8 @@ import (
 
 // stateNames are the states of sessions in metrics. Deleted sessions are not counted.
 var stateNames = map[session.State]string{
-	session.Creating: "creating", session.Loaded: "loaded", session.Unloaded: "unloaded", session.Disconnected: "disconnected",
+	session.Creating: "creating", session.Loaded: "loaded", session.Unloaded: "unloaded",
+	session.Disconnected: "disconnected",
 }
 
 // Metrics reports the metrics of sessions, runtimes and journals. It reads every session: call it every few seconds at

@@ -315,7 +315,7 @@ func (t *Table) remove(session string) {
 // It is called without the table's lock: it may take a lock under which other goroutines end their assignments.
 func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idle []runtime.Profile) {
 	untaken := map[*shard][]string{}
-	for s, sessions := range t.resting() {
+	for s, sessions := range t.idleCandidates() {
 		for _, session := range sessions {
 			if !loaded(session, s.profile) {
 				untaken[s] = append(untaken[s], session)
@@ -327,7 +327,7 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 	now := t.now()
 	for key, alike := range t.shards {
 		t.shards[key] = slices.DeleteFunc(alike, func(s *shard) bool {
-			if !t.rests(s, now) { // it may have been used meanwhile
+			if !t.idle(s, now) { // it may have been used meanwhile
 				return false
 			}
 			for _, session := range untaken[s] {
@@ -350,19 +350,19 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 	return idle
 }
 
-// rests reports whether the runtime was unused for the idle time. The caller holds mu.
-func (t *Table) rests(s *shard, now time.Time) bool {
+// idle reports whether the runtime was unused for the idle time. The caller holds mu.
+func (t *Table) idle(s *shard, now time.Time) bool {
 	return s.holds == 0 && now.Sub(s.used) >= t.cfg.Idle
 }
 
-// resting returns the unused runtimes with their sessions.
-func (t *Table) resting() map[*shard][]string {
+// idleCandidates returns the unused runtimes with their sessions.
+func (t *Table) idleCandidates() map[*shard][]string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, out := t.now(), map[*shard][]string{}
 	for _, alike := range t.shards {
 		for _, s := range alike {
-			if t.rests(s, now) {
+			if t.idle(s, now) {
 				out[s] = slices.Collect(maps.Keys(s.sessions))
 			}
 		}
