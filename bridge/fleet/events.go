@@ -20,14 +20,14 @@ type burst struct {
 }
 
 // add gives a session an event of the burst.
-func (b *burst) add(s *session.Session, e translate.EventHead) {
+func (b *burst) add(s *session.Session, e *translate.EventHead) {
 	if j := s.Journal(); j.Gather() {
 		b.gathered = append(b.gathered, j)
 	}
 	if b.cameAt.IsZero() {
 		b.cameAt = time.Now()
 	}
-	s.Ingest(event.Record(e, bytes.Clone(e.Raw), b.names), b.cameAt)
+	s.Ingest(event.Record(*e, bytes.Clone(e.Raw), b.names), b.cameAt)
 }
 
 // end ends a burst.
@@ -47,7 +47,7 @@ func (rt *Runtime) event(body []byte) {
 		return
 	}
 	if s := rt.session(frame.SessionID); s != nil {
-		rt.burst.add(s, frame.Event)
+		rt.burst.add(s, &frame.Event)
 	}
 }
 
