@@ -14,15 +14,15 @@ import (
 // them on in one piece. Only the connection's reader uses it.
 type burst struct {
 	names    event.Names
-	gathered []*journal.Journal // of this burst
-	fed      []*journal.Journal // of the previous burst
+	journals []*journal.Journal // of this burst
+	previous []*journal.Journal // of the previous burst
 	cameAt   time.Time          // when this burst began; zero between bursts
 }
 
 // add gives a session an event of the burst.
 func (b *burst) add(s *session.Session, e *translate.EventHead) {
-	if j := s.Journal(); j.Gather() {
-		b.gathered = append(b.gathered, j)
+	if j := s.Journal(); j.BeginBatch() {
+		b.journals = append(b.journals, j)
 	}
 	if b.cameAt.IsZero() {
 		b.cameAt = time.Now()
@@ -32,11 +32,11 @@ func (b *burst) add(s *session.Session, e *translate.EventHead) {
 
 // end ends a burst.
 func (b *burst) end() {
-	for _, j := range b.gathered {
-		j.Scatter()
+	for _, j := range b.journals {
+		j.EndBatch()
 	}
-	clear(b.fed)
-	b.fed, b.gathered, b.cameAt = b.gathered, b.fed[:0], time.Time{}
+	clear(b.previous)
+	b.previous, b.journals, b.cameAt = b.journals, b.previous[:0], time.Time{}
 }
 
 // event takes a session.event notification.
@@ -57,15 +57,15 @@ const slowDisk = 5 * time.Second
 // throttle waits for the disk of the journals that the last burst went to, if it has fallen behind: a CLI is read as
 // fast as its events can be stored. Nothing that the disk waits for comes by this connection.
 func (rt *Runtime) throttle(over <-chan struct{}) (waited bool) {
-	fed := rt.burst.fed
-	if len(fed) == 0 {
+	previous := rt.burst.previous
+	if len(previous) == 0 {
 		return false
 	}
 	begin, process := time.Now(), rt.Process()
 	if process == nil {
 		return false
 	}
-	for _, j := range fed {
+	for _, j := range previous {
 		waited = j.AwaitDisk(over, process.Exited()) || waited
 	}
 	if took := time.Since(begin); waited && took > slowDisk {

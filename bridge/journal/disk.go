@@ -78,7 +78,7 @@ type Disk struct {
 
 	renew bool // a sync failed: what it was to make safe has to be written anew
 
-	owed   bool // Scatter is to have it written; guarded by the journal's mu
+	owed   bool // EndBatch is to have it written; guarded by the journal's mu
 	queued bool // guarded by the writer's mu
 	dirty  bool // same: it has what is not synced
 }
@@ -236,15 +236,15 @@ func (d *Disk) pushed(r *Record) {
 
 // wake schedules a write of the journal, after the current batch if there is one. The journal's mu is held.
 func (d *Disk) wake() {
-	if d.j.gathering.Load() {
+	if d.j.batching.Load() {
 		d.owed = true
 		return
 	}
 	d.writer.wake(d)
 }
 
-// scatter ends a batch. A closing journal is scheduled in any case. The journal's mu is held.
-func (d *Disk) scatter() {
+// endBatch ends a batch. A closing journal is scheduled in any case. The journal's mu is held.
+func (d *Disk) endBatch() {
 	if d.owed && !d.closing {
 		d.writer.wake(d)
 	}

@@ -123,7 +123,7 @@ type Journal struct {
 	readers    map[*Reader]struct{}
 	waiting    []chan struct{} // for shownSeq to move
 	used       atomic.Uint64   // when it was appended to last, by clock
-	gathering  atomic.Bool     // readers and the writer are woken by Scatter
+	batching   atomic.Bool     // readers and the writer are woken by EndBatch
 	owed       bool            // readers are to be woken by it
 	encodeLock sync.Mutex
 	encoded    wires
@@ -251,7 +251,7 @@ func (j *Journal) show() {
 		return
 	}
 	j.shownOff, j.shownSeq = off, seq
-	if j.gathering.Load() {
+	if j.batching.Load() {
 		j.owed = true
 	} else {
 		j.notify()
@@ -269,24 +269,24 @@ func (j *Journal) notify() {
 	}
 }
 
-// Gather postpones waking readers and the writer until Scatter, which must follow soon. A batch of events then costs
-// one wake-up. It returns false if a batch has already begun; only the caller that receives true calls Scatter.
+// BeginBatch postpones waking readers and the writer until EndBatch, which must follow soon. A batch of events then
+// costs one wake-up. It returns false if a batch has already begun; only the caller that receives true calls EndBatch.
 // Readers that are awake see appended records at once.
-func (j *Journal) Gather() bool {
-	return !j.gathering.Load() && j.gathering.CompareAndSwap(false, true)
+func (j *Journal) BeginBatch() bool {
+	return !j.batching.Load() && j.batching.CompareAndSwap(false, true)
 }
 
-// Scatter ends a batch: it wakes the readers and the writer that Gather held back.
-func (j *Journal) Scatter() {
+// EndBatch ends a batch: it wakes the readers and the writer that BeginBatch held back.
+func (j *Journal) EndBatch() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.gathering.Store(false)
+	j.batching.Store(false)
 	if j.owed {
 		j.owed = false
 		j.notify()
 	}
 	if j.disk != nil {
-		j.disk.scatter()
+		j.disk.endBatch()
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 )
 
 // A burst wakes its readers once, at its end; whoever is awake sees all of it at once.
-func TestGather(t *testing.T) {
+func TestBatch(t *testing.T) {
 	t.Parallel()
 	j := New(Config{Epoch: epoch})
 	woken := 0
 	r := reader(t, j, Position{}, true, func() { woken++ })
 	read(t, r)
-	if !j.Gather() || j.Gather() {
+	if !j.BeginBatch() || j.BeginBatch() {
 		t.Error("not just the first gathers")
 	}
 	for n := range 3 {
@@ -25,14 +25,14 @@ func TestGather(t *testing.T) {
 	if records, _ := reader(t, j, Position{}, true, nothing).Next(nil, 1000); len(records) != 3 {
 		t.Errorf("who is awake sees %d events, want 3", len(records))
 	}
-	j.Scatter()
+	j.EndBatch()
 	if got := read(t, r); woken != 1 || len(got) != 3 {
 		t.Errorf("woken %d times, for %q", woken, got)
 	}
-	if !j.Gather() {
-		t.Error("a second burst does not gather")
+	if !j.BeginBatch() {
+		t.Error("a second batch does not begin")
 	}
-	j.Scatter()
+	j.EndBatch()
 	if woken != 1 {
 		t.Error("woken for nothing")
 	}
@@ -51,13 +51,13 @@ func TestGatherWrites(t *testing.T) {
 	r := reader(t, j, Position{}, true, func() { woken <- struct{}{} })
 	read(t, r)
 	l.settle()
-	if !j.Gather() {
-		t.Fatal("does not gather")
+	if !j.BeginBatch() {
+		t.Fatal("the batch does not begin")
 	}
 	for n := range 3 {
 		j.Append(durable(n))
 	}
-	j.Scatter()
+	j.EndBatch()
 	<-woken
 	l.settle()
 	if got := read(t, r); len(got) != 3 {
