@@ -42,7 +42,7 @@ func (st *Store) save(e *registry.Entry) {
 	if !current || state == nil {
 		return
 	}
-	r := record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Keep(), Boxed: e.Sandboxed()}
+	r := record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
 	profile, _ := e.Profile()
 	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
 	text, err := json.Marshal(r)

@@ -18,7 +18,7 @@ type record struct {
 	// Tenant owns the session; empty for the host's own tenant.
 	Tenant string `json:"tenant,omitempty"`
 	// SharedWith are the tenants that it is shared with or offered to.
-	SharedWith map[string]share.Kept `json:"shared_with,omitempty"`
+	SharedWith map[string]share.Record `json:"shared_with,omitempty"`
 	// Shares is how versions before the consent of the other tenant saved that: the class of calls
 	// by tenant. It is read, never written, so that such a version shares nothing with a tenant
 	// that has not accepted.

@@ -79,11 +79,11 @@ func TestSet(t *testing.T) {
 			}
 		}
 		check("", &s)
-		text, err := json.Marshal(s.Keep())
+		text, err := json.Marshal(s.Records())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kept map[string]Kept
+		var kept map[string]Record
 		if err := json.Unmarshal(text, &kept); err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +157,7 @@ func TestSharesAreBounded(t *testing.T) {
 func TestRestoreGivesNoRightThatWasNotAccepted(t *testing.T) {
 	t.Parallel()
 	var s Set
-	n := s.Restore(map[string]Kept{
+	n := s.Restore(map[string]Record{
 		"good": {"read", Accepted}, "unknown": {"read", "granted"}, "none": {"read", ""}, "host": {"host", Accepted},
 		"own": {"own", Accepted}, "bad": {"", Accepted}, "both": {"read", Declined},
 	}, map[string]string{"old": "drive", "both": "drive", "odd": "own", "worse": ""})

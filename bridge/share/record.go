@@ -2,22 +2,22 @@ package share
 
 import "github.com/copilot-grpc/copilot-grpc/bridge/caller"
 
-// Kept is the saved form of a grant.
-type Kept struct {
+// Record is the saved form of a grant.
+type Record struct {
 	Class string `json:"class"`
 	State State  `json:"state"`
 }
 
-// Keep returns the saved form of the grants by tenant; nil if there are none.
-func (s *Set) Keep() map[string]Kept {
+// Records returns the saved form of the grants by tenant; nil if there are none.
+func (s *Set) Records() map[string]Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.grants) == 0 {
 		return nil
 	}
-	out := make(map[string]Kept, len(s.grants))
+	out := make(map[string]Record, len(s.grants))
 	for tenant, g := range s.grants {
-		out[tenant] = Kept{Class: g.Class.String(), State: g.State}
+		out[tenant] = Record{Class: g.Class.String(), State: g.State}
 	}
 	return out
 }
@@ -25,10 +25,10 @@ func (s *Set) Keep() map[string]Kept {
 // Restore adds saved grants. It omits unreadable ones, so that a damaged file grants no rights. older are grants of a
 // version that did not ask the other tenant for consent, by the name of their class: they become offers. Restore
 // returns the count of those.
-func (s *Set) Restore(kept map[string]Kept, older map[string]string) (offers int) {
+func (s *Set) Restore(saved map[string]Record, older map[string]string) (offers int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for tenant, k := range kept {
+	for tenant, k := range saved {
 		class, ok := shareable(k.Class)
 		if ok && (k.State == Offered || k.State == Accepted || k.State == Declined) {
 			s.put(tenant, Grant{Class: class, State: k.State})
