@@ -1,8 +1,7 @@
 // Package bridge puts the Copilot CLI's sessions behind the calls of copilot.bridge.v1. It knows
 // nothing of gRPC: requests are messages, errors are faults, streams write to a sink.
 //
-// A Bridge composes the parts, which are packages of their own: Services has those that serve
-// calls. It owns the background goroutines through its shutdown.Coordinator; Close ends them.
+// A Bridge composes the parts, each of which is a package: Services has those that serve calls. It owns the background goroutines through its shutdown.Coordinator; Close ends them.
 package bridge
 
 import (
@@ -55,71 +54,71 @@ const (
 	DefaultMaxAttachmentBytes = 64 << 20
 )
 
-// Config is what a bridge is made with.
+// Config configures a bridge. Runtimes is required.
 type Config struct {
 	// Runtimes returns the supervisor of CLI processes, which starts them by start.
 	Runtimes func(start Start) Runtimes
-	// Profile is what runtimes are like unless a caller says otherwise.
+	// Profile is the default profile of the runtimes of the host's own tenant.
 	Profile runtime.Profile
 	// ProfileFields are the members of RuntimeProfile that callers may set. Nil is
 	// tenancy.DefaultProfileFields.
 	ProfileFields []string
 	// Homes are the directories that home_name stands for.
 	Homes map[string]string
-	// Tenant says how a tenant other than the host's own is treated; false when there is
-	// none of that name. Nil: there are none.
+	// Tenant returns how a tenant other than the host's own is treated; false if there is none
+	// of that name. Nil: there are no other tenants.
 	Tenant func(name string) (tenancy.Tenant, bool)
-	// Limits are those of everybody together. Nil: none beside the bounds of the parts.
+	// Limits returns what all tenants together may use. Nil: only the bounds of the queues.
 	Limits func() quota.Limits
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
-	// Dialed says that the runtime is a CLI server that others run: there is one, as it is.
+	// Dialed reports that the one runtime is a CLI server that the bridge does not start.
 	Dialed bool
-	// Defaults are members of a session's configuration for sessions that do not set
-	// them, as a JSON object: such as the provider of an offline model.
+	// Defaults are members of the configuration of sessions that do not set them, such as the
+	// provider of an offline model: a JSON object.
 	Defaults []byte
-	// Providers are model providers that callers may name (provider_ref), each a JSON object
-	// as the CLI takes it.
+	// Providers are model providers that callers may name (provider_ref), each a JSON object in
+	// the CLI's form.
 	Providers map[string][]byte
 	// MaxPromptBytes bounds a prompt's text: the CLI's memory grows to gigabytes with
 	// prompts of some tens of MiB.
 	MaxPromptBytes int
 	// MaxAttachmentBytes bounds an attachment sent in pieces.
 	MaxAttachmentBytes int
-	// MaxRequestBytes is what the server lets a message have; it is only told.
+	// MaxRequestBytes is the server's bound of a message, which GetServerInfo reports.
 	MaxRequestBytes int
 	// MaxEphemeralBytes bounds the ephemeral part of each journal.
 	MaxEphemeralBytes int
 	// CallbackTimeout is how long callbacks wait for an answer.
 	CallbackTimeout time.Duration
-	// Turns bounds turns in which nothing happens.
+	// Turns bounds turns without progress.
 	Turns turn.Bounds
-	// IdleUnload is how long nothing goes on in a session before it is unloaded.
+	// IdleUnload is how long a session must be idle before it is unloaded.
 	IdleUnload time.Duration
-	// ConfinementGrace is how long a process may go on whose confinement a policy has changed.
+	// ConfinementGrace is how long a process may continue whose confinement a policy has changed.
 	ConfinementGrace time.Duration
 	// Wear says when runtimes are replaced.
 	Wear fleet.Wear
-	// Directory is where the bridge keeps what outlives it; without one that is nowhere.
+	// Directory stores what outlives the bridge; nil leaves everything in memory.
 	Directory Directory
 	// MaxMemoryBytes bounds the events of all sessions in memory; default
 	// journal.DefaultMaxMemoryBytes.
 	MaxMemoryBytes int
 	// Raw switches RawService on.
 	Raw bool
-	// Sole says that the bridge serves one program, whose the CLI's processes are alone: if
-	// it wants the CLI's own behaviour, it may also call what changes a whole process. Its
-	// sessions may be open in other processes too, which are as much its own.
+	// Sole reports that the bridge serves one program, which alone uses the CLI processes. If the
+	// program requests the CLI's own behaviour, it may also call methods that change a whole
+	// process. Its sessions may be open in other processes of the program.
 	Sole bool
-	// OfflineModel says that a scripted model takes the place of real ones.
+	// OfflineModel reports that a scripted model replaces real ones.
 	OfflineModel bool
 	// Version is the version of this program.
 	Version string
-	// Observer is told of turns, callbacks and refusals; nil is told nothing.
+	// Observer records turns, callbacks and rejections. Nil records nothing.
 	Observer *observe.Observer
-	// Audit takes who did what. Default: audit.Discard.
+	// Audit receives the audit log. Default: audit.Discard.
 	Audit audit.Sink
-	// Logger gets what no caller is told.
+	// Logger receives events without a caller. Default: slog.DiscardHandler.
 	Logger *slog.Logger
 }
 
@@ -374,7 +373,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// Drain asks every stream to go away, and ends those that have not after grace.
+// Drain asks every stream to end, and ends the remaining ones after grace.
 func (b *Bridge) Drain(grace time.Duration) { b.shutdown.Drain(grace) }
 
 // AwaitTurns waits for the end of the turns that run, for as long as ctx lasts.

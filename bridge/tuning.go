@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// Tuning is what of a bridge's configuration may change while it runs; its members are as in
-// Config. What sessions and runtimes are made with holds for those that are made later.
+// Tuning is the part of the configuration that may change while a bridge runs. Its members are as
+// in Config. Existing sessions and runtimes keep the settings that they were created with.
 type Tuning struct {
 	MaxPromptBytes     int
 	MaxAttachmentBytes int
@@ -31,7 +31,7 @@ type tuned struct {
 	providers session.Providers
 }
 
-// tuning is what the configuration has of it.
+// tuning returns the initial Tuning.
 func (c *Config) tuning() Tuning {
 	return Tuning{
 		MaxPromptBytes: c.MaxPromptBytes, MaxAttachmentBytes: c.MaxAttachmentBytes, CallbackTimeout: c.CallbackTimeout,
@@ -40,14 +40,14 @@ func (c *Config) tuning() Tuning {
 	}
 }
 
-// Tune puts other values into force. All of them are to be given. Where one is bad, those
-// before stay.
+// Tune replaces the tuning; t must be complete. If a value is invalid, the previous tuning stays in
+// force.
 func (b *Bridge) Tune(t Tuning) error {
 	providers, err := request.ParseProviders(t.Providers)
 	if err != nil {
 		return err
 	}
-	// As in New, for what nobody is asked.
+	// These are not settings of the user; they are as in New.
 	t.Turns.Rest = b.cfg.Turns.Rest
 	if b.tenants.Dialed {
 		t.Placement.MaxSessions = math.MaxInt
