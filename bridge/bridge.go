@@ -1,7 +1,8 @@
 // Package bridge puts the Copilot CLI's sessions behind the calls of copilot.bridge.v1. It knows
 // nothing of gRPC: requests are messages, errors are faults, streams write to a sink.
 //
-// A Bridge composes the parts, each of which is a package: Services has those that serve calls. It owns the background goroutines through its shutdown.Coordinator; Close ends them.
+// A Bridge composes the parts, each of which is a package: Services has those that serve calls. It
+// owns the background goroutines through its shutdown.Coordinator; Close ends them.
 package bridge
 
 import (

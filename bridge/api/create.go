@@ -161,7 +161,8 @@ func (svc *Service) CheckNew(ctx context.Context, p runtime.Profile, id string) 
 		return exists(id)
 	}
 	if d, ok := svc.store.Damage(caller.From(ctx).Tenant, id); ok {
-		return fault.New(fault.SessionExists, "session %q exists, and is damaged: %s; resume or delete it", id, d.Reason).
+		return fault.New(fault.SessionExists,
+			"session %q exists, and is damaged: %s; resume or delete it", id, d.Reason).
 			WithField("session_id").With("session_id", id)
 	}
 	if p.SessionFS != nil {

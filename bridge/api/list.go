@@ -127,7 +127,8 @@ func (svc *Service) list(
 ) ([]*bridgev1.Session, error) {
 	var params, filter jsonobj.Object
 	for member, value := range map[string]string{
-		"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(), "repository": f.GetRepository(), "branch": f.GetBranch(),
+		"cwd": f.GetWorkingDirectory(), "gitRoot": f.GetGitRoot(),
+		"repository": f.GetRepository(), "branch": f.GetBranch(),
 	} {
 		if value != "" {
 			filter.SetString(member, value)
@@ -173,7 +174,8 @@ func (svc *Service) list(
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b *bridgev1.Session) int {
-		return cmp.Or(b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime()), cmp.Compare(a.SessionId, b.SessionId))
+		newer := b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime())
+		return cmp.Or(newer, cmp.Compare(a.SessionId, b.SessionId))
 	})
 	return out, nil
 }

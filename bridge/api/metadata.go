@@ -30,7 +30,8 @@ type metadata struct {
 func (m *metadata) onto(s *bridgev1.Session) *bridgev1.Session {
 	if s == nil {
 		s = &bridgev1.Session{
-			SessionId: m.SessionID, State: bridgev1.SessionState_SESSION_STATE_STORED, Context: &bridgev1.SessionContext{},
+			SessionId: m.SessionID, State: bridgev1.SessionState_SESSION_STATE_STORED,
+			Context: &bridgev1.SessionContext{},
 		}
 	}
 	s.IsRemote = m.IsRemote

@@ -51,7 +51,8 @@ func (svc *Service) ProvideCredentials(
 		return nil, err
 	}
 	if len(secrets) == 0 && r.GetGithubToken() == "" {
-		return nil, fault.New(fault.InvalidField, "neither a provider's secrets nor a GitHub token").WithField("provider")
+		return nil, fault.New(fault.InvalidField, "neither a provider's secrets nor a GitHub token").
+			WithField("provider")
 	}
 	if err := s.SetCredentials(ctx, secrets, r.GetGithubToken()); err != nil {
 		return nil, err

@@ -32,8 +32,12 @@ type Sessions interface {
 
 // Opener opens sessions with a participant. at is the path of the request, with its dot.
 type Opener interface {
-	Create(ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error)
-	Resume(ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining) (*session.Session, session.Joined, error)
+	Create(
+		ctx context.Context, r *bridgev1.CreateSessionRequest, at string, join *session.Joining,
+	) (*session.Session, session.Joined, error)
+	Resume(
+		ctx context.Context, r *bridgev1.ResumeSessionRequest, at string, join *session.Joining,
+	) (*session.Session, session.Joined, error)
 }
 
 // Sender sends prompts.
@@ -44,7 +48,9 @@ type Sender interface {
 // Callbacks gives the CLI what participants answer.
 type Callbacks interface {
 	// Answer gives the CLI a participant's answer to a callback.
-	Answer(ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool) (journal.Position, error)
+	Answer(
+		ctx context.Context, s *session.Session, a *bridgev1.CallbackAnswer, participant string, exact bool,
+	) (journal.Position, error)
 	// Respond gives the CLI a part of a participant's response to a model request.
 	Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error
 }

@@ -34,7 +34,8 @@ func (svc *Service) ReadCallback(
 	if r.GetFidelity() == bridgev1.Fidelity_FIDELITY_EXACT {
 		fidelity = translate.Exact
 	}
-	rest, err := proto.Marshal(svc.codec.Callback(p, tenancy.NameOf(ctx, s), s.Callbacks().Registry().Offered(p), fidelity))
+	offered := s.Callbacks().Registry().Offered(p)
+	rest, err := proto.Marshal(svc.codec.Callback(p, tenancy.NameOf(ctx, s), offered, fidelity))
 	if err != nil {
 		return fault.Wrap(err, fault.Internal, "callback %q", p.ID)
 	}

@@ -106,8 +106,8 @@ type Service struct {
 // New returns a service.
 func New(c Config) *Service {
 	return &Service{
-		sessions: c.Sessions, opener: c.Opener, sender: c.Sender, admission: c.Admission, tenants: c.Tenants, runtimeOf: c.Runtime,
-		codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
+		sessions: c.Sessions, opener: c.Opener, sender: c.Sender, admission: c.Admission, tenants: c.Tenants,
+		runtimeOf: c.Runtime, codec: c.Codec, operations: c.Operations, shutdown: c.Shutdown, shells: c.Shells,
 		raw: c.Raw, sole: c.Sole,
 	}
 }

@@ -46,9 +46,11 @@ func mustEmpty() jsonobj.Object {
 	o, err := jsonobj.Parse([]byte(`{
 		"enableSessionTelemetry": false, "mcpOAuthTokenStorage": "in-memory", "skipEmbeddingRetrieval": true,
 		"embeddingCacheStorage": "in-memory", "enableOnDemandInstructionDiscovery": false, "enableFileHooks": false,
-		"enableHostGitOperations": false, "enableSessionStore": false, "enableSkills": false, "memory": {"enabled": false},
+		"enableHostGitOperations": false, "enableSessionStore": false, "enableSkills": false,
+		"memory": {"enabled": false},
 		"customAgentsLocalOnly": true, "skipCustomInstructions": true, "coauthorEnabled": false,
-		"manageScheduleEnabled": false, "enableConfigDiscovery": false, "isExperimentalMode": false, "toolFilterPrecedence": "excluded"}`))
+		"manageScheduleEnabled": false, "enableConfigDiscovery": false, "isExperimentalMode": false,
+		"toolFilterPrecedence": "excluded"}`))
 	if err != nil {
 		panic(err) // it is part of the program
 	}
@@ -100,8 +102,9 @@ func checkTools(list json.RawMessage) error {
 		case isBuiltin && slices.Contains(isolatedTools, builtin),
 			strings.HasPrefix(name, customTool), strings.HasPrefix(name, mcpTool):
 		default:
-			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner or a "+
-				"tenant with a sandbox; others are named custom:NAME, mcp:NAME, or builtin:NAME of %s", name, strings.Join(isolatedTools, ", ")).
+			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner "+
+				"or a tenant with a sandbox; others are named custom:NAME, mcp:NAME, or builtin:NAME of %s",
+				name, strings.Join(isolatedTools, ", ")).
 				WithField(fmt.Sprintf("config.available_tools.items[%d]", i))
 		}
 	}

@@ -28,8 +28,8 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m send
 		Prompt: in.GetText(), Attachments: in.GetAttachments(), Mode: in.GetMode(), AgentMode: in.GetAgentMode(),
 		RequestHeaders: in.GetRequestHeaders(), ResponseFormat: in.GetResponseFormat(), Billable: in.Billable,
 		DisplayPrompt: Optional(in.GetDisplayText()), RequiredTool: Optional(in.GetRequiredTool()),
-		Source:      Optional(in.GetSource()),
-		Traceparent: Optional(in.GetTraceparent()), Tracestate: Optional(in.GetTracestate()), JsonExtra: in.GetJsonExtra(),
+		Source: Optional(in.GetSource()), Traceparent: Optional(in.GetTraceparent()),
+		Tracestate: Optional(in.GetTracestate()), JsonExtra: in.GetJsonExtra(),
 	}
 	if in.GetPrepend() {
 		send.Prepend = &in.Prepend
@@ -42,7 +42,8 @@ func (p *Parser) Prompt(c caller.Caller, in *bridgev1.Prompt, at string) (m send
 		return m, fault.Wrap(err, fault.Internal, "prompt")
 	}
 	m.Immediate = in.GetMode() == cliv1.SendMode_SEND_MODE_IMMEDIATE
-	m.Override = len(in.GetRequestHeaders()) > 0 && in.GetHeaderStrategy() != bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
+	merge := in.GetHeaderStrategy() == bridgev1.HeaderStrategy_HEADER_STRATEGY_MERGE
+	m.Override = len(in.GetRequestHeaders()) > 0 && !merge
 	return m, nil
 }
 

@@ -96,7 +96,8 @@ func (st *Store) CheckOwn(ctx context.Context, id, field string) error {
 	if _, err := st.FindEntry(ctx, id); err != nil {
 		return fields.Rename(err, "session_id", field)
 	}
-	return fault.New(fault.Forbidden, "session %q is another tenant's: only that tenant resumes and disconnects it", id).
+	return fault.New(fault.Forbidden,
+		"session %q is another tenant's: only that tenant resumes and disconnects it", id).
 		WithField(field)
 }
 

@@ -146,7 +146,9 @@ func (svc *Service) ListShareOffers(
 			})
 		}
 	}
-	slices.SortFunc(offers, func(a, b *bridgev1.ShareOffer) int { return cmp.Compare(a.GetSessionId(), b.GetSessionId()) })
+	slices.SortFunc(offers, func(a, b *bridgev1.ShareOffer) int {
+		return cmp.Compare(a.GetSessionId(), b.GetSessionId())
+	})
 	out := &bridgev1.ListShareOffersResponse{}
 	out.Offers, out.NextPageToken = fields.Cut(offers, begin, size)
 	return out, nil

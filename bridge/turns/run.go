@@ -88,7 +88,8 @@ func (svc *Service) streamTurn(
 		}
 		return err
 	default:
-		return fault.New(fault.Draining, "the server stops before the turn has ended").With("message_id", turn.sent.MessageID)
+		return fault.New(fault.Draining, "the server stops before the turn has ended").
+			With("message_id", turn.sent.MessageID)
 	}
 }
 

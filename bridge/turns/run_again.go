@@ -43,7 +43,9 @@ func (svc *Service) settleRun(
 
 // runAgain returns the turn of a Run that an earlier process of the bridge began. The session's
 // journal has its events. The turn goes on, or has ended: then the journal has its outcome too.
-func (svc *Service) runAgain(ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted) (*startedTurn, error) {
+func (svc *Service) runAgain(
+	ctx context.Context, r *bridgev1.RunRequest, started *bridgev1.RunStarted,
+) (*startedTurn, error) {
 	// Not open: a Run's session is disconnected after the turn.
 	s, err := svc.sessions.Find(ctx, started.GetSessionId())
 	if err != nil {

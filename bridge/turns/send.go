@@ -135,7 +135,8 @@ func (svc *Service) SendStream(
 			return nil, err
 		}
 		if total += len(chunk.GetData()); total > most {
-			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", most).WithField("chunk.data")
+			return nil, fault.New(fault.InvalidField, "the attachments have more than %d bytes", most).
+				WithField("chunk.data")
 		}
 		blob.Data = append(blob.Data, chunk.GetData()...)
 	}
@@ -157,5 +158,6 @@ func blobAt(r *bridgev1.SendRequest, i int) (*cliv1.AttachmentBlob, error) {
 			return blob, nil
 		}
 	}
-	return nil, fault.New(fault.InvalidField, "attachment %d is not a blob of the prompt", i).WithField("chunk.attachment")
+	return nil, fault.New(fault.InvalidField, "attachment %d is not a blob of the prompt", i).
+		WithField("chunk.attachment")
 }

@@ -9,7 +9,9 @@ import (
 func notifying(send func(*bridgev1.WatchSessionsResponse) error) func(*bridgev1.WatchSessionsResponse) error {
 	return func(r *bridgev1.WatchSessionsResponse) error {
 		if kind, ok := lifecycleTypes[r.GetChange()]; ok {
-			r.Notification = &cliv1.CallbackSessionServiceLifecycleRequest{Type: kind, SessionId: r.GetSession().GetSessionId()}
+			r.Notification = &cliv1.CallbackSessionServiceLifecycleRequest{
+				Type: kind, SessionId: r.GetSession().GetSessionId(),
+			}
 			if kind != cliv1.SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_DELETED {
 				r.Notification.Metadata = lifecycleMetadata(r.GetSession())
 			}

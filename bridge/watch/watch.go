@@ -99,7 +99,8 @@ func (svc *Service) WatchSessions(
 	return Loop(ctx, svc.shutdown, every, w.Ready(), beat, func() error {
 		batch := w.Take()
 		if batch.Reset {
-			if err := send(&bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}); err != nil {
+			reset := &bridgev1.WatchSessionsResponse{Change: bridgev1.SessionChange_SESSION_CHANGE_RESET}
+			if err := send(reset); err != nil {
 				return err
 			}
 			return svc.sendCurrent(ctx, send)
@@ -120,7 +121,8 @@ func (svc *Service) WatchSessions(
 // It returns nil when the server drains or the caller's connection is to close: the caller then
 // watches again elsewhere.
 func Loop(
-	ctx context.Context, s *shutdown.Coordinator, interval time.Duration, ready <-chan struct{}, beat, take func() error,
+	ctx context.Context, s *shutdown.Coordinator, interval time.Duration, ready <-chan struct{},
+	beat, take func() error,
 ) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -163,7 +165,8 @@ func (c change) visibleTo(tenant string) bool {
 
 // nameOnly reports whether a change describes only the session's name.
 func nameOnly(what bridgev1.SessionChange) bool {
-	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED || what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
+	return what == bridgev1.SessionChange_SESSION_CHANGE_DELETED ||
+		what == bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
 }
 
 // response describes a change to callers of a tenant.
