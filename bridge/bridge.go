@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -206,7 +207,8 @@ func New(cfg Config) (*Bridge, error) {
 	b.Go(b.budget.Run)
 	b.Go(b.store.Run)
 	b.Go(b.operations.Sweep)
-	b.loadAwaited()
+	// The callbacks of these sessions waited when the bridge ended.
+	b.fleet.Revive(slices.DeleteFunc(b.store.Sessions(), func(s *session.Session) bool { return !s.Awaited() }))
 	return b, nil
 }
 
@@ -324,17 +326,6 @@ func (b *Bridge) restoreOperations() error {
 		b.operations.Restore(log, requests)
 	}
 	return err
-}
-
-// loadAwaited loads the sessions whose callbacks waited when the bridge ended.
-func (b *Bridge) loadAwaited() {
-	var awaited []*session.Session
-	for _, s := range sessions.Of(b.store.Usable()) {
-		if s.Awaited() {
-			awaited = append(awaited, s)
-		}
-	}
-	b.fleet.Revive(awaited)
 }
 
 // setDefaults sets the defaults of members that are not set.
