@@ -36,7 +36,7 @@ func sessionMetrics(put observe.Put, sessions []*session.Session) {
 		if s.Turns().Running() {
 			turns++
 		}
-		participants += int64(s.Company())
+		participants += int64(s.Participants().Count())
 		stored += s.Journal().Stored()
 		unwritten += s.Journal().Unwritten()
 		for _, p := range s.Callbacks().Registry().List() {

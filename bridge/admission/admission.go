@@ -97,7 +97,7 @@ func (c *Controller) Turn(s *session.Session) (release func(), err error) {
 // Participant takes room for a participant.
 func (c *Controller) Participant(tenant string) (release func(), err error) {
 	l := quota.Limit{Name: "participants", Tenant: c.cfg.Tenant(tenant).Participants, Overall: c.cfg.Overall().Participants}
-	return c.admitOne(&c.participants, tenant, l, (*session.Session).Company)
+	return c.admitOne(&c.participants, tenant, l, func(s *session.Session) int { return s.Participants().Count() })
 }
 
 // trimmedEvery is how often journals are trimmed to what is to be kept of them, before which

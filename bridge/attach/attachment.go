@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -41,7 +42,7 @@ var errLeft = errors.New("the participant left")
 type Attachment struct {
 	svc *Service
 	s   *session.Session
-	p   *session.Participant
+	p   *roster.Participant
 	// name is what the participant calls the session.
 	name string
 
@@ -115,7 +116,7 @@ func (svc *Service) Attach(ctx context.Context, start *bridgev1.AttachStart) (*A
 func (a *Attachment) follow(ctx context.Context, s *session.Session, joined session.Joined) error {
 	a.s, a.p, a.name = s, joined.Participant, tenancy.NameOf(ctx, s)
 	a.releaseShared = a.svc.sessions.AcquireShared(ctx, s, func() {
-		a.s.Leave(a.p)
+		a.s.Participants().Leave(a.p)
 		a.end(session.NotFound(a.name))
 	})
 	a.stream = a.svc.streams.Open(ctx, a.options)
@@ -161,9 +162,9 @@ func (a *Attachment) Stream(ctx context.Context, sink frame.Sink) error {
 			return err
 		}
 		return a.stream.CloseAll(bridgev1.CloseReason_CLOSE_REASON_LEFT)
-	case session.ErrReplaced:
+	case roster.ErrReplaced:
 		_ = a.stream.CloseAll(bridgev1.CloseReason_CLOSE_REASON_REPLACED) // the status says it too
-		return session.ErrReplaced
+		return roster.ErrReplaced
 	}
 	return err
 }
@@ -230,11 +231,11 @@ func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) erro
 // leave carries out the participant's goodbye. Where that ends the use of the session, its
 // stream ends when it has, so that what the caller does next finds it so.
 func (a *Attachment) leave(disconnect bool) {
-	last := a.s.Alone(a.p)
+	last, ends := a.s.Participants().Alone(a.p)
 	if a.name != a.s.ID() { // a guest's: it leaves, and the session is its owner's to end
 		disconnect = false
 	}
-	if !disconnect && !(last && a.s.EndsWithLast()) {
+	if !disconnect && !ends {
 		a.Leave()
 		return
 	}
@@ -250,12 +251,12 @@ func (a *Attachment) leave(disconnect bool) {
 		defer a.end(errLeft)
 		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 		defer cancel()
-		patience := time.AfterFunc(leavePatience, func() { a.s.Leave(a.p) })
+		patience := time.AfterFunc(leavePatience, func() { a.s.Participants().Leave(a.p) })
 		defer patience.Stop()
 		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
 			a.svc.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
-		a.s.Leave(a.p)
+		a.s.Participants().Leave(a.p)
 	})
 }
 
@@ -264,7 +265,7 @@ func (a *Attachment) Leave() {
 	a.mu.Lock()
 	disconnecting := a.disconnecting
 	a.mu.Unlock()
-	a.s.Leave(a.p)
+	a.s.Participants().Leave(a.p)
 	if !disconnecting {
 		a.end(errLeft)
 	}
@@ -276,8 +277,8 @@ func (a *Attachment) Lost() {
 	keeping := a.keeping
 	a.mu.Unlock()
 	if keeping { // it had said goodbye, and will not be back
-		a.s.Leave(a.p)
+		a.s.Participants().Leave(a.p)
 	}
-	a.s.Lost(a.p, context.Cause(a.life))
+	a.s.Participants().Lost(a.p, context.Cause(a.life))
 	a.end(errors.New("the connection broke"))
 }

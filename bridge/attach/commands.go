@@ -53,7 +53,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		if err != nil {
 			return nil, err
 		}
-		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, &tools, nil))
+		return done(a.s.Journal().Last(), a.s.Participants().Change(ctx, a.p, &tools, nil))
 	case *bridgev1.AttachCommand_SetHandlers:
 		h, err := request.Handling(do.SetHandlers, "command.set_handlers")
 		if err == nil && h != nil {
@@ -62,7 +62,7 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 		if err != nil {
 			return nil, err
 		}
-		return done(a.s.Journal().Last(), a.s.Change(ctx, a.p, nil, h))
+		return done(a.s.Journal().Last(), a.s.Participants().Change(ctx, a.p, nil, h))
 	default:
 		return nil, fault.New(fault.InvalidField, "the command is empty").WithField("command")
 	}

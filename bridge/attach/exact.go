@@ -47,16 +47,17 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 	if !a.start.GetExact() {
 		return
 	}
-	started.Position = session.Proto(a.s.OpenedAt())
+	answer, at := a.s.Participants().Opened()
+	started.Position = session.Proto(at)
 	var err error
 	switch a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		result := &cliv1.SessionServiceCreateResponse{}
-		err = a.svc.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.svc.codec.FromJSONAs(answer, result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_CreateResult{CreateResult: result}
 	case *bridgev1.AttachStart_Resume:
 		result := &cliv1.SessionServiceResumeResponse{}
-		err = a.svc.codec.FromJSONAs(a.s.Opened(), result, translate.Exact)
+		err = a.svc.codec.FromJSONAs(answer, result, translate.Exact)
 		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
 	}
 	if err != nil {

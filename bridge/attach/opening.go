@@ -23,7 +23,7 @@ func (a *Attachment) openAsync(ctx context.Context, j session.Joining) (*session
 	needed := a.start.GetExact() || a.svc.needsParticipants(ctx, a.start)
 	inPlace, asked, end := make(chan opened, 1), make(chan opened, 1), make(chan opened, 1)
 	var place opened // guarded by the session, which makes both calls
-	j.InPlace = func(s *session.Session, joined session.Joined) {
+	j.OnPlaced = func(s *session.Session, joined session.Joined) {
 		place = opened{s: s, joined: joined}
 		if !needed {
 			return

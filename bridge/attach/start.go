@@ -41,7 +41,8 @@ func (a *Attachment) parseStart() (session.Joining, error) {
 	if err != nil {
 		return session.Joining{}, err
 	}
-	j := session.Joining{Name: start.GetName(), Token: start.GetToken(), Tools: tools, Grace: grace, Exact: start.GetExact()}
+	j := session.Joining{Exact: start.GetExact()}
+	j.Name, j.Token, j.Tools, j.Grace = start.GetName(), start.GetToken(), tools, grace
 	if j.Commands, j.Own, err = a.svc.parser.Declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
@@ -80,7 +81,7 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 		if err := tenancy.CheckHandlers(ctx, s, j.Handling.Methods, "handlers"); err != nil {
 			return nil, joined, err
 		}
-		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+		joined, err = s.Participants().Join(ctx, j.In(s))
 		return s, joined, err
 	default:
 		return nil, joined, fault.New(fault.InvalidField, "one of create, resume, join_session_id is required").WithField("session")
@@ -108,10 +109,10 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 		return nil, joined, err
 	}
 	j.Token, j.Reclaim = started.GetToken(), true
-	joined.Participant, joined.Returned, err = s.Join(ctx, j)
+	joined, err = s.Participants().Join(ctx, j.In(s))
 	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
 		j.Token, j.Reclaim = "", false
-		joined.Participant, joined.Returned, err = s.Join(ctx, j)
+		joined, err = s.Participants().Join(ctx, j.In(s))
 	}
 	return s, joined, err
 }

@@ -69,7 +69,7 @@ func (rt *Runtime) addressee(method string, about subject) *session.Session {
 	case method == callback.ModelRequestChunk: // does not name its session
 		return rt.first(func(s *session.Session) bool { return s.Models().Has(about.RequestID) })
 	case method == callback.ModelRequestStart: // about no session, such as which models there are
-		return rt.first(func(s *session.Session) bool { return s.Handles(method) })
+		return rt.first(func(s *session.Session) bool { return s.Participants().Handles(method) })
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (rt *Runtime) first(is func(*session.Session) bool) (found *session.Session
 func (rt *Runtime) askAll(ctx context.Context, r *rpcconn.Request) (json.RawMessage, error) {
 	err := unhandled(r.Method)
 	for _, s := range rt.loaded() {
-		if !s.Handles(r.Method) {
+		if !s.Participants().Handles(r.Method) {
 			continue
 		}
 		var result json.RawMessage

@@ -15,6 +15,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -82,7 +84,7 @@ func (rt *Runtime) Call(
 
 // Satellite opens a second connection to the process, for a participant. Events that the CLI sends there are dropped
 // unparsed: the session has them from the first connection.
-func (rt *Runtime) Satellite(ctx context.Context, participant string, ask session.Asker) (session.Satellite, error) {
+func (rt *Runtime) Satellite(ctx context.Context, participant string, ask participants.Asker) (roster.Satellite, error) {
 	process := rt.Process()
 	if !process.Multi() {
 		return nil, fault.New(fault.FeatureDisabled, "canvases and extension identity need a runtime that takes several "+

@@ -98,7 +98,8 @@ func (svc *Service) create(ctx context.Context, c *call) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
+	answer, _ := s.Participants().Opened()
+	return recorded(ctx, answer, s.Journal().Last(), nil)
 }
 
 // resume is session.resume.
@@ -117,7 +118,8 @@ func (svc *Service) resume(ctx context.Context, c *call) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return recorded(ctx, s.Opened(), s.Journal().Last(), nil)
+	answer, _ := s.Participants().Opened()
+	return recorded(ctx, answer, s.Journal().Last(), nil)
 }
 
 // absent is the answer about a session that is not there: the CLI's own is no error.

@@ -13,6 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -63,7 +65,7 @@ func TestToolCall(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, calling)
 	r.open(Opening{})
-	p, _, err := r.s.Join(t.Context(), Joining{Tools: lookup})
+	p, err := r.join(roster.Brings{Tools: lookup})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +126,7 @@ func TestSharedHandlers(t *testing.T) {
 	sent := r.send(message("ask"))
 	q := r.awaitAsked()
 	// Who comes later and handles it is asked too.
-	p, _, err := r.s.Join(t.Context(), Joining{Handling: config.Handling{Methods: []string{"userInput.request"}}})
+	p, err := r.join(roster.Brings{Handling: config.Handling{Methods: []string{"userInput.request"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,14 +279,15 @@ func TestGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, calling)
 		r.open(Opening{})
-		join := func(token string, grace time.Duration) (*Participant, bool, error) {
-			return r.s.Join(t.Context(), Joining{Token: token, Tools: lookup, Grace: grace})
+		join := func(token string, grace time.Duration) (*roster.Participant, bool, error) {
+			joined, err := r.s.participants.Join(t.Context(), participants.Joining{Token: token, Brings: roster.Brings{Tools: lookup, Grace: grace}})
+			return joined.Participant, joined.Returned, err
 		}
 		p, _, err := join("", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.s.Lost(p, errors.New("broken"))
+		r.s.participants.Lost(p, errors.New("broken"))
 		time.Sleep(59 * time.Second)
 		again, returned, err := join(p.Token, time.Minute)
 		if err != nil || !returned || again != p {
@@ -294,7 +297,7 @@ func TestGrace(t *testing.T) {
 		if n := len(r.s.Snapshot().GetParticipants()); n != 1 {
 			t.Fatalf("%d participants", n)
 		}
-		r.s.Lost(p, errors.New("broken"))
+		r.s.participants.Lost(p, errors.New("broken"))
 		time.Sleep(61 * time.Second)
 		_, _, err = join(p.Token, time.Minute)
 		wantReason(t, err, fault.ParticipantNotFound)
@@ -303,7 +306,7 @@ func TestGrace(t *testing.T) {
 		if p, _, err = join("", 0); err != nil {
 			t.Fatal(err)
 		}
-		r.s.Lost(p, errors.New("broken"))
+		r.s.participants.Lost(p, errors.New("broken"))
 		if n := len(r.s.Snapshot().GetParticipants()); n != 0 {
 			t.Errorf("%d participants without grace", n)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
@@ -19,17 +20,17 @@ func TestEffectiveConfiguration(t *testing.T) {
 	lacks(t, r.last("session.create"), "requestUserInput", `"hooks"`)
 
 	// Tools alone are set as such; an unchanged set is not sent again.
-	p, _, err := r.s.Join(t.Context(), Joining{Name: "one", Tools: tools("a", "b")})
+	p, err := r.join(roster.Brings{Name: "one", Tools: tools("a", "b")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.tools.set"), `"tools":[{"name":"own"},{"name":"a"},{"name":"b"}]`)
-	if err := r.s.Sync(t.Context()); err != nil || len(r.received("session.tools.set")) != 1 || len(r.received("session.resume")) != 0 {
+	if err := r.s.participants.Sync(t.Context()); err != nil || len(r.received("session.tools.set")) != 1 || len(r.received("session.resume")) != 0 {
 		t.Errorf("a sync without changes: %v, %d, %d", err, len(r.received("session.tools.set")), len(r.received("session.resume")))
 	}
 
 	// A switch takes everything anew, and leaves no event.
-	q, _, err := r.s.Join(t.Context(), Joining{Name: "two", Tools: tools("c"), Handling: config.Handling{Methods: []string{"userInput.request", "hooks.invoke"}}})
+	q, err := r.join(roster.Brings{Name: "two", Tools: tools("c"), Handling: config.Handling{Methods: []string{"userInput.request", "hooks.invoke"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +38,10 @@ func TestEffectiveConfiguration(t *testing.T) {
 	has(t, r.last("session.resume"), append(all, `"tools":[{"name":"own"},{"name":"a"},{"name":"b"},{"name":"c"}]`)...)
 
 	// Others' switches stay when one leaves.
-	r.s.Leave(p)
+	r.s.participants.Leave(p)
 	r.tasks.Wait()
 	has(t, r.last("session.tools.set"), `"tools":[{"name":"own"},{"name":"c"}]`)
-	r.s.Leave(q)
+	r.s.participants.Leave(q)
 	r.tasks.Wait()
 	has(t, r.last("session.resume"), `"tools":[{"name":"own"}]`)
 	lacks(t, r.last("session.resume"), "requestUserInput", `"hooks"`)
@@ -59,24 +60,24 @@ func TestToolNamesClash(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	own := tools("own")
 	r.open(Opening{Tools: &own})
-	p, _, err := r.s.Join(t.Context(), Joining{Tools: tools("a")})
+	p, err := r.join(roster.Brings{Tools: tools("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = r.s.Join(t.Context(), Joining{Tools: tools("x", "a")})
+	_, err = r.join(roster.Brings{Tools: tools("x", "a")})
 	wantReason(t, err, fault.ToolNameClash)
-	_, _, err = r.s.Join(t.Context(), Joining{Tools: tools("own")})
+	_, err = r.join(roster.Brings{Tools: tools("own")})
 	wantReason(t, err, fault.ToolNameClash)
 	other := tools("own", "b")
-	wantReason(t, r.s.Change(t.Context(), p, &other, nil), fault.ToolNameClash)
+	wantReason(t, r.s.participants.Change(t.Context(), p, &other, nil), fault.ToolNameClash)
 	same := tools("a", "b")
-	if err := r.s.Change(t.Context(), p, &same, nil); err != nil {
+	if err := r.s.participants.Change(t.Context(), p, &same, nil); err != nil {
 		t.Error(err)
 	}
 	taken := tools("b")
 	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"kept out"}`), Tools: &taken})
 	wantReason(t, err, fault.ToolNameClash)
-	if err := r.s.Sync(t.Context()); err != nil {
+	if err := r.s.participants.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.tools.set"), `[{"name":"own"},{"name":"a"},{"name":"b"}]`)

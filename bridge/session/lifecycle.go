@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -40,24 +41,11 @@ type Opening struct {
 	ContinuePending bool
 }
 
-// The members of a session's configuration with its GitHub account's token, and by which the
-// CLI asks for one.
-const (
-	gitHubToken   = "gitHubToken"
-	tokenProvider = "gitHubTokenProviderRegistrationId"
-)
-
 // AnswersGitHubToken reports whether whoever opens the session gives the CLI its GitHub
 // tokens when asked.
 func (o Opening) AnswersGitHubToken() bool {
 	return o.Handling != nil && slices.Contains(o.Handling.Methods, callback.GitHubToken) ||
 		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
-}
-
-// Joined is the place of a participant that an Opening asked for.
-type Joined struct {
-	Participant *Participant
-	Returned    bool
 }
 
 // Ended is the note that the session's use is over.
@@ -117,9 +105,10 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 		s.config.Forget()
 	}
 	s.config.Object = s.config.Object.Merge(o.Config)
-	if o.AnswersGitHubToken() && s.config.Object.Get("provider") == nil && s.config.Object.Get(gitHubToken) == nil && s.config.Object.Get(tokenProvider) == nil {
+	has := func(member string) bool { return s.config.Object.Get(member) != nil }
+	if o.AnswersGitHubToken() && !has("provider") && !has(config.GitHubToken) && !has(config.TokenProvider) {
 		s.config.Object = s.config.Object.Clone()
-		s.config.Object.SetString(tokenProvider, s.id)
+		s.config.Object.SetString(config.TokenProvider, s.id)
 	}
 	for _, m := range o.Config {
 		s.config.Regained(m.Key)
@@ -148,18 +137,18 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	if o.Join == nil {
 		return Joined{}, undo, nil
 	}
-	p, returned, err := s.add(*o.Join)
+	joined, err := s.participants.Add(o.Join.In(s))
 	if err != nil {
 		undo()
 		return Joined{}, nil, err
 	}
-	return Joined{p, returned}, undo, nil
+	return joined, undo, nil
 }
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
-	config, lifetime, timeout := s.config, s.lifetime, s.timeout
-	return func() { s.config, s.lifetime, s.timeout = config, lifetime, timeout }
+	own, lifetime, timeout := s.config, s.lifetime, s.timeout
+	return func() { s.config, s.lifetime, s.timeout = own, lifetime, timeout }
 }
 
 // create is session.create, with the gate held.
@@ -168,18 +157,17 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 		return err
 	}
 	s.mu.Lock()
-	params := s.effective().Merge(extra)
-	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
+	plan := s.participants.Plan()
 	s.mu.Unlock()
 	rt.Route(s)
-	result, at, err := s.call(ctx, rt, "session.create", params)
+	result, at, err := s.call(ctx, rt, "session.create", plan.Params.Merge(extra))
 	if err != nil {
 		rt.Unroute(s)
 		return err
 	}
-	s.recordSynced(tools, switches, result, at)
+	s.participants.Told(plan, result, at)
 	s.loadedIn(rt)
-	if err := s.attend(ctx, rt); err != nil {
+	if err := s.participants.Attend(ctx, rt); err != nil {
 		return err
 	}
 	return s.restore(ctx, rt)
@@ -189,7 +177,8 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 // else will tell: a session that was not loaded in it had nothing to lose.
 func (s *Session) loadedIn(rt Runtime) {
 	s.mu.Lock()
-	s.runtime, s.state, s.synced.interests, s.usedAt = rt, Loaded, map[string]bool{}, time.Now()
+	s.participants.Loaded()
+	s.runtime, s.state, s.usedAt = rt, Loaded, time.Now()
 	s.host.Keep(s)
 	s.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
@@ -217,7 +206,7 @@ func (s *Session) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 		undo()
 		s.mu.Unlock()
 		if joined.Participant != nil && !joined.Returned {
-			s.Leave(joined.Participant)
+			s.participants.Leave(joined.Participant)
 		}
 		return Joined{}, err
 	}
@@ -238,7 +227,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
-		err := s.warmResume(ctx, rt, func(p *jsonobj.Object) {
+		err := s.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {
 			if !continuing {
 				p.Set("disableResume", nil)
 			}
@@ -247,7 +236,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		if err != nil {
 			return err
 		}
-		return s.attend(ctx, rt)
+		return s.participants.Attend(ctx, rt)
 	}
 	s.mu.Lock()
 	err := s.config.CredentialsNeeded(s.id)
@@ -353,8 +342,9 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	}
 	s.intake.End()
 	s.models.Drop()
-	s.dropSatellites()
-	s.state, s.runtime, s.synced.toolsKnown = Unloaded, nil, false
+	s.participants.CloseSatellites()
+	s.participants.Unloaded()
+	s.state, s.runtime = Unloaded, nil
 	s.sender.RuntimeEnded()
 	s.turns.Machine().Heard(time.Now()) // from now on somebody has to load it
 	outcome := s.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
@@ -366,17 +356,17 @@ func (s *Session) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 // Disconnect ends the use of the session, and reports whether it did: without force it
 // does not while participants are attached.
 func (s *Session) Disconnect(ctx context.Context, force bool) (bool, error) {
-	return s.disconnect(ctx, func(*Participant) bool { return !force })
+	return s.disconnect(ctx, func(*roster.Participant) bool { return !force })
 }
 
 // DisconnectWith is Disconnect for a participant that is about to leave, and keeps its place
 // until the CLI has let go of the session: the CLI may ask it something yet.
-func (s *Session) DisconnectWith(ctx context.Context, leaving *Participant) (bool, error) {
-	return s.disconnect(ctx, func(p *Participant) bool { return p != leaving })
+func (s *Session) DisconnectWith(ctx context.Context, leaving *roster.Participant) (bool, error) {
+	return s.disconnect(ctx, func(p *roster.Participant) bool { return p != leaving })
 }
 
 // disconnect ends the use of the session unless a participant is in the way.
-func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bool) (bool, error) {
+func (s *Session) disconnect(ctx context.Context, inTheWay func(*roster.Participant) bool) (bool, error) {
 	if err := lock(ctx, s.gate); err != nil {
 		return false, err
 	}
@@ -392,7 +382,7 @@ func (s *Session) disconnect(ctx context.Context, inTheWay func(*Participant) bo
 		return true, nil
 	}
 	if state == Loaded {
-		s.leaveSatellites(ctx)
+		s.participants.LeaveSatellites(ctx)
 		if _, _, err := s.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
 			return false, err
 		}
@@ -480,8 +470,9 @@ func (s *Session) end(state State, reason bridgev1.CloseReason) {
 	}
 	s.intake.End()
 	s.models.Drop()
-	s.dropSatellites()
-	s.state, s.runtime, s.synced.toolsKnown = state, nil, false
+	s.participants.CloseSatellites()
+	s.participants.Unloaded()
+	s.state, s.runtime = state, nil
 	s.sender.RuntimeEnded()
 	s.roster.Clear()
 	s.host.Keep(s)

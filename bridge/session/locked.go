@@ -48,7 +48,7 @@ func (l locked) Covers(p *callback.Pending) bool {
 }
 
 func (l locked) HookOrder(hook string) (who []string, wanted bool) {
-	return l.s.roster.HookOrder(hook, l.s.config.Handling), l.s.wantsMethod(callback.HooksInvoke)
+	return l.s.roster.HookOrder(hook, l.s.config.Handling), l.s.participants.WantsMethod(callback.HooksInvoke)
 }
 
 func (l locked) TellAsked(to []string)  { l.s.roster.TellAsked(to) }

@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -91,7 +92,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	var waited error
 	work.Go(func() { _, waited = r.s.sender.Send(ctx, message("waits")) })
 	// Whoever joins meanwhile does not bring the headers back.
-	if _, _, err := r.s.Join(t.Context(), Joining{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
+	if _, err := r.join(roster.Brings{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"hooks":true`, `"headers":{}`)
@@ -153,7 +154,7 @@ func TestTokenIsGivenOnce(t *testing.T) {
 	r.send(message("hello")).Waiter.Wait(t.Context(), 0)
 	join := func(method string) {
 		t.Helper()
-		if _, _, err := r.s.Join(t.Context(), Joining{Name: method, Handling: config.Handling{Methods: []string{method}}}); err != nil {
+		if _, err := r.join(roster.Brings{Name: method, Handling: config.Handling{Methods: []string{method}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -120,7 +120,7 @@ func (s *Session) newSender() *sending.Sender {
 			}
 			defer unlock(s.gate)
 			set()
-			return s.warmResume(ctx, rt, nil)
+			return s.participants.WarmResume(ctx, rt, nil)
 		},
 		Classify: Classify,
 		Go:       s.background,

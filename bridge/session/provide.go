@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
-	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // Need has the session's handlers provide what these callbacks ask for: the CLI asks from
@@ -48,20 +47,6 @@ func (s *Session) Asking() error {
 		return nil
 	}
 	return s.usable()
-}
-
-// Alone reports whether a participant is the only one.
-func (s *Session) Alone(p *Participant) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.roster.Len() == 1 && s.roster.Has(p)
-}
-
-// EndsWithLast reports whether the use of the session ends when its last participant leaves.
-func (s *Session) EndsWithLast() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 }
 
 // Provides reports whether the session's handlers provide something for the CLI process.

@@ -8,6 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
 // A place that is only kept provides nothing: the CLI is not asked to load the session before
@@ -22,22 +24,22 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	}}
 	s := onStock(t, &stock{rt: p})
 	s.Need(callback.FSReadFile)
-	join := Joining{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}
+	join := participants.Joining{Brings: roster.Brings{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}}
 	s.mu.Lock()
-	place, _, err := s.add(join)
+	place, err := s.participants.Add(join)
 	s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Lost(place, nil)
+	s.participants.Lost(place.Participant, nil)
 	_, err = s.Loaded(t.Context())
 	wantReason(t, err, fault.ProviderGone)
 	if p.called("session.resume") {
 		t.Error("the CLI was asked to load the session")
 	}
-	join.Token = place.Token
-	if _, returned, err := s.Join(t.Context(), join); err != nil || !returned {
-		t.Fatalf("back in its place: %v, %v", returned, err)
+	join.Token = place.Participant.Token
+	if back, err := s.participants.Join(t.Context(), join); err != nil || !back.Returned {
+		t.Fatalf("back in its place: %v, %v", back.Returned, err)
 	}
 	if s.State() != Loaded {
 		t.Errorf("with its files there again the session is in state %v", s.State())

@@ -7,6 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 )
 
 // SetModel switches the model and remembers it for the next load.
@@ -68,7 +69,7 @@ func (s *Session) SetProvider(ctx context.Context, change func(provider jsonobj.
 	}
 	s.host.Keep(s)
 	s.mu.Unlock()
-	if err := s.warmResume(ctx, rt, nil); err != nil {
+	if err := s.participants.WarmResume(ctx, rt, nil); err != nil {
 		s.mu.Lock()
 		s.config.Object, s.config.ProviderRef = before, ref
 		s.mu.Unlock()
@@ -105,8 +106,8 @@ func (s *Session) SetCredentials(ctx context.Context, secrets jsonobj.Object, to
 	}
 	missing := s.config.Missing
 	if token != "" {
-		s.config.Object.SetString(gitHubToken, token)
-		s.config.Regained(gitHubToken)
+		s.config.Object.SetString(config.GitHubToken, token)
+		s.config.Regained(config.GitHubToken)
 	}
 	if len(secrets) > 0 {
 		s.config.Regained("provider")
@@ -115,7 +116,7 @@ func (s *Session) SetCredentials(ctx context.Context, secrets jsonobj.Object, to
 	loaded, rt := s.state == Loaded, s.runtime
 	s.mu.Unlock()
 	if loaded {
-		err = s.warmResume(ctx, rt, nil)
+		err = s.participants.WarmResume(ctx, rt, nil)
 	} else {
 		_, err = s.loaded(ctx)
 	}

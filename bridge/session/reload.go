@@ -10,7 +10,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
@@ -56,16 +55,16 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	}
 	leftLying := continuePending && s.leavesWork(rt)
 	s.mu.Lock()
-	params := s.effective().Merge(extra)
+	plan := s.participants.Plan()
+	plan.Params = plan.Params.Merge(extra)
 	if leftLying {
 		continuePending = false
-		params.SetBool("continuePendingWork", false)
+		plan.Params.SetBool("continuePendingWork", false)
 	}
-	tools, switches := config.ToolsJSON(s.roster.Tools(s.config.Tools)), s.switches()
 	s.intake.Hold()
 	s.mu.Unlock()
 	rt.Route(s)
-	result, _, err := s.call(ctx, rt, "session.resume", params)
+	result, _, err := s.call(ctx, rt, "session.resume", plan.Params)
 	if err == nil {
 		err = s.readHistory(ctx, rt, continuePending)
 	}
@@ -76,14 +75,14 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 		s.mu.Unlock()
 		return err
 	}
-	s.recordSynced(tools, switches, result, s.Past()) // what has come since then comes after the answer
-	before := s.callbacks.Registry().List()           // once it is loaded, others may begin turns, which ask anew
+	s.participants.Told(plan, result, s.Past()) // what has come since then comes after the answer
+	before := s.callbacks.Registry().List()     // once it is loaded, others may begin turns, which ask anew
 	s.loadedIn(rt)
 	// Only now: what is asked in these events can be answered in a session that is loaded.
 	s.mu.Lock()
 	s.intake.Release()
 	s.mu.Unlock()
-	if err := s.attend(ctx, rt); err != nil {
+	if err := s.participants.Attend(ctx, rt); err != nil {
 		return err
 	}
 	if err := s.restore(ctx, rt); err != nil {

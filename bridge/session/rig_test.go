@@ -22,6 +22,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -166,6 +168,12 @@ func (r *rig) open(o Opening) Joined {
 		r.t.Fatal(err)
 	}
 	return joined
+}
+
+// join makes a caller a participant.
+func (r *rig) join(b roster.Brings) (*roster.Participant, error) {
+	joined, err := r.s.participants.Join(r.t.Context(), participants.Joining{Brings: b})
+	return joined.Participant, err
 }
 
 // received lists the parameters of the calls of a method that the CLI got.

@@ -86,10 +86,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	}
 	s.prompts.Restore(locked{s})
 	s.turns.Renotify(s.state == Unloaded)
-	s.roster.Restore(in.Participants)
-	for p := range s.roster.All() { // a participant without grace had left when its stream broke
-		p.Timer = time.AfterFunc(p.Grace, func() { s.graceOver(p) })
-	}
+	s.participants.Restore(in.Participants)
 	return nil
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -30,11 +32,12 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	r := newRig(t, fakecli.Script{})
 	r.make(Opening{Config: object(t, given), Tools: &[]config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}, Lifetime: bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT})
 	r.s.mu.Lock()
-	p, _, err := r.s.add(Joining{Name: "n", Tools: []config.Tool{{Name: "own", JSON: json.RawMessage(`{"name":"own"}`)}}, Grace: time.Hour})
+	joined, err := r.s.participants.Add(participants.Joining{Brings: roster.Brings{Name: "n", Tools: tools("own"), Grace: time.Hour}})
 	r.s.mu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
+	p := joined.Participant
 	text := string(r.s.Save(nil, nil))
 	if strings.Contains(text, "SECRET") || strings.Contains(text, p.Token) || !strings.Contains(text, "kept") {
 		t.Errorf("kept is %s", text)
@@ -57,14 +60,14 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	// Who has the token is the same participant; nobody else is.
 	next.mu.Lock()
 	defer next.mu.Unlock()
-	if _, _, err := next.add(Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
+	if _, err := next.participants.Add(participants.Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
 		t.Errorf("with another token: %v", err)
 	}
-	back, returned, err := next.add(Joining{Token: p.Token, Grace: time.Hour})
-	if err != nil || !returned || back.ID != p.ID {
-		t.Errorf("with the token: %+v, %v, %v", back, returned, err)
+	back, err := next.participants.Add(participants.Joining{Token: p.Token, Brings: roster.Brings{Grace: time.Hour}})
+	if err != nil || !back.Returned || back.Participant.ID != p.ID {
+		t.Errorf("with the token: %+v, %v, %v", back.Participant, back.Returned, err)
 	}
-	back.StopTimer()
+	back.Participant.StopTimer()
 }
 
 // What the bridge sets by default is not kept: in its next life that may be something else.

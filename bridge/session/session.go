@@ -12,7 +12,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
@@ -40,16 +40,10 @@ import (
 
 // Runtime is the CLI process that has a session loaded.
 type Runtime interface {
-	// Call makes a JSON-RPC call.
-	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	participants.Runtime
 	// Route sends the session's events to it; Unroute ends that.
 	Route(s *Session)
 	Unroute(s *Session)
-	// Satellite opens a connection beside the one that Call uses, for a participant. What
-	// the CLI asks there goes to ask; what it tells there is not heard.
-	Satellite(ctx context.Context, participant string, ask Asker) (Satellite, error)
-	// Version is the CLI's version.
-	Version() string
 	// Err says why the runtime ended; nil while it has not.
 	Err() error
 	// Ended is closed when the runtime has ended and its sessions know it.
@@ -125,23 +119,20 @@ type Config struct {
 
 // Session is one conversation. Its methods may be called from any goroutine.
 type Session struct {
-	id        string
-	tenant    string
-	host      Host
-	journal   *journal.Journal
-	callbacks *callbacks.Desk
-	models    *modelproxy.Proxy
-	prompts   *prompts.Queue
-	turns     *turns.Turns
-	sender    *sending.Sender
-	watchdog  *watchdog.Watchdog[Runtime]
-	gate      chan struct{} // capacity 1: holds what changes the session in the runtime
-	// passage keeps callers' calls and warm resumes apart.
-	passage passage
-	// switchNames is constant.
-	switchNames []string
-	observer    *observe.Observer
-	audit       auditTrail
+	id           string
+	tenant       string
+	host         Host
+	journal      *journal.Journal
+	callbacks    *callbacks.Desk
+	models       *modelproxy.Proxy
+	prompts      *prompts.Queue
+	turns        *turns.Turns
+	sender       *sending.Sender
+	participants *participants.Manager
+	watchdog     *watchdog.Watchdog[Runtime]
+	gate         chan struct{} // capacity 1: holds what changes the session in the runtime
+	observer     *observe.Observer
+	audit        auditTrail
 
 	mu       sync.Mutex
 	state    State
@@ -152,22 +143,10 @@ type Session struct {
 	roster   roster.Roster
 	needs    []string // the methods that have to be handled
 	intake   *ingest.Intake
-	synced   synced
 	awaited  bool // callbacks waited when the bridge ended
 	shared   bool
 	uses     int       // what keeps it from being unloaded
 	usedAt   time.Time // when it was last used
-}
-
-// synced is what the runtime that has the session was told last, and what it answered.
-type synced struct {
-	toolsKnown bool // the CLI has been told its tools
-	switches   string
-	tools      json.RawMessage
-	token      json.RawMessage
-	interests  map[string]bool // the event types that were asked for
-	result     json.RawMessage // of the create or resume, and the journal's position then
-	at         journal.Position
 }
 
 // New returns a session that no runtime knows yet.
@@ -180,8 +159,8 @@ func New(cfg Config) *Session {
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
 		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
 		gate:    make(chan struct{}, 1),
-		synced:  synced{interests: map[string]bool{}}, timeout: cfg.CallbackTimeout, switchNames: callback.Switches(),
-		shared: cfg.Shared, usedAt: now,
+		timeout: cfg.CallbackTimeout,
+		shared:  cfg.Shared, usedAt: now,
 		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
 	if s.observer == nil {
@@ -194,7 +173,7 @@ func New(cfg Config) *Session {
 	s.sender = s.newSender()
 	s.watchdog = s.newWatchdog()
 	s.intake = s.newIntake(now)
-	slices.Sort(s.switchNames)
+	s.participants = s.newParticipants()
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout
 	}
@@ -256,15 +235,10 @@ func lock(ctx context.Context, gate chan struct{}) error {
 
 func unlock(gate chan struct{}) { <-gate }
 
-// callee is a runtime as far as calls about the session need it.
-type callee interface {
-	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
-	Version() string
-}
-
 // call makes a JSON-RPC call about the session, and returns the journal's position when
 // the reply was read.
-func (s *Session) call(ctx context.Context, rt callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+func (s *Session) call(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
+	json.RawMessage, journal.Position, error) {
 	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
 		params = config.WithAgentNames(params)
 	}

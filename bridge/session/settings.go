@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -68,20 +67,6 @@ func (s *Session) restore(ctx context.Context, rt Runtime) error {
 	return nil
 }
 
-// Opened returns what the CLI answered when it was last told of the session.
-func (s *Session) Opened() json.RawMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced.result
-}
-
-// OpenedAt is the journal's last position when the CLI gave the answer that Opened has.
-func (s *Session) OpenedAt() journal.Position {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.synced.at
-}
-
 // SetTools replaces the session's own tools.
 func (s *Session) SetTools(ctx context.Context, tools []config.Tool) (journal.Position, error) {
 	s.mu.Lock()
@@ -92,7 +77,7 @@ func (s *Session) SetTools(ctx context.Context, tools []config.Tool) (journal.Po
 	}
 	s.config.Tools = tools
 	s.mu.Unlock()
-	if err := s.Sync(ctx); err != nil {
+	if err := s.participants.Sync(ctx); err != nil {
 		s.mu.Lock()
 		s.config.Tools = before
 		s.mu.Unlock()
@@ -119,7 +104,7 @@ func (s *Session) Register(ctx context.Context, eventType string) (handle string
 	handle = "i-" + rand.Text()
 	s.config.Registered[handle] = eventType
 	s.mu.Unlock()
-	if err = s.Sync(ctx); err != nil {
+	if err = s.participants.Sync(ctx); err != nil {
 		s.Release(handle)
 		return "", err
 	}
@@ -136,16 +121,4 @@ func (s *Session) Release(handle string) bool {
 	delete(s.config.Registered, handle)
 	s.host.Keep(s)
 	return ok
-}
-
-// interesting lists the event types that somebody wants and the CLI sends on request only.
-// The caller holds mu.
-func (s *Session) interesting(kinds []string) []string {
-	types := slices.DeleteFunc(slices.Clone(kinds), func(t string) bool { return !s.wantsMethod(t) })
-	for _, t := range s.config.Registered {
-		if !slices.Contains(types, t) {
-			types = append(types, t)
-		}
-	}
-	return slices.DeleteFunc(types, func(t string) bool { return s.synced.interests[t] })
 }

@@ -19,7 +19,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	defer s.mu.Unlock()
 	out := s.intake.Info.Proto()
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.state], s.lifetime
-	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participantList(), Proto(at)
+	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
 	out.ClientName = s.config.Object.String("clientName")
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
 		out.JournalProblem = err.Error()

@@ -34,7 +34,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turns.Machine().LastEvent().After(last) {
 		last = s.turns.Machine().LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.sender.HeadersReplaced() && !s.orbited() && !s.turns.Machine().Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
+	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.sender.HeadersReplaced() && !s.participants.HasSatellite() && !s.turns.Machine().Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.
@@ -108,14 +108,15 @@ func (s *Session) drop(ctx context.Context, rt Runtime) error {
 
 // destroy has the CLI forget the session, which is marked as unloaded. The gate is held.
 func (s *Session) destroy(ctx context.Context, rt Runtime) error {
-	s.leaveSatellites(ctx)
+	s.participants.LeaveSatellites(ctx)
 	_, _, err := s.call(ctx, rt, "session.destroy", nil)
 	rt.Unroute(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intake.End()
 	s.models.Drop()
-	s.runtime, s.synced.toolsKnown, s.intake.Internal = nil, false, false
+	s.participants.Unloaded()
+	s.runtime, s.intake.Internal = nil, false
 	s.sender.RuntimeEnded()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:

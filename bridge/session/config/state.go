@@ -14,6 +14,13 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
+// GitHubToken is the member of a configuration with the token of a GitHub account, TokenProvider the
+// one by which the CLI asks for a token.
+const (
+	GitHubToken   = "gitHubToken"
+	TokenProvider = "gitHubTokenProviderRegistrationId"
+)
+
 // State is the configuration that a session was given.
 type State struct {
 	// Object has the CLI's members, without the tools of participants and the switches.

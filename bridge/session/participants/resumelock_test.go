@@ -1,4 +1,4 @@
-package session
+package participants
 
 import (
 	"context"
@@ -9,42 +9,42 @@ import (
 
 // A resume waits for the calls under way, calls wait for a resume, and who waits too long
 // gives up.
-func TestPassage(t *testing.T) {
+func TestResumeLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var p passage
+		var p ResumeLock
 		ctx := t.Context()
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		for range 2 {
-			if err := p.enter(ctx); err != nil {
+			if err := p.BeginCall(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := p.close(short); err == nil {
+		if err := p.BeginResume(short); err == nil {
 			t.Fatal("a resume did not wait for calls")
 		}
 		resumed := make(chan error, 1)
-		go func() { resumed <- p.close(ctx) }()
-		p.leave()
+		go func() { resumed <- p.BeginResume(ctx) }()
+		p.EndCall()
 		synctest.Wait()
 		if len(resumed) != 0 {
 			t.Fatal("a resume did not wait for the second call")
 		}
-		p.leave()
+		p.EndCall()
 		if err := <-resumed; err != nil {
 			t.Fatal(err)
 		}
 		entered := make(chan error, 1)
-		go func() { entered <- p.enter(ctx) }()
+		go func() { entered <- p.BeginCall(ctx) }()
 		synctest.Wait()
 		if len(entered) != 0 {
 			t.Fatal("a call did not wait for the resume")
 		}
-		p.open()
+		p.EndResume()
 		if err := <-entered; err != nil {
 			t.Fatal(err)
 		}
-		p.leave()
+		p.EndCall()
 	})
 }

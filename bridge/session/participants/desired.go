@@ -1,0 +1,75 @@
+package participants
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+)
+
+// Effective is the whole configuration that the CLI is to have: the session's own, the union of
+// tools, and every switch that the session or a participant needs. A warm resume takes all of it,
+// since it withdraws what it leaves out; a cold one too, since the CLI keeps nothing. In a turn whose
+// headers replace the provider's, the provider has none. The caller holds the lock.
+func (m *Manager) Effective() jsonobj.Object {
+	own := m.cfg.Tx.Settings()
+	o := own.Object.Clone()
+	if provider, err := jsonobj.Parse(o.Get("provider")); m.cfg.Tx.HeadersReplaced() && err == nil {
+		provider.Set("headers", json.RawMessage("{}"))
+		o.Set("provider", provider.JSON())
+	}
+	if tools := m.cfg.Roster.Tools(own.Tools); len(tools) > 0 || o.Get("tools") != nil || m.told.toolsKnown {
+		o.Set("tools", config.ToolsJSON(tools))
+	}
+	if commands := m.cfg.Roster.CommandsJSON(own.Object.Get("commands")); commands != nil {
+		o.Set("commands", commands)
+	}
+	o.SetBool("requestPermission", true)
+	for _, name := range callback.Switches() {
+		if m.wants(name) {
+			o.SetBool(name, true)
+		}
+	}
+	return o
+}
+
+// wants reports whether a switch has to be on. The caller holds the lock.
+func (m *Manager) wants(name string) bool {
+	own := m.cfg.Tx.Settings()
+	return own.Object.Bool(name) || own.Handling.Wants(name) || m.cfg.Roster.Wants(name)
+}
+
+// WantsMethod reports whether the session or a participant handles a method or event type. The
+// caller holds the lock.
+func (m *Manager) WantsMethod(method string) bool {
+	return slices.Contains(m.cfg.Tx.Settings().Handling.Methods, method) || m.cfg.Roster.Handles(method)
+}
+
+// switches is the state of all that takes a warm resume to change, to see whether it did: the
+// switches and the participants' commands. The caller holds the lock.
+func (m *Manager) switches() string {
+	var b bytes.Buffer
+	for _, name := range m.switchNames {
+		if m.wants(name) {
+			b.WriteString(name)
+			b.WriteByte(' ')
+		}
+	}
+	b.Write(m.cfg.Roster.CommandsJSON(m.cfg.Tx.Settings().Object.Get("commands")))
+	return b.String()
+}
+
+// interests lists the event types that the CLI sends on request only, that are wanted, and that it
+// was not asked for. The caller holds the lock.
+func (m *Manager) interests() []string {
+	types := slices.DeleteFunc(callback.Interests(), func(t string) bool { return !m.WantsMethod(t) })
+	for _, t := range m.cfg.Tx.Settings().Registered {
+		if !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return slices.DeleteFunc(types, func(t string) bool { return m.told.interests[t] })
+}

@@ -1,0 +1,320 @@
+// Package participants keeps the participants of one session and the CLI in step: participants
+// come, change, lose their connections and leave, and a runtime that has the session loaded is
+// told of their tools, switches, events and commands. It also owns the connections ("satellites")
+// that single participants have to the runtime, and what the runtime was told last.
+//
+// The session's lock guards the roster and the fields of a Manager that change. A method says when
+// its caller holds the lock; all other methods take it. What tells the CLI runs under the
+// session's lifecycle lock, which comes before the session's lock. ResumeLock has a lock of its own,
+// which is never held together with another.
+//
+// A Manager starts goroutines by Config.Go alone, each for one departure or one satellite to be
+// closed. The timer of a participant's grace time stops when the participant returns or leaves.
+package participants
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Asker serves a request of the CLI that came on a satellite; id is unique to it.
+type Asker func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error)
+
+// Callee is a CLI process, for calls about the session.
+type Callee interface {
+	// Call makes a JSON-RPC call.
+	Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error)
+	// Version is the CLI's version.
+	Version() string
+}
+
+// Runtime is a CLI process that has the session loaded.
+type Runtime interface {
+	Callee
+	// Satellite opens a connection beside the one that Call uses, for a participant. The CLI's
+	// requests there go to ask; its events there are dropped.
+	Satellite(ctx context.Context, participant string, ask Asker) (roster.Satellite, error)
+}
+
+// Tx is the session while its lock is held.
+type Tx interface {
+	// Usable returns an error unless callers may use the session.
+	Usable() error
+	// Settings is the session's own configuration.
+	Settings() *config.State
+	// HeadersReplaced reports whether a turn runs whose headers replace the provider's.
+	HeadersReplaced() bool
+	// LoadedIn reports whether a runtime has the session.
+	LoadedIn(rt Runtime) bool
+	// EndsWithLast reports whether the use of the session ends when its last participant leaves.
+	EndsWithLast() bool
+	// Opened takes over the CLI's answer to a create or resume.
+	Opened(result json.RawMessage)
+	// Keep has the session saved.
+	Keep()
+}
+
+// Config is what a Manager needs of its session.
+type Config struct {
+	// Session is the session's id.
+	Session string
+	// Lock is the session's lock; Tx is the session, used with the lock held.
+	Lock      sync.Locker
+	Tx        Tx
+	Roster    *roster.Roster
+	Journal   *journal.Journal
+	Callbacks *callbacks.Desk
+	Models    *modelproxy.Proxy
+	// Configure calls f with the runtime that has the session, loading it if need be, while
+	// nothing else changes the session in the runtime.
+	Configure func(ctx context.Context, f func(rt Runtime) error) error
+	// Call makes a JSON-RPC call about the session, and returns the journal's position when the
+	// reply was read.
+	Call func(ctx context.Context, rt Callee, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error)
+	// Loaded reports whether a runtime has the session.
+	Loaded func() bool
+	// Disconnect ends the use of the session unless it has participants.
+	Disconnect func(ctx context.Context) error
+	// Classify turns an error of a call, or of an ended context, into the API's.
+	Classify func(err error, method string) error
+	// Go runs f on a goroutine that ends with the bridge.
+	Go     func(f func(ctx context.Context))
+	Logger func() *slog.Logger
+}
+
+// Manager has the participants of a session. New makes one.
+type Manager struct {
+	cfg     Config
+	resumes ResumeLock
+	// switchNames is constant.
+	switchNames []string
+	told        told
+}
+
+// New returns a manager without participants.
+func New(cfg Config) *Manager {
+	m := &Manager{cfg: cfg, switchNames: callback.Switches(), told: told{interests: map[string]bool{}}}
+	slices.Sort(m.switchNames)
+	return m
+}
+
+// Add puts a participant in place, or back in its old one. The CLI learns of its tools and switches
+// by Sync. The caller holds the lock.
+func (m *Manager) Add(j Joining) (Joined, error) {
+	p, displaced, err := m.cfg.Roster.Place(j.Brings, j.Token, j.Reclaim, m.cfg.Tx.Settings())
+	if err != nil {
+		return Joined{}, err
+	}
+	if displaced != nil {
+		m.cfg.Go(func(context.Context) { displaced.Close() })
+	}
+	joined := Joined{p, j.Token != ""}
+	m.offer(p)
+	if j.OnPlaced != nil {
+		j.OnPlaced(joined)
+	}
+	m.cfg.Tx.Keep()
+	return joined, nil
+}
+
+// Join makes a caller a participant of a session that is open.
+func (m *Manager) Join(ctx context.Context, j Joining) (Joined, error) {
+	joined, err := m.place(j)
+	if err != nil {
+		return Joined{}, err
+	}
+	if err := m.Sync(ctx); err != nil {
+		if joined.Returned { // it may try again, such as when it has given back what is lacking
+			m.Lost(joined.Participant, err)
+		} else {
+			m.Leave(joined.Participant)
+		}
+		return Joined{}, err
+	}
+	return joined, nil
+}
+
+// place is Add for a session that is open.
+func (m *Manager) place(j Joining) (Joined, error) {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	if err := m.cfg.Tx.Usable(); err != nil {
+		return Joined{}, err
+	}
+	return m.Add(j)
+}
+
+// offer offers the pending callbacks to a participant that handles them. The caller holds the lock.
+func (m *Manager) offer(p *roster.Participant) {
+	pending := m.cfg.Callbacks.Registry()
+	for _, one := range pending.List() {
+		to, _ := m.cfg.Roster.Handlers(one, m.cfg.Tx.Settings())
+		if slices.Contains(to, p.ID) && !slices.Contains(pending.Offered(one), p.ID) {
+			pending.Offer(one.ID, p.ID)
+			m.cfg.Journal.Note(callbacks.Requested{Pending: one})
+		}
+	}
+}
+
+// Change replaces a participant's tools or handlers; nil leaves them.
+func (m *Manager) Change(ctx context.Context, p *roster.Participant, tools *[]config.Tool, handling *config.Handling) error {
+	if err := m.change(p, tools, handling); err != nil {
+		return err
+	}
+	m.cfg.Callbacks.Orphans(ctx)
+	return m.Sync(ctx)
+}
+
+func (m *Manager) change(p *roster.Participant, tools *[]config.Tool, handling *config.Handling) error {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	if tools != nil {
+		if err := m.cfg.Roster.CheckTools(*tools, m.cfg.Tx.Settings().Tools, p, "command.set_tools.tools"); err != nil {
+			return err
+		}
+		p.Tools = *tools
+	}
+	if handling != nil {
+		p.Handling = *handling
+	}
+	m.cfg.Tx.Keep()
+	m.offer(p)
+	return nil
+}
+
+// Lost notes that a participant's connection broke: the participant may return within its grace
+// time.
+func (m *Manager) Lost(p *roster.Participant, cause error) {
+	m.cfg.Lock.Lock()
+	replaced := cause == roster.ErrReplaced || p.Left
+	if !replaced {
+		p.Connected = false
+		if p.Grace > 0 {
+			m.awaitReturn(p)
+		}
+	}
+	grace := p.Grace
+	m.cfg.Lock.Unlock()
+	// Parts of a response may be lost with the connection.
+	m.cfg.Go(func(context.Context) {
+		m.cfg.Models.FailOf(p.ID, modelproxy.StatusBroken, "the connection of the participant that was answering broke")
+	})
+	if !replaced && grace <= 0 {
+		m.Leave(p)
+	}
+}
+
+// awaitReturn starts a participant's grace time. The caller holds the lock.
+func (m *Manager) awaitReturn(p *roster.Participant) {
+	p.Timer = time.AfterFunc(p.Grace, func() { m.leave(p, func() bool { return !p.Connected }) })
+}
+
+// Leave takes a participant out, its tools included. It returns at once; the CLI is told in the
+// background, in order with other changes.
+func (m *Manager) Leave(p *roster.Participant) {
+	m.leave(p, func() bool { return true })
+}
+
+// leave is Leave if that is still right, which is asked with the lock held.
+func (m *Manager) leave(p *roster.Participant, right func() bool) {
+	m.cfg.Lock.Lock()
+	if !m.cfg.Roster.Has(p) || !right() {
+		m.cfg.Lock.Unlock()
+		return
+	}
+	m.cfg.Roster.Remove(p)
+	m.cfg.Tx.Keep()
+	sat := p.TakeSatellite()
+	last := m.cfg.Roster.Len() == 0 && m.cfg.Tx.EndsWithLast()
+	m.cfg.Lock.Unlock()
+	m.cfg.Go(func(ctx context.Context) { m.left(ctx, p, sat, last) })
+}
+
+// left carries out what follows from a participant's departure.
+func (m *Manager) left(ctx context.Context, p *roster.Participant, sat roster.Satellite, last bool) {
+	ctx, cancel := context.WithTimeout(ctx, callbacks.AnswerTimeout)
+	defer cancel()
+	m.cfg.Callbacks.Orphans(ctx)
+	m.cfg.Models.FailOf(p.ID, modelproxy.StatusRefused, "the participant that was answering has left")
+	if sat != nil {
+		sat.Close()
+	}
+	var err error
+	if last {
+		err = m.cfg.Disconnect(ctx)
+	} else if m.cfg.Loaded() {
+		err = m.Sync(ctx)
+	}
+	if err != nil {
+		m.cfg.Logger().Warn("participant's leaving not told to the CLI", "session_id", m.cfg.Session, "error", err)
+	}
+}
+
+// Restore adds the participants that an earlier process of the bridge saved. Each has its grace time
+// to return; one without grace had left when its stream broke. The caller holds the lock.
+func (m *Manager) Restore(saved []roster.Saved) {
+	m.cfg.Roster.Restore(saved)
+	for p := range m.cfg.Roster.All() {
+		m.awaitReturn(p)
+	}
+}
+
+// Count returns how many participants the session has.
+func (m *Manager) Count() int {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	return m.cfg.Roster.Len()
+}
+
+// Alone reports whether a participant is the only one, and if so, whether the use of the session
+// ends when it leaves.
+func (m *Manager) Alone(p *roster.Participant) (alone, ends bool) {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	alone = m.cfg.Roster.Len() == 1 && m.cfg.Roster.Has(p)
+	return alone, alone && m.cfg.Tx.EndsWithLast()
+}
+
+// Resumes returns the lock that excludes warm resumes and callers' calls from each other.
+func (m *Manager) Resumes() *ResumeLock { return &m.resumes }
+
+// Handles reports whether the session is in use, and it or a participant answers a method.
+func (m *Manager) Handles(method string) bool {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	return m.cfg.Tx.Usable() == nil && m.WantsMethod(method)
+}
+
+// Proto returns the participants in the form of the API. The caller holds the lock.
+func (m *Manager) Proto() []*bridgev1.Participant {
+	out := make([]*bridgev1.Participant, 0, m.cfg.Roster.Len())
+	for p := range m.cfg.Roster.All() {
+		names := make([]string, 0, len(p.Tools))
+		for _, t := range p.Tools {
+			names = append(names, t.Name)
+		}
+		commands := make([]string, 0, len(p.Commands))
+		for _, c := range p.Commands {
+			commands = append(commands, c.Name)
+		}
+		out = append(out, &bridgev1.Participant{
+			ParticipantId: p.ID, Name: p.Name, Tools: names, Connected: p.Connected,
+			Commands: commands, Canvases: p.CanvasIDs(),
+		})
+	}
+	return out
+}

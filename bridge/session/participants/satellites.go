@@ -1,0 +1,128 @@
+package participants
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+)
+
+// NeedsConnection reports whether a participant declares something that the CLI binds to a
+// connection, so that it gets one of its own.
+func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
+
+// ownMembers are the members of a configuration that the CLI binds to the connection on which it
+// got them.
+var ownMembers = []string{"tools", "commands", "canvases", "extensionInfo", "canvasProvider"}
+
+// satelliteParams is the configuration with which a satellite joins its session: all of the
+// session's, since what is left out may be withdrawn from it, but for members that would have the
+// CLI ask the satellite too, and for the provider, whose tokens the CLI asks of the connection that
+// named it last. The caller holds the lock.
+func (m *Manager) satelliteParams(p *roster.Participant) jsonobj.Object {
+	o := m.Effective()
+	for _, name := range slices.Concat(ownMembers, m.switchNames, []string{"requestPermission", "provider", "providers"}) {
+		o.Set(name, nil)
+	}
+	o.SetBool("disableResume", true)
+	o.SetString("sessionId", m.cfg.Session)
+	return o.Merge(p.Own)
+}
+
+// openSatellites opens a connection for each participant that needs one and has none.
+func (m *Manager) openSatellites(ctx context.Context, rt Runtime) error {
+	m.cfg.Lock.Lock()
+	var without []*roster.Participant
+	for p := range m.cfg.Roster.All() {
+		if len(p.Own) > 0 && p.Satellite == nil {
+			without = append(without, p)
+		}
+	}
+	m.cfg.Lock.Unlock()
+	for _, p := range without {
+		if err := m.openSatellite(ctx, rt, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSatellite opens a participant's satellite and has it join the session.
+func (m *Manager) openSatellite(ctx context.Context, rt Runtime, p *roster.Participant) error {
+	ask := func(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
+		return m.askOnSatellite(ctx, p, id, method, params)
+	}
+	sat, err := rt.Satellite(ctx, p.ID, ask)
+	if err != nil {
+		return m.cfg.Classify(err, "")
+	}
+	if err := m.joinSatellite(ctx, sat, p); err != nil {
+		sat.Close()
+		return err
+	}
+	m.cfg.Lock.Lock()
+	wanted := !p.Left && m.cfg.Tx.LoadedIn(rt)
+	if wanted {
+		p.Satellite = sat
+	}
+	m.cfg.Lock.Unlock()
+	if !wanted { // the participant left, or the runtime ended, in the meantime
+		sat.Close()
+	}
+	return nil
+}
+
+// joinSatellite has a satellite join the session.
+func (m *Manager) joinSatellite(ctx context.Context, sat roster.Satellite, p *roster.Participant) error {
+	if err := m.resumes.BeginResume(ctx); err != nil {
+		return m.cfg.Classify(err, "")
+	}
+	defer m.resumes.EndResume()
+	m.cfg.Lock.Lock()
+	params := m.satelliteParams(p)
+	m.cfg.Lock.Unlock()
+	_, err := sat.Call(ctx, "session.resume", params.JSON())
+	return m.cfg.Classify(err, "session.resume")
+}
+
+// askOnSatellite serves a request that the CLI makes on a participant's satellite: one that is bound
+// to the connection goes to the participant, any other the ordinary way.
+func (m *Manager) askOnSatellite(ctx context.Context, p *roster.Participant, id, method string, params json.RawMessage) (
+	json.RawMessage, error) {
+	kind := callback.ForRequest(method)
+	if !kind.Bound {
+		return m.cfg.Callbacks.AskMethod(ctx, id, method, params)
+	}
+	return m.cfg.Callbacks.Ask(ctx, &callback.Pending{ID: id, Kind: kind, Params: params, For: p.ID})
+}
+
+// CloseSatellites closes all satellites, in the background. The caller holds the lock.
+func (m *Manager) CloseSatellites() {
+	for _, sat := range m.cfg.Roster.TakeSatellites() {
+		m.cfg.Go(func(context.Context) { sat.Close() })
+	}
+}
+
+// HasSatellite reports whether a participant has a satellite: canvases may be open then. The caller
+// holds the lock.
+func (m *Manager) HasSatellite() bool {
+	return m.cfg.Roster.Any(func(p *roster.Participant) bool { return p.Satellite != nil })
+}
+
+// LeaveSatellites has all satellites leave the session: the CLI would keep it loaded for them.
+func (m *Manager) LeaveSatellites(ctx context.Context) {
+	m.cfg.Lock.Lock()
+	all := m.cfg.Roster.TakeSatellites()
+	m.cfg.Lock.Unlock()
+	var params jsonobj.Object
+	params.SetString("sessionId", m.cfg.Session)
+	for _, sat := range all {
+		if _, err := sat.Call(ctx, "session.destroy", params.JSON()); err != nil {
+			m.cfg.Logger().Debug("satellite did not leave", "session_id", m.cfg.Session, "error", err)
+		}
+		sat.Close()
+	}
+}

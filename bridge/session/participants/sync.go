@@ -1,0 +1,158 @@
+package participants
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+)
+
+// toolsTimeout bounds the CLI's answer to a change of the tools: other changes of the session wait
+// behind it.
+const toolsTimeout = time.Minute
+
+// told is what the runtime that has the session was told last, and what it answered.
+type told struct {
+	toolsKnown bool // the CLI was told the session's tools
+	switches   string
+	tools      json.RawMessage
+	token      json.RawMessage
+	interests  map[string]bool // the event types that were asked for
+	result     json.RawMessage // of the create or resume, and the journal's position then
+	at         journal.Position
+}
+
+// Plan is what a runtime is going to be told.
+type Plan struct {
+	// Params is the whole configuration.
+	Params   jsonobj.Object
+	tools    json.RawMessage
+	switches string
+}
+
+// Plan returns what a runtime has to be told now. The caller holds the lock.
+func (m *Manager) Plan() Plan {
+	return Plan{m.Effective(), toolsJSON(m.cfg), m.switches()}
+}
+
+// toolsJSON is the union of the session's tools and the participants'. The caller holds the lock.
+func toolsJSON(cfg Config) json.RawMessage {
+	return config.ToolsJSON(cfg.Roster.Tools(cfg.Tx.Settings().Tools))
+}
+
+// Told notes what a runtime was told, what it answered, and where.
+func (m *Manager) Told(p Plan, result json.RawMessage, at journal.Position) {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	t := &m.told
+	t.tools, t.switches, t.toolsKnown = p.tools, p.switches, true
+	t.token = m.cfg.Tx.Settings().Object.Get(config.GitHubToken)
+	t.result, t.at = result, at
+	m.cfg.Tx.Opened(result)
+}
+
+// Opened returns what the CLI answered to the last create or resume, and the journal's last position
+// then.
+func (m *Manager) Opened() (json.RawMessage, journal.Position) {
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	return m.told.result, m.told.at
+}
+
+// Loaded notes that a runtime has loaded the session: it was asked for no events yet. The caller
+// holds the lock.
+func (m *Manager) Loaded() { m.told.interests = map[string]bool{} }
+
+// Unloaded notes that no runtime has the session any more. The caller holds the lock.
+func (m *Manager) Unloaded() { m.told.toolsKnown = false }
+
+// Sync brings the CLI's tools and switches in step with the participants'. Tools alone are set as
+// such, which does not disturb a running turn; a changed switch takes a warm resume with everything.
+func (m *Manager) Sync(ctx context.Context) error {
+	return m.cfg.Configure(ctx, func(rt Runtime) error {
+		if err := m.Attend(ctx, rt); err != nil {
+			return err
+		}
+		m.cfg.Lock.Lock()
+		tools, switched := toolsJSON(m.cfg), m.switches() != m.told.switches
+		changed := string(tools) != string(m.told.tools)
+		m.cfg.Lock.Unlock()
+		switch {
+		case switched:
+			return m.WarmResume(ctx, rt, nil)
+		case changed:
+			return m.setTools(ctx, rt, tools)
+		}
+		return nil
+	})
+}
+
+// setTools tells the CLI the tools. The caller holds the lifecycle lock.
+func (m *Manager) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
+	limited, cancel := context.WithTimeout(ctx, toolsTimeout)
+	defer cancel()
+	if _, _, err := m.cfg.Call(limited, rt, "session.tools.set", jsonobj.Object{{Key: "tools", Value: tools}}); err != nil {
+		return err
+	}
+	m.cfg.Lock.Lock()
+	defer m.cfg.Lock.Unlock()
+	m.told.tools = tools
+	return nil
+}
+
+// Attend puts in place what is apart from the session's configuration: interests in events, and the
+// connections of participants. The caller holds the lifecycle lock.
+func (m *Manager) Attend(ctx context.Context, rt Runtime) error {
+	if err := m.registerInterests(ctx, rt); err != nil {
+		return err
+	}
+	return m.openSatellites(ctx, rt)
+}
+
+// registerInterests tells the CLI of the events that it only sends on request.
+func (m *Manager) registerInterests(ctx context.Context, rt Runtime) error {
+	m.cfg.Lock.Lock()
+	types := m.interests()
+	m.cfg.Lock.Unlock()
+	for _, eventType := range types {
+		var params jsonobj.Object
+		params.SetString("eventType", eventType)
+		if _, _, err := m.cfg.Call(ctx, rt, "session.eventLog.registerInterest", params); err != nil {
+			return err
+		}
+		m.cfg.Lock.Lock()
+		m.told.interests[eventType] = true
+		m.cfg.Lock.Unlock()
+	}
+	return nil
+}
+
+// WarmResume gives the CLI the whole effective configuration, with changes, for a session that it
+// has loaded. It leaves no event. The caller holds the lifecycle lock.
+func (m *Manager) WarmResume(ctx context.Context, rt Callee, change func(*jsonobj.Object)) error {
+	if err := m.resumes.BeginResume(ctx); err != nil {
+		return m.cfg.Classify(err, "")
+	}
+	defer m.resumes.EndResume()
+	m.cfg.Lock.Lock()
+	plan := m.Plan()
+	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
+	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
+	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
+		plan.Params.Set(config.GitHubToken, nil)
+	}
+	m.cfg.Lock.Unlock()
+	plan.Params.SetBool("disableResume", true)
+	if change != nil {
+		change(&plan.Params)
+	}
+	result, at, err := m.cfg.Call(ctx, rt, "session.resume", plan.Params)
+	if err != nil {
+		return err
+	}
+	m.Told(plan, result, at)
+	return nil
+}
