@@ -16,6 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -132,7 +133,9 @@ func (s *Session) newSender() *sending.Sender {
 func (s *Session) newWatchdog() *watchdog.Watchdog[Runtime] {
 	return watchdog.New(watchdog.Config[Runtime]{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Turns: s.turns, Callbacks: s.callbacks, Prompts: s.prompts,
-		Reconcile: s.reconcilePending,
+		Reconcile: func(ctx context.Context, rt Runtime) (changed bool, err error) {
+			return s.reconciler.Pending(ctx, inRuntime{s, rt})
+		},
 		Call: func(ctx context.Context, rt Runtime, method string) (json.RawMessage, error) {
 			result, _, err := s.call(ctx, rt, method, nil)
 			return result, err
@@ -187,6 +190,29 @@ func (s *Session) newIntake(at time.Time) *ingest.Intake {
 		},
 		Logger: func() *slog.Logger { return s.host.Logger() },
 	}, at)
+}
+
+// newReconciler returns the part that brings the session in step with the CLI.
+func (s *Session) newReconciler() *reconcile.Reconciler {
+	return reconcile.New(reconcile.Config{
+		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Intake: s.intake, Turns: s.turns,
+		Prompts: s.prompts, Callbacks: s.callbacks,
+		Epoch:  func() uint64 { return s.host.Epoch() },
+		Logger: func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// inRuntime is the session in a runtime.
+type inRuntime struct {
+	s  *Session
+	rt Runtime
+}
+
+func (in inRuntime) Current() bool { return in.s.runtime == in.rt && in.s.state == Loaded }
+
+func (in inRuntime) Call(ctx context.Context, method string) (json.RawMessage, error) {
+	result, _, err := in.s.call(ctx, in.rt, method, nil)
+	return result, err
 }
 
 // Callbacks returns the session's callbacks.

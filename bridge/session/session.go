@@ -30,6 +30,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
@@ -130,6 +131,7 @@ type Session struct {
 	sender       *sending.Sender
 	participants *participants.Manager
 	watchdog     *watchdog.Watchdog[Runtime]
+	reconciler   *reconcile.Reconciler
 	gate         chan struct{} // capacity 1: holds what changes the session in the runtime
 	observer     *observe.Observer
 	audit        auditTrail
@@ -173,6 +175,7 @@ func New(cfg Config) *Session {
 	s.sender = s.newSender()
 	s.watchdog = s.newWatchdog()
 	s.intake = s.newIntake(now)
+	s.reconciler = s.newReconciler()
 	s.participants = s.newParticipants()
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout

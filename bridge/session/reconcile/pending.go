@@ -1,4 +1,4 @@
-package session
+package reconcile
 
 import (
 	"context"
@@ -28,16 +28,17 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// reconcilePending brings the tool calls and permissions that are pending in step with the CLI, and
-// reports whether they were not. What it no longer waits for is withdrawn, so that what was
-// never answered in some earlier life is not asked for ever. What it waits for although
-// nothing is pending is asked again, so that no turn waits for an answer that nobody gives.
-func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed bool, err error) {
+// Pending brings the pending tool calls and permissions in step with the CLI, and reports whether they
+// were not. Those that the CLI does not wait for are withdrawn: an answer that was never given in an
+// earlier process is not asked for again and again. Those that it waits for although they are not
+// pending are asked again, so that no turn waits for an answer that no caller was asked for.
+func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
+	pending := r.cfg.Callbacks.Registry()
 	for method, list := range pendingLists {
-		// What is asked while the CLI is asked is not in its list, and no business of it.
-		before := s.callbacks.Registry().List()
+		// Callbacks that are asked while the CLI makes its list are not in it.
+		before := pending.List()
 		var waiting pendingList
-		result, _, err := s.call(ctx, rt, list, nil)
+		result, err := rt.Call(ctx, list)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
 			continue // CLI 1.0.81 cannot tell which tool calls it waits for
 		}
@@ -49,38 +50,37 @@ func (s *Session) reconcilePending(ctx context.Context, rt Runtime) (changed boo
 		}
 		withdraw, again := history.Waiting(method, before, waiting.ids())
 		for _, p := range withdraw {
-			if _, err := s.callbacks.Registry().Claim(p.ID); err == nil { // else somebody's answer tells
-				s.callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
+			if _, err := pending.Claim(p.ID); err == nil { // else an answer tells
+				r.cfg.Callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
 		}
 		for _, id := range again {
-			changed = s.askAgain(ctx, rt, method, id) || changed
+			changed = r.askAgain(ctx, rt, method, id) || changed
 		}
 	}
 	return changed, nil
 }
 
-// askAgain asks for an answer that the CLI waits for and that is not pending: it was given
-// to a runtime that ended before it had taken it in, or given up in vain. It reports whether
-// there was need to.
-func (s *Session) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
-	if _, err := s.callbacks.Registry().Get(id); err == nil {
+// askAgain asks for an answer that the CLI waits for and that is not pending: it was given to a
+// runtime that ended before it had taken it in, or given up in vain. It reports whether it asked.
+func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
+	if _, err := r.cfg.Callbacks.Registry().Get(id); err == nil {
 		return false
 	}
 	var found *journal.Record
-	event.Scan(ctx, s.journal, journal.Position{}, func(rec *journal.Record) bool {
+	event.Scan(ctx, r.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {
 		var d struct{ RequestID string }
 		if rec.Type == method && event.Data(rec, &d) && d.RequestID == id {
 			found = rec
 		}
 		return found == nil
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found == nil || s.runtime != rt || s.state != Loaded {
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
+	if found == nil || !rt.Current() {
 		return false
 	}
-	s.callbacks.Requested(locked{s}, callback.ForEvent(method), found)
+	r.cfg.Callbacks.Requested(r.cfg.Tx, callback.ForEvent(method), found)
 	return true
 }

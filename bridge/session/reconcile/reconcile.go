@@ -1,0 +1,243 @@
+// Package reconcile brings the bridge in step with the CLI when a runtime has loaded a session: the
+// journal with the CLI's history, and the pending callbacks with those that the CLI waits for.
+// Package history decides; a Reconciler carries out.
+//
+// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock and not
+// the session's lock, which the Reconciler takes for each change.
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Runtime is a session in a CLI process.
+type Runtime interface {
+	// Call makes a call about the session that takes no parameters.
+	Call(ctx context.Context, method string) (json.RawMessage, error)
+	// Current reports whether the process still has the session. The session's lock is held.
+	Current() bool
+}
+
+// Tx is the session while its lock is held.
+type Tx interface {
+	callbacks.Tx
+	prompts.Tx
+}
+
+// Config is what a Reconciler needs of its session.
+type Config struct {
+	// Session is the session's id.
+	Session string
+	// Lock is the session's lock; Tx is the session, used with the lock held.
+	Lock      sync.Locker
+	Tx        Tx
+	Journal   *journal.Journal
+	Intake    *ingest.Intake
+	Turns     *turns.Turns
+	Prompts   *prompts.Queue
+	Callbacks *callbacks.Desk
+	// Epoch returns an epoch later than all before.
+	Epoch  func() uint64
+	Logger func() *slog.Logger
+}
+
+// Reconciler reconciles a session. New makes one.
+type Reconciler struct{ cfg Config }
+
+// New returns a reconciler.
+func New(cfg Config) *Reconciler { return &Reconciler{cfg} }
+
+// History puts into the journal what the CLI's history has and the journal lacks. With
+// continuePending, callbacks that the history shows without an answer become pending.
+func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bool) error {
+	result, err := rt.Call(ctx, "session.getMessages")
+	if err != nil {
+		return err
+	}
+	var reply struct{ Events []json.RawMessage }
+	if err := json.Unmarshal(result, &reply); err != nil {
+		return fault.Wrap(err, fault.CLIProtocolError, "reading the history of session %q", r.cfg.Session)
+	}
+	records := r.records(reply.Events)
+	found := r.cfg.Prompts.LookUp(ctx, records, nil)
+	r.tie(ctx, records)
+	defer r.cfg.Prompts.Flush()
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
+	open := r.append(records)
+	// Turns of the past are over; the CLI keeps no record of their idle events.
+	r.cfg.Turns.LosePast()
+	// What the history has just added belongs to them, and begins no turn whose end a later
+	// process of the bridge would have to announce.
+	r.cfg.Intake.Marks.TurnEnd = r.cfg.Journal.Last()
+	r.cfg.Tx.Keep()
+	r.settle(found)
+	if continuePending {
+		for _, rec := range open {
+			if k := callback.ForEvent(rec.Type); k.Survives {
+				r.cfg.Callbacks.Requested(r.cfg.Tx, k, r.placed(rec))
+			}
+		}
+	}
+	return nil
+}
+
+// records are a history's events.
+func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
+	r.cfg.Lock.Lock()
+	internal := r.cfg.Intake.Internal
+	r.cfg.Lock.Unlock()
+	for _, text := range events {
+		if rec, err := event.Parse(text); err == nil {
+			rec.Bridge = internal && rec.Type == "session.resume"
+			out = append(out, rec)
+		}
+	}
+	return out
+}
+
+// append puts the events of a history into the journal that it lacks, and returns the requests that
+// were not answered. Events that arrived since the session was resumed come in their place among the
+// others that did. The caller holds the lock.
+func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered) {
+	live := history.IDs(r.cfg.Intake.Held())
+	past := 0 // callers have seen nothing of what the bridge does on its own account
+	if !r.cfg.Intake.Internal {
+		past = history.Past(records, live)
+	}
+	for i, rec := range records {
+		if live[rec.ID] {
+			if callback.ForEvent(rec.Type) == nil {
+				open.Follow(rec)
+			}
+			continue
+		}
+		r.cfg.Intake.Append(rec)
+		if i < past {
+			r.cfg.Intake.Marks.End = r.cfg.Journal.Last()
+		}
+		open.Follow(rec)
+		switch {
+		case callback.Ends(rec.Type):
+			r.cfg.Callbacks.Completed(rec)
+		case rec.Type == "tool.execution_complete":
+			r.toolEnded(rec)
+		}
+	}
+	return open
+}
+
+// placed gives a record of the history the position that it has in the journal.
+func (r *Reconciler) placed(rec *journal.Record) *journal.Record {
+	if at, ok := r.cfg.Journal.Lookup(rec.ID); ok {
+		rec.Pos = at
+	}
+	return rec
+}
+
+// toolEnded withdraws the callbacks of a tool that has ended in the history: the CLI has given them
+// up, and does not always say so. The caller holds the lock.
+func (r *Reconciler) toolEnded(rec *journal.Record) {
+	id := history.CallID(event.Raw(rec))
+	r.cfg.Callbacks.Withdraw(func(p *callback.Pending) bool {
+		return id != "" && p.Kind.Survives && history.CallID(p.Params) == id
+	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
+}
+
+// settle resolves messages whose runtime ended. The caller holds the lock.
+func (r *Reconciler) settle(found prompts.Settlement) {
+	r.cfg.Turns.Confirm()
+	r.cfg.Prompts.Settle(r.cfg.Tx, found)
+}
+
+// resolve is settle with the lock.
+func (r *Reconciler) resolve(found prompts.Settlement) {
+	defer r.cfg.Prompts.Flush()
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
+	r.settle(found)
+}
+
+// BeginAnew notes that the CLI has no history of the session, which begins anew under its id: readers
+// learn by a new epoch that the CLI knows nothing of what happened before. settle resolves the
+// messages of the past, once the session has been made again.
+func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
+	found := r.cfg.Prompts.LookUp(ctx, nil, nil)
+	if r.cfg.Journal.Last().Seq > 0 {
+		r.restart(ctx, nil)
+	}
+	return func() { r.resolve(found) }
+}
+
+// tie begins a new epoch if the history cannot be tied to the journal.
+func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
+	if r.cfg.Journal.Last().Seq == 0 {
+		return // the session is older than the bridge
+	}
+	if !history.Ordered(events, r.cfg.Journal.Lookup) || r.rewritten(ctx, events) {
+		r.restart(ctx, events)
+		return
+	}
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
+	r.cfg.Intake.Marks.ReconciledTo = r.cfg.Journal.Last()
+}
+
+// rewritten reports whether a history that the journal has was cut.
+func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bool {
+	cut := history.NewRewrite(events, r.cfg.Journal.Lookup)
+	r.cfg.Lock.Lock()
+	after := r.cfg.Intake.Marks.ReconciledTo
+	r.cfg.Lock.Unlock()
+	if after.Epoch != r.cfg.Journal.Last().Epoch {
+		after = journal.Position{}
+	}
+	event.Scan(ctx, r.cfg.Journal, after, cut.Kept)
+	return cut.Found()
+}
+
+// restart begins a new epoch with the events of the journal and the history. Events that the history
+// does not have stay behind those that they came after.
+func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
+	var all []*journal.Record
+	var last uint64
+	add := func(rec *journal.Record) bool {
+		if rec.Pos.Seq > last && (!rec.Ephemeral || journal.KeptTypes[rec.Type]) {
+			all, last = append(all, rec), rec.Pos.Seq
+		}
+		return true
+	}
+	event.Scan(ctx, r.cfg.Journal, journal.Position{}, add)
+	epoch := r.cfg.Epoch()
+	r.cfg.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", r.cfg.Session, "epoch", epoch)
+	r.cfg.Lock.Lock()
+	defer r.cfg.Lock.Unlock()
+	r.cfg.Journal.Each(add) // what has come meanwhile
+	merged, fresh := history.Merge(events, all)
+	r.cfg.Journal.Restart(epoch, merged)
+	marks := &r.cfg.Intake.Marks
+	marks.TurnEnd, marks.InterruptedAt = journal.Position{}, journal.Position{}
+	r.cfg.Prompts.Renumber(func(note any, _ journal.Position) journal.Position {
+		return r.cfg.Journal.Post(note, journal.Position{})
+	})
+	marks.ReconciledTo = r.cfg.Journal.Last()
+	for _, rec := range fresh {
+		r.cfg.Intake.Follow(rec, time.Now())
+	}
+	r.cfg.Tx.Keep()
+}
