@@ -21,8 +21,8 @@ func (svc *Service) UpdateProvider(
 	if err != nil {
 		return nil, err
 	}
-	err = s.SetProvider(ctx, func(provider jsonobj.Object) (jsonobj.Object, error) {
-		if s.ProviderRef() != "" && caller.From(ctx).Tenant != caller.HostTenant {
+	err = s.Settings().SetProvider(ctx, func(provider jsonobj.Object) (jsonobj.Object, error) {
+		if s.Settings().ProviderRef() != "" && caller.From(ctx).Tenant != caller.HostTenant {
 			provider = nil // another address would be sent the host's keys
 		}
 		provider = over(provider)
@@ -54,7 +54,7 @@ func (svc *Service) ProvideCredentials(
 		return nil, fault.New(fault.InvalidField, "neither a provider's secrets nor a GitHub token").
 			WithField("provider")
 	}
-	if err := s.SetCredentials(ctx, secrets, r.GetGithubToken()); err != nil {
+	if err := s.Settings().SetCredentials(ctx, secrets, r.GetGithubToken()); err != nil {
 		return nil, err
 	}
 	record(ctx, s.Journal().Last())

@@ -65,7 +65,7 @@ func (svc *Service) Resume(
 		request.WithTokens(&o, r.GetConfig())
 	}
 	if r.GetRuntimeProfile() != nil {
-		s.Regained(sessions.ProfileMember)
+		s.Settings().Regained(sessions.ProfileMember)
 	}
 	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {

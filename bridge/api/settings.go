@@ -3,12 +3,12 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -48,7 +48,7 @@ func (svc *Service) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (
 		}
 		params.Set("modelCapabilities", text)
 	}
-	result, at, err := s.SetModel(ctx, params)
+	result, at, err := s.Settings().SetModel(ctx, params)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (svc *Service) SetForegroundSession(
 	if err != nil {
 		return nil, err
 	}
-	if err := session.Refused(result, "session.setForeground"); err != nil {
+	if err := settings.Refused(result, "session.setForeground"); err != nil {
 		return nil, err
 	}
 	record(ctx, at)

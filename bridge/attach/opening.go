@@ -68,7 +68,7 @@ func (svc *Service) needsParticipants(ctx context.Context, start *bridgev1.Attac
 		return true
 	}
 	s, err := svc.sessions.Find(ctx, id)
-	return err == nil && s.Provides()
+	return err == nil && s.Settings().Provides()
 }
 
 // first is the first frame of the stream. Where the session is still being opened, the

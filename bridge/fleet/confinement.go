@@ -129,7 +129,7 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
 // not let its tenant name any more.
 func (f *Fleet) checkProvider(s *session.Session) error {
-	if ref := s.ProviderRef(); ref != "" && !f.cfg.Tenants.MayName(s.Tenant(), ref) {
+	if ref := s.Settings().ProviderRef(); ref != "" && !f.cfg.Tenants.MayName(s.Tenant(), ref) {
 		return fault.New(fault.Forbidden,
 			"the provider %q is not the tenant's any more: resume the session with another", ref).WithField("provider_ref")
 	}

@@ -21,10 +21,10 @@ func (f *Fleet) ProfileNow(e *registry.Entry) (runtime.Profile, error) {
 func (f *Fleet) SetProfile(e *registry.Entry, p runtime.Profile) (undo func()) {
 	before, _ := e.Profile()
 	restore := e.SetProfile(p, f.cfg.Tenants.ProfileOf(p.Tenant))
-	e.Session.Need(tenancy.RequiredCallbacks(p)...)
+	e.Session.Settings().RequireHandlers(tenancy.RequiredCallbacks(p)...)
 	return func() {
 		restore()
-		e.Session.Need(tenancy.RequiredCallbacks(before)...)
+		e.Session.Settings().RequireHandlers(tenancy.RequiredCallbacks(before)...)
 	}
 }
 

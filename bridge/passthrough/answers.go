@@ -8,7 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 )
 
@@ -79,7 +79,7 @@ func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage
 		return nil, err
 	}
 	result, at, err := s.Do(ctx, c.method, c.params)
-	if err == nil && session.Refused(result, c.method) == nil {
+	if err == nil && settings.Refused(result, c.method) == nil {
 		s.Callbacks().AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
 	}
 	return recorded(ctx, result, at, err)

@@ -128,16 +128,16 @@ func overrideOf(method string) *methodRule {
 			return row
 		}
 	}
-	if _, ok := settings[method]; ok {
+	if _, ok := rememberedCalls[method]; ok {
 		return &methodRule{method: method, why: whyKept, run: (*Service).apply}
 	}
 	return nil
 }
 
-// settings are the methods that set something the CLI forgets when the session is
+// rememberedCalls are the methods that set something the CLI forgets when the session is
 // unloaded, and how a later call stands to an earlier one. What of the session's settings
 // the CLI does keep was measured; the e2e test of these rows measures it again.
-var settings = map[string]settingRule{
+var rememberedCalls = map[string]settingRule{
 	"session.permissions.setApproveAll":            {group: "approveAll"},
 	"session.permissions.setMode":                  {group: "permissionMode"},
 	"session.permissions.configure":                {group: "permissions", merge: true},

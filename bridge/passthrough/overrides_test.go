@@ -39,7 +39,7 @@ func TestOwnMethodsExist(t *testing.T) {
 		}
 		seen[row.method] = true
 	}
-	for method, rule := range settings {
+	for method, rule := range rememberedCalls {
 		if methods[method] == nil || seen[method] {
 			t.Errorf("setting %q is no method, or is in the other table too", method)
 		}
@@ -103,7 +103,7 @@ These methods return UNIMPLEMENTED with the reason METHOD_REFUSED.
 		}
 	}
 	page.WriteString("\n## Passed on and repeated\n\nEach of these methods changes a setting: " + whyKept + ".\n\n")
-	for _, method := range slices.Sorted(maps.Keys(settings)) {
+	for _, method := range slices.Sorted(maps.Keys(rememberedCalls)) {
 		fmt.Fprintf(&page, "- `%s`\n", method)
 	}
 	page.WriteString(`

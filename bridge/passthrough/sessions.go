@@ -260,7 +260,7 @@ func (svc *Service) setTools(ctx context.Context, c *call) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.SetTools(ctx, tools)
+	at, err := s.Settings().SetTools(ctx, tools)
 	return recorded(ctx, json.RawMessage(`{}`), at, err)
 }
 
@@ -270,7 +270,7 @@ func (svc *Service) switchModel(ctx context.Context, c *call) (json.RawMessage, 
 	if err != nil {
 		return nil, err
 	}
-	result, at, err := s.SetModel(ctx, c.params)
+	result, at, err := s.Settings().SetModel(ctx, c.params)
 	return recorded(ctx, result, at, err)
 }
 
@@ -281,12 +281,12 @@ func (svc *Service) apply(ctx context.Context, c *call) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	rule := settings[c.method]
+	rule := rememberedCalls[c.method]
 	keep := config.Keep{Key: rule.group, Merge: rule.merge}
 	if rule.member != "" {
 		keep.Key += "\x00" + c.params.String(rule.member)
 	}
-	result, at, err := s.Apply(ctx, c.method, c.params, keep)
+	result, at, err := s.Settings().Apply(ctx, c.method, c.params, keep)
 	return recorded(ctx, result, at, err)
 }
 
@@ -300,7 +300,7 @@ func (svc *Service) registerInterest(ctx context.Context, c *call) (json.RawMess
 	if eventType == "" {
 		return nil, fault.New(fault.InvalidField, "event_type is required").WithField("event_type")
 	}
-	handle, err := s.Register(ctx, eventType)
+	handle, err := s.Settings().Register(ctx, eventType)
 	if err != nil {
 		return nil, err
 	}
@@ -315,6 +315,6 @@ func (svc *Service) releaseInterest(ctx context.Context, c *call) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	s.Release(c.params.String("handle"))
+	s.Settings().Release(c.params.String("handle"))
 	return recorded(ctx, done, s.Journal().Last(), nil)
 }

@@ -57,7 +57,7 @@ func TestAnswerTakenAlong(t *testing.T) {
 			}}
 			s = onStock(t, &stock{rt: next})
 			s.runtime, s.state = first, Loaded
-			s.config.Handling.Methods = []string{callback.PermissionRequested}
+			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 			s.play("user.message", "")
 			s.play(callback.PermissionRequested, permissionAsked)
 			r, err := s.journal.NewReader(s.journal.Last(), true, func() {})

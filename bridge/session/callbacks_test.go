@@ -150,7 +150,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 	t.Parallel()
 	s := played()
 	s.mu.Lock()
-	s.config.Handling = config.Handling{Methods: []string{"userInput.request"}}
+	s.settings.State.Handling = config.Handling{Methods: []string{"userInput.request"}}
 	s.mu.Unlock()
 	asked := make(chan struct{}, 1)
 	reader, err := s.Journal().NewReader(journal.Position{}, true, func() { asked <- struct{}{} })

@@ -81,7 +81,7 @@ func TestToolNamesClash(t *testing.T) {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.tools.set"), `[{"name":"own"},{"name":"a"},{"name":"b"}]`)
-	if got := r.s.config.Object.String("model"); got != "" {
+	if got := r.s.settings.State.Object.String("model"); got != "" {
 		t.Errorf("a refused resume left model %q", got)
 	}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -70,7 +69,7 @@ func (s *Session) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	}
 	rt, err := s.host.Runtime(ctx)
 	if err == nil {
-		err = s.create(ctx, rt, s.traced(ctx, o.Params))
+		err = s.create(ctx, rt, s.settings.Traced(ctx, o.Params))
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -82,19 +81,6 @@ func (s *Session) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	return joined, nil
 }
 
-// traced is a copy of the parameters of a create or resume with the trace context of the
-// call that asks for it, unless they or the configuration name one.
-func (s *Session) traced(ctx context.Context, params jsonobj.Object) jsonobj.Object {
-	s.mu.Lock()
-	named := s.config.Object.String("traceparent")
-	s.mu.Unlock()
-	params = params.Clone()
-	if named == "" && params.String("traceparent") == "" {
-		turns.PutTrace(&params, observe.Of(ctx))
-	}
-	return params
-}
-
 // open takes over what an Opening says. undo puts back what was before, but for the
 // participant.
 func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
@@ -102,28 +88,28 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 	defer s.mu.Unlock()
 	undo = s.savepoint()
 	if o.Anew && s.state == Disconnected {
-		s.config.Forget()
+		s.settings.State.Forget()
 	}
-	s.config.Object = s.config.Object.Merge(o.Config)
-	has := func(member string) bool { return s.config.Object.Get(member) != nil }
+	s.settings.State.Object = s.settings.State.Object.Merge(o.Config)
+	has := func(member string) bool { return s.settings.State.Object.Get(member) != nil }
 	if o.AnswersGitHubToken() && !has("provider") && !has(config.GitHubToken) && !has(config.TokenProvider) {
-		s.config.Object = s.config.Object.Clone()
-		s.config.Object.SetString(config.TokenProvider, s.id)
+		s.settings.State.Object = s.settings.State.Object.Clone()
+		s.settings.State.Object.SetString(config.TokenProvider, s.id)
 	}
 	for _, m := range o.Config {
-		s.config.Regained(m.Key)
+		s.settings.State.Regained(m.Key)
 	}
 	if o.Tools != nil {
-		s.config.Tools = *o.Tools
+		s.settings.State.Tools = *o.Tools
 		for p := range s.roster.All() {
-			if err := s.roster.CheckTools(p.Tools, s.config.Tools, p, "config.tools"); err != nil {
+			if err := s.roster.CheckTools(p.Tools, s.settings.State.Tools, p, "config.tools"); err != nil {
 				undo()
 				return Joined{}, nil, err
 			}
 		}
 	}
 	if o.Handling != nil {
-		s.config.Handling = *o.Handling
+		s.settings.State.Handling = *o.Handling
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		s.lifetime = o.Lifetime
@@ -132,7 +118,7 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 		s.timeout = o.Timeout
 	}
 	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // which is its own without a name
-		s.config.ProviderRef = o.ProviderRef
+		s.settings.State.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
 		return Joined{}, undo, nil
@@ -147,16 +133,17 @@ func (s *Session) open(o Opening) (_ Joined, undo func(), _ error) {
 
 // savepoint returns a function that puts back what open changes. The caller holds mu.
 func (s *Session) savepoint() (undo func()) {
-	own, lifetime, timeout := s.config, s.lifetime, s.timeout
-	return func() { s.config, s.lifetime, s.timeout = own, lifetime, timeout }
+	own, lifetime, timeout := s.settings.State, s.lifetime, s.timeout
+	return func() { s.settings.State, s.lifetime, s.timeout = own, lifetime, timeout }
 }
 
 // create is session.create, with the gate held.
 func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
-	if err := s.checkProviders(); err != nil {
+	s.mu.Lock()
+	if err := s.settings.CheckProviders(); err != nil {
+		s.mu.Unlock()
 		return err
 	}
-	s.mu.Lock()
 	plan := s.participants.Plan()
 	s.mu.Unlock()
 	rt.Route(s)
@@ -170,7 +157,7 @@ func (s *Session) create(ctx context.Context, rt Runtime, extra jsonobj.Object) 
 	if err := s.participants.Attend(ctx, rt); err != nil {
 		return err
 	}
-	return s.restore(ctx, rt)
+	return s.settings.Repeat(ctx, rt)
 }
 
 // loadedIn notes which runtime has the session. If that ended since it answered, nobody
@@ -223,7 +210,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 	s.mu.Lock()
 	rt, warm, continuing := s.runtime, s.state == Loaded, s.turns.Machine().Continuing()
 	s.mu.Unlock()
-	params := s.traced(ctx, o.Params)
+	params := s.settings.Traced(ctx, o.Params)
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
 		// The same call without disableResume: the caller's own, so it leaves its event.
@@ -239,7 +226,7 @@ func (s *Session) resume(ctx context.Context, o Opening) error {
 		return s.participants.Attend(ctx, rt)
 	}
 	s.mu.Lock()
-	err := s.config.CredentialsNeeded(s.id)
+	err := s.settings.State.CredentialsNeeded(s.id)
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -305,7 +292,7 @@ func (s *Session) loaded(ctx context.Context) (Runtime, error) {
 	rt, state, err := s.runtime, s.state, s.usable()
 	s.intake.Internal = state == Unloaded
 	if err == nil && state != Loaded {
-		err = s.config.CredentialsNeeded(s.id)
+		err = s.settings.State.CredentialsNeeded(s.id)
 	}
 	s.mu.Unlock()
 	defer s.setInternal(false)
@@ -413,7 +400,7 @@ func (s *Session) Delete(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := Refused(result, "session.delete"); err != nil && s.wasUsed() {
+	if err := settings.Refused(result, "session.delete"); err != nil && s.wasUsed() {
 		return err
 	}
 	s.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)
@@ -443,21 +430,6 @@ func (s *Session) wasUsed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.intake.Marks.HasHistory
-}
-
-// Refused turns a result of {"success": false} into an error.
-func Refused(result json.RawMessage, method string) error {
-	var r struct {
-		Success *bool
-		Error   string
-	}
-	if json.Unmarshal(result, &r) != nil || r.Success == nil || *r.Success {
-		return nil
-	}
-	if r.Error == "" {
-		r.Error = "the CLI refused " + method
-	}
-	return fault.New(fault.SessionRefused, "%s", r.Error).With("method", method)
 }
 
 // end ends the use of the session for everybody.

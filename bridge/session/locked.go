@@ -30,11 +30,12 @@ func (l locked) MarkTurnEnd(at journal.Position) {
 	l.Keep()
 }
 
+func (l locked) Disconnected() bool    { return l.s.state == Disconnected }
 func (l locked) Runtime() Runtime      { return l.s.runtime }
 func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
 
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
-	return l.s.roster.Handlers(p, &l.s.config)
+	return l.s.roster.Handlers(p, &l.s.settings.State)
 }
 
 // Covers reports whether the session itself handles a callback: a caller of Resolve may answer
@@ -42,13 +43,13 @@ func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 func (l locked) Covers(p *callback.Pending) bool {
 	s := l.s
 	if p.Kind.Method == callback.ToolRequested {
-		return slices.ContainsFunc(s.config.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
+		return slices.ContainsFunc(s.settings.State.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
 	}
-	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.config.Handling.Handles(p)
+	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.settings.State.Handling.Handles(p)
 }
 
 func (l locked) HookOrder(hook string) (who []string, wanted bool) {
-	return l.s.roster.HookOrder(hook, l.s.config.Handling), l.s.participants.WantsMethod(callback.HooksInvoke)
+	return l.s.roster.HookOrder(hook, l.s.settings.State.Handling), l.s.participants.WantsMethod(callback.HooksInvoke)
 }
 
 func (l locked) TellAsked(to []string)  { l.s.roster.TellAsked(to) }

@@ -130,19 +130,19 @@ func TestProvider(t *testing.T) {
 		o.Set("apiKey", nil)
 		return o, nil
 	}
-	if err := r.s.SetProvider(t.Context(), change, "m2"); err != nil {
+	if err := r.s.settings.SetProvider(t.Context(), change, "m2"); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"provider":{"baseUrl":"http://y","headers":{"x":"session"}}`, `"model":"m2"`, `"disableResume":true`)
-	if err := r.s.SetCredentials(t.Context(), object(t, `{"apiKey":"k2"}`), ""); err != nil {
+	if err := r.s.settings.SetCredentials(t.Context(), object(t, `{"apiKey":"k2"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"apiKey":"k2"`, `"baseUrl":"http://y"`)
 	refuse := func(jsonobj.Object) (jsonobj.Object, error) { return nil, fault.New(fault.InvalidField, "no") }
-	wantReason(t, r.s.SetProvider(t.Context(), refuse, ""), fault.InvalidField)
+	wantReason(t, r.s.settings.SetProvider(t.Context(), refuse, ""), fault.InvalidField)
 	r.send(message("hang"))
 	r.awaitEvent("assistant.turn_start")
-	wantReason(t, r.s.SetProvider(t.Context(), change, ""), fault.SessionBusy)
+	wantReason(t, r.s.settings.SetProvider(t.Context(), change, ""), fault.SessionBusy)
 }
 
 // A token that the CLI has is given again only to another process, or when it has changed.
@@ -161,7 +161,7 @@ func TestTokenIsGivenOnce(t *testing.T) {
 	join("userInput.request")
 	has(t, r.last("session.resume"), `"requestUserInput":true`)
 	lacks(t, r.last("session.resume"), "gitHubToken")
-	if err := r.s.SetCredentials(t.Context(), nil, "second"); err != nil {
+	if err := r.s.settings.SetCredentials(t.Context(), nil, "second"); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"gitHubToken":"second"`)
@@ -180,7 +180,7 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 		{Method: "session.resume", Times: 2, Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
 	}})
 	r.open(Opening{Config: object(t, `{"provider":{"baseUrl":"http://x"},"model":"m"}`)})
-	err := r.s.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
+	err := r.s.settings.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
 	own := tools("bad")
 	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})

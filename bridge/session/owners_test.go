@@ -77,7 +77,7 @@ func TestAskedWhileComparing(t *testing.T) {
 				return `{}`, nil
 			}
 			s = onStock(t, &stock{rt: p})
-			s.config.Handling.Methods = []string{callback.PermissionRequested}
+			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 			if _, err := s.Loaded(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestAskedAfterAResume(t *testing.T) {
 	}
 	s = onStock(t, &stock{rt: p})
 	s.state = Disconnected
-	s.config.Handling.Methods = []string{callback.PermissionRequested}
+	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 	s.callbacks.Registry().Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
 	if _, err := s.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestWaitsForWhatIsNotPending(t *testing.T) {
 			return `{}`, nil
 		}}
 		s = onPuppet(t, p)
-		s.config.Handling.Methods = []string{callback.PermissionRequested}
+		s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 		for _, e := range [][2]string{{"user.message", ""}, {"tool.execution_start", ""}, {callback.PermissionRequested, permissionAsked}} {
 			s.play(e[0], e[1])
 		}
@@ -329,7 +329,7 @@ func TestToolGivenUp(t *testing.T) {
 				return waitsFor(), nil
 			}}
 			s := onStock(t, &stock{rt: p})
-			s.config.Tools = tools("work")
+			s.settings.State.Tools = tools("work")
 			if test.known {
 				rec, err := event.Parse([]byte(asked))
 				if err != nil {

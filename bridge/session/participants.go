@@ -72,11 +72,11 @@ func (s *Session) newParticipants() *participants.Manager {
 }
 
 func (l locked) Usable() error                         { return l.s.usable() }
-func (l locked) Settings() *config.State               { return &l.s.config }
+func (l locked) Settings() *config.State               { return &l.s.settings.State }
 func (l locked) HeadersReplaced() bool                 { return l.s.sender.HeadersReplaced() }
 func (l locked) LoadedIn(rt participants.Runtime) bool { return l.s.runtime == rt }
 func (l locked) Opened(result json.RawMessage) {
-	l.s.intake.Info.ApplyResult(result, l.s.config.Object)
+	l.s.intake.Info.ApplyResult(result, l.s.settings.State.Object)
 }
 func (l locked) EndsWithLast() bool {
 	return l.s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT

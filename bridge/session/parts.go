@@ -15,10 +15,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
@@ -38,7 +40,7 @@ func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.approved(urls)
+			s.settings.Approve(urls)
 		},
 		ModelTaken: func(id, participant string) { s.models.Taken(id, participant) },
 		Go:         s.background,
@@ -82,7 +84,7 @@ func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
 		Outcome: func(ctx context.Context, at journal.Position) turn.Outcome {
 			return s.turns.OutcomeOf(ctx, at)
 		},
-		HasHeaders: s.hasHeaders,
+		HasHeaders: func() bool { return s.settings.HasHeaders() },
 		Classify:   Classify,
 		In:         func(ctx context.Context, f func(prompts.Runtime) error) error { return s.sender.In(ctx, f) },
 		Go:         s.background,
@@ -114,14 +116,12 @@ func (s *Session) newSender() *sending.Sender {
 			return true, at, err
 		},
 		Unloaded:   func() bool { return s.State() == Unloaded },
-		HasHeaders: s.hasHeaders,
+		HasHeaders: func() bool { return s.settings.HasHeaders() },
 		Reconfigure: func(ctx context.Context, rt sending.Runtime, set func()) error {
-			if err := lock(ctx, s.gate); err != nil {
-				return err
-			}
-			defer unlock(s.gate)
-			set()
-			return s.participants.WarmResume(ctx, rt, nil)
+			return s.exclusive(ctx, func() error {
+				set()
+				return s.participants.WarmResume(ctx, rt, nil)
+			})
 		},
 		Classify: Classify,
 		Go:       s.background,
@@ -145,17 +145,10 @@ func (s *Session) newWatchdog() *watchdog.Watchdog[Runtime] {
 			return func() { s.setInternal(false) }
 		},
 		Drop: s.drop, Load: s.load,
-		Exclusive: func(ctx context.Context, f func()) error {
-			if err := lock(ctx, s.gate); err != nil {
-				return err
-			}
-			defer unlock(s.gate)
-			f()
-			return nil
-		},
-		Unloaded: func() bool { return s.State() == Unloaded },
-		Go:       s.background,
-		Logger:   func() *slog.Logger { return s.host.Logger() },
+		Exclusive: s.exclusive,
+		Unloaded:  func() bool { return s.State() == Unloaded },
+		Go:        s.background,
+		Logger:    func() *slog.Logger { return s.host.Logger() },
 	})
 }
 
@@ -165,18 +158,37 @@ func (s *Session) load(ctx context.Context) error {
 	return err
 }
 
+// newSettings returns the session's configuration.
+func (s *Session) newSettings() *settings.Settings {
+	return settings.New(settings.Config{
+		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Roster: &s.roster, Turns: s.turns,
+		Participants: s.participants, Exclusive: s.exclusive,
+		Load: func(ctx context.Context) (participants.Runtime, error) { return s.loaded(ctx) },
+		Do: func(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
+			return s.Do(ctx, method, params)
+		},
+		Call: func(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object) (
+			json.RawMessage, journal.Position, error) {
+			return s.call(ctx, rt, method, params)
+		},
+		Logger: func() *slog.Logger { return s.host.Logger() },
+	})
+}
+
+// exclusive calls f with the gate held.
+func (s *Session) exclusive(ctx context.Context, f func() error) error {
+	if err := lock(ctx, s.gate); err != nil {
+		return err
+	}
+	defer unlock(s.gate)
+	return f()
+}
+
 // background runs f on a goroutine of the host.
 func (s *Session) background(f func(context.Context)) {
 	if s.host != nil {
 		s.host.Go(f)
 	}
-}
-
-// hasHeaders reports whether the session's provider has headers.
-func (s *Session) hasHeaders() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.config.HasHeaders()
 }
 
 // newIntake returns the part that takes the session's events.
@@ -229,6 +241,9 @@ func (s *Session) Turns() *turns.Turns { return s.turns }
 
 // Watchdog returns the part that ends turns without progress.
 func (s *Session) Watchdog() *watchdog.Watchdog[Runtime] { return s.watchdog }
+
+// Settings returns the session's configuration.
+func (s *Session) Settings() *settings.Settings { return s.settings }
 
 // Sender returns the part that sends messages.
 func (s *Session) Sender() *sending.Sender { return s.sender }

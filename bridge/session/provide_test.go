@@ -23,7 +23,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 		return `{"items":[]}`, nil
 	}}
 	s := onStock(t, &stock{rt: p})
-	s.Need(callback.FSReadFile)
+	s.settings.RequireHandlers(callback.FSReadFile)
 	join := participants.Joining{Brings: roster.Brings{Handling: config.Handling{Methods: []string{callback.FSReadFile}}, Grace: time.Hour}}
 	s.mu.Lock()
 	place, err := s.participants.Add(join)
@@ -74,8 +74,8 @@ func TestLeftLying(t *testing.T) {
 					return waitsFor(), nil
 				}}
 				s := onStock(t, &stock{rt: p})
-				s.config.Tools, s.config.Handling.Methods = tools("work"), []string{test.need}
-				s.Need(test.need)
+				s.settings.State.Tools, s.settings.State.Handling.Methods = tools("work"), []string{test.need}
+				s.settings.RequireHandlers(test.need)
 				if known {
 					rec, err := event.Parse([]byte(asked))
 					if err != nil {

@@ -36,11 +36,12 @@ func (s *Session) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, 
 // coldResume loads the session from the CLI's history, and brings the journal in step
 // with it: what happened before comes before what happens now.
 func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
-	if err := s.checkProviders(); err != nil {
+	s.mu.Lock()
+	if err := s.settings.CheckProviders(); err != nil {
+		s.mu.Unlock()
 		return err
 	}
 	leftLying := continuePending && s.leavesWork(rt)
-	s.mu.Lock()
 	plan := s.participants.Plan()
 	plan.Params = plan.Params.Merge(extra)
 	if leftLying {
@@ -71,7 +72,7 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 	if err := s.participants.Attend(ctx, rt); err != nil {
 		return err
 	}
-	if err := s.restore(ctx, rt); err != nil {
+	if err := s.settings.Repeat(ctx, rt); err != nil {
 		return err
 	}
 	if !continuePending {
@@ -90,11 +91,9 @@ func (s *Session) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Obje
 }
 
 // leavesWork reports whether the CLI takes the answers to what an earlier process asked, and
-// does not go on with the turn.
+// does not go on with the turn. The caller holds mu.
 func (s *Session) leavesWork(rt Runtime) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.needs, callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
+	return s.settings.Requires(callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
 }
 
 // Past is the last position of what was history already when the session's caller resumed

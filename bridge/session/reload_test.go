@@ -67,7 +67,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 		return `{}`, nil
 	}
 	s = onStock(t, &stock{rt: p})
-	s.config.Handling.Methods = []string{callback.PermissionRequested}
+	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 	r, err := s.journal.NewReader(journal.Position{}, true, func() {})
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 		return nil
 	}
 	out := saved{
-		Saved: s.config.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
+		Saved: s.settings.State.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
 		Disconnected: s.state == Disconnected, Lifetime: int32(s.lifetime), Timeout: s.timeout,
 	}
 	for _, p := range s.callbacks.Registry().List() {
@@ -75,7 +75,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state, s.config = Unloaded, state
+	s.state, s.settings.State = Unloaded, state
 	if in.Disconnected {
 		s.state = Disconnected
 	}
@@ -96,19 +96,5 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == Unloaded && (s.awaited && len(s.config.Missing) == 0 || !s.prompts.Box().Empty())
-}
-
-// Lack notes that a secret of the session is gone.
-func (s *Session) Lack(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Lack(path)
-}
-
-// Regained notes that the secrets under a member were given again.
-func (s *Session) Regained(member string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.config.Regained(member)
+	return s.state == Unloaded && (s.awaited && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
 }

@@ -47,8 +47,8 @@ func TestSavedWithoutSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"gitHubToken", "list.password", "mcpServers.one.env", "provider.apiKey", "provider.headers"}
-	if !slices.Equal(next.config.Missing, want) {
-		t.Errorf("missing are %v, want %v", next.config.Missing, want)
+	if !slices.Equal(next.settings.State.Missing, want) {
+		t.Errorf("missing are %v, want %v", next.settings.State.Missing, want)
 	}
 	if _, err := next.Loaded(t.Context()); fault.ReasonOf(err) != fault.CredentialsNeeded {
 		t.Errorf("loading without secrets: %v", err)
@@ -80,8 +80,8 @@ func TestSavedDefaults(t *testing.T) {
 	if err := next.Restore(r.s.Save(before, nil), after, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(next.config.Object.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.config.Missing != nil {
-		t.Errorf("the provider is %s, missing %v", got, next.config.Missing)
+	if got := string(next.settings.State.Object.Get("provider")); got != `{"baseUrl":"new","apiKey":"l"}` || next.settings.State.Missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.settings.State.Missing)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestSavedProviderRef(t *testing.T) {
 	if err := next.Restore(text, nil, named("fresh")); err != nil {
 		t.Fatal(err)
 	}
-	if got := string(next.config.Object.Get("provider")); got != string(named("fresh")["ours"]) || next.config.Missing != nil {
-		t.Errorf("the provider is %s, missing %v", got, next.config.Missing)
+	if got := string(next.settings.State.Object.Get("provider")); got != string(named("fresh")["ours"]) || next.settings.State.Missing != nil {
+		t.Errorf("the provider is %s, missing %v", got, next.settings.State.Missing)
 	}
 	// Its key was replaced while the session was open.
 	if again := string(r.s.Save(nil, named("ROTATED"))); again != string(text) {
@@ -113,7 +113,7 @@ func TestSavedProviderRef(t *testing.T) {
 	if err := next.Restore(text, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(next.config.Missing, []string{"provider"}) {
-		t.Errorf("without the name, missing are %v", next.config.Missing)
+	if !slices.Equal(next.settings.State.Missing, []string{"provider"}) {
+		t.Errorf("without the name, missing are %v", next.settings.State.Missing)
 	}
 }

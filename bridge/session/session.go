@@ -33,6 +33,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
@@ -132,6 +133,7 @@ type Session struct {
 	participants *participants.Manager
 	watchdog     *watchdog.Watchdog[Runtime]
 	reconciler   *reconcile.Reconciler
+	settings     *settings.Settings
 	gate         chan struct{} // capacity 1: holds what changes the session in the runtime
 	observer     *observe.Observer
 	audit        auditTrail
@@ -139,11 +141,9 @@ type Session struct {
 	mu       sync.Mutex
 	state    State
 	runtime  Runtime
-	config   config.State
 	lifetime bridgev1.Lifetime
 	timeout  time.Duration
 	roster   roster.Roster
-	needs    []string // the methods that have to be handled
 	intake   *ingest.Intake
 	awaited  bool // callbacks waited when the bridge ended
 	shared   bool
@@ -177,6 +177,7 @@ func New(cfg Config) *Session {
 	s.intake = s.newIntake(now)
 	s.reconciler = s.newReconciler()
 	s.participants = s.newParticipants()
+	s.settings = s.newSettings()
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout
 	}
@@ -210,7 +211,18 @@ func (s *Session) usable() error {
 	return nil
 }
 
-func (l locked) Approve(settings []config.Setting) { l.s.approved(settings) }
+// Asking returns nil while the session's callbacks can be answered: also while it is being
+// created, and if it needs answers for that, resumed.
+func (s *Session) Asking() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Creating || s.state != Deleted && s.settings.Requires("") {
+		return nil
+	}
+	return s.usable()
+}
+
+func (l locked) Approve(settings []config.Setting) { l.s.settings.Approve(settings) }
 func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
 
 // Ingest takes an event that arrived at a time. It runs on the goroutine that reads the runtime's

@@ -26,18 +26,18 @@ func TestSettingsAreSaved(t *testing.T) {
 	}
 	s := New(Config{ID: "s1"})
 	s.state = Loaded
-	s.config.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
-	s.config.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
-	s.config.Remember(config.Setting{Key: "", Method: "session.provider.add", Params: params(`{"providers":[{"apiKey":"secret"}]}`)}, false)
-	s.config.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.enable", Params: params(`{"name":"a"}`)}, false)
-	s.config.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
+	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
+	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
+	s.settings.State.Remember(config.Setting{Key: "", Method: "session.provider.add", Params: params(`{"providers":[{"apiKey":"secret"}]}`)}, false)
+	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.enable", Params: params(`{"name":"a"}`)}, false)
+	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
 
 	after := New(Config{ID: "s1"})
 	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, one := range after.config.Settings {
+	for _, one := range after.settings.State.Settings {
 		got = append(got, one.Method+string(one.Params.JSON()))
 	}
 	want := []string{`session.skills.enable{"name":"a"}`, `session.options.update{"model":"m","verbosity":"high"}`}
@@ -57,12 +57,12 @@ func TestSettingsWithSecrets(t *testing.T) {
 	r.open(Opening{})
 	r.send(message("one")).Waiter.Wait(t.Context(), 0)
 	add, update := object(t, `{"providers":[{"name":"p","apiKey":"SECRET"}]}`), object(t, `{"verbosity":"low","provider":{"apiKey":"SECRET"}}`)
-	if _, _, err := r.s.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil { // once in each life
+	if _, _, err := r.s.settings.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil { // once in each life
 		t.Error("the CLI refused, without an error")
 	}
 	for method, params := range map[string]jsonobj.Object{"session.provider.add": add, "session.options.update": update} {
 		keep := config.Keep{Key: map[string]string{"session.options.update": "options"}[method], Merge: true}
-		if _, _, err := r.s.Apply(t.Context(), method, params, keep); err != nil {
+		if _, _, err := r.s.settings.Apply(t.Context(), method, params, keep); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,19 +76,19 @@ func TestSettingsWithSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"session.options.update.provider.apiKey", "session.provider.add.providers.apiKey"}
-	if !slices.Equal(next.config.Missing, want) {
-		t.Errorf("missing are %q, want %q", next.config.Missing, want)
+	if !slices.Equal(next.settings.State.Missing, want) {
+		t.Errorf("missing are %q, want %q", next.settings.State.Missing, want)
 	}
-	_, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{})
-	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.config.Missing) != 2 {
-		t.Errorf("one of two given: %v, missing %q", err, next.config.Missing)
+	_, _, err := next.settings.Apply(t.Context(), "session.provider.add", add, config.Keep{})
+	if fault.ReasonOf(err) != fault.CredentialsNeeded || !strings.Contains(err.Error(), want[0]) || len(next.settings.State.Missing) != 2 {
+		t.Errorf("one of two given: %v, missing %q", err, next.settings.State.Missing)
 	}
-	next.config.Regained("session.options.update")
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil || !slices.Equal(next.config.Missing, want[1:]) {
-		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.config.Missing)
+	next.settings.State.Regained("session.options.update")
+	if _, _, err := next.settings.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err == nil || !slices.Equal(next.settings.State.Missing, want[1:]) {
+		t.Errorf("the CLI refused, the error is %v, missing %q", err, next.settings.State.Missing)
 	}
-	if _, _, err := next.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err != nil || len(next.config.Missing) > 0 {
-		t.Errorf("given again: %v, missing %q", err, next.config.Missing)
+	if _, _, err := next.settings.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err != nil || len(next.settings.State.Missing) > 0 {
+		t.Errorf("given again: %v, missing %q", err, next.settings.State.Missing)
 	}
 	if _, err := next.Loaded(t.Context()); err != nil {
 		t.Error(err)

@@ -34,7 +34,7 @@ func (s *Session) resting(idle time.Duration) bool {
 	if s.turns.Machine().LastEvent().After(last) {
 		last = s.turns.Machine().LastEvent()
 	}
-	return s.providers() == nil && s.state == Loaded && s.uses == 0 && !s.sender.HeadersReplaced() && !s.participants.HasSatellite() && !s.turns.Machine().Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
+	return s.settings.CheckProviders() == nil && s.state == Loaded && s.uses == 0 && !s.sender.HeadersReplaced() && !s.participants.HasSatellite() && !s.turns.Machine().Busy() && s.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
 // Rests is resting for others.

@@ -83,7 +83,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 		return nil, err
 	}
 	for _, path := range r.Lacks {
-		s.Lack(path)
+		s.Settings().Lack(path)
 	}
 	if r.Boxed {
 		e.SetSandboxed()

@@ -67,7 +67,7 @@ type Config[R comparable] struct {
 	// Load has the session loaded.
 	Load func(ctx context.Context) error
 	// Exclusive calls f while nothing changes the session in a runtime.
-	Exclusive func(ctx context.Context, f func()) error
+	Exclusive func(ctx context.Context, f func() error) error
 	// Unloaded reports whether the session is in use and no runtime has it.
 	Unloaded func() bool
 	// Go runs f on a goroutine that ends with the bridge.
@@ -209,7 +209,7 @@ var errNotLoaded = errors.New("the session is not loaded")
 // GiveUp notes that the bridge stops trying to load the session, because of an error, and resolves
 // the messages that a load would have resolved. The session is still loaded when a call needs it.
 func (w *Watchdog[R]) GiveUp(ctx context.Context, err error) {
-	_ = w.cfg.Exclusive(ctx, func() { // fails when ctx has ended
+	_ = w.cfg.Exclusive(ctx, func() error { // fails when ctx has ended
 		var found prompts.Settlement
 		if w.cfg.Unloaded() {
 			found = w.cfg.Prompts.LookUp(ctx, nil, cmp.Or(err, errNotLoaded))
@@ -219,5 +219,6 @@ func (w *Watchdog[R]) GiveUp(ctx context.Context, err error) {
 		w.cfg.Prompts.Settle(w.cfg.Tx, found)
 		w.cfg.Lock.Unlock()
 		w.cfg.Prompts.Flush()
+		return nil
 	})
 }
