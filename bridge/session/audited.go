@@ -42,13 +42,14 @@ func (t auditTrail) Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutc
 		return
 	}
 	how := strings.ToLower(strings.TrimPrefix(outcome.String(), "CALLBACK_OUTCOME_"))
-	t.log.Record(caller.With(context.Background(), caller.Caller{Tenant: t.tenant, Name: audit.Bridge}),
-		t.entry(p, "callback.default", how, ""))
+	by := caller.Caller{Tenant: t.tenant, Name: audit.Bridge}
+	t.log.Record(caller.With(context.Background(), by), t.entry(p, "callback.default", how, ""))
 }
 
 func (t auditTrail) entry(p *callback.Pending, action, decision, participant string) audit.Entry {
 	return audit.Entry{
-		Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant, Callback: p.ID, Kind: observe.Kind(p.Kind.Type.String()),
+		Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant,
+		Callback: p.ID, Kind: observe.Kind(p.Kind.Type.String()),
 		Subject: subject(p), Decision: decision, Participant: participant,
 	}
 }
@@ -73,7 +74,8 @@ func subject(p *callback.Pending) string {
 var verdicts = map[string]bool{
 	"approve-once": true, "approve-for-session": true, "approve-for-location": true, "approve-permanently": true,
 	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
-	"accept": true, "decline": true, "cancel": true, "allow": true, "deny": true, "ask": true, "token": true, "cancelled": true, "none": true, "headers": true,
+	"accept": true, "decline": true, "cancel": true, "allow": true, "deny": true, "ask": true, "token": true,
+	"cancelled": true, "none": true, "headers": true,
 	"success": true, "failure": true, "rejected": true, "denied": true, "yes": true, "no": true, "yes_always": true,
 }
 
@@ -97,7 +99,9 @@ func decision(r callback.Reply) string {
 	for _, part := range []json.RawMessage{d.Result, d.Output} {
 		_ = json.Unmarshal(part, &inner) // a text has none of these
 	}
-	for _, word := range []string{inner.Kind, inner.Action, inner.ResultType, inner.PermissionDecision, inner.Decision, d.Action} {
+	for _, word := range []string{
+		inner.Kind, inner.Action, inner.ResultType, inner.PermissionDecision, inner.Decision, d.Action,
+	} {
 		if verdicts[word] {
 			return word
 		}

@@ -57,9 +57,4 @@ func (l locked) Reading() bool          { return l.s.intake.Holding() }
 func (l locked) Timeout() time.Duration { return l.s.timeout }
 func (l locked) Span() *observe.Span    { return l.s.turns.Span() }
 
-// Keep has the session saved.
-func (l locked) Keep() {
-	if l.s.host != nil {
-		l.s.host.Keep(l.s)
-	}
-}
+func (l locked) Keep() { l.s.host.Keep(l.s) }

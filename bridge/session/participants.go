@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -41,7 +40,7 @@ func (j *Joining) In(s *Session) participants.Joining {
 }
 
 // newParticipants returns the manager of the session's participants.
-func (s *Session) newParticipants() *participants.Manager {
+func newParticipants(s *Session) *participants.Manager {
 	return participants.New(participants.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Roster: &s.roster,
 		Journal: s.journal, Callbacks: s.callbacks, Models: s.models,
@@ -66,8 +65,8 @@ func (s *Session) newParticipants() *participants.Manager {
 			return err
 		},
 		Classify: Classify,
-		Go:       func(f func(context.Context)) { s.host.Go(f) },
-		Logger:   func() *slog.Logger { return s.host.Logger() },
+		Go:       s.host.Go,
+		Logger:   s.host.Logger,
 	})
 }
 

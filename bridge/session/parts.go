@@ -9,6 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -27,15 +28,23 @@ import (
 )
 
 // newCallbacks returns the desk of the session's callbacks.
-func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
+func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *callbacks.Desk {
 	return callbacks.New(callbacks.Config{
-		Session: s.id, Tenant: s.tenant, Room: room, Journal: s.journal, Observer: s.observer, Audit: s.audit,
+		Session: s.id, Tenant: s.tenant, Room: room, Journal: s.journal, Observer: observer, Audit: s.audit,
 		Lock: func() callbacks.Tx {
 			s.mu.Lock()
 			return locked{s}
 		},
 		Unlock: s.mu.Unlock,
-		Answer: s.answerCall,
+		Answer: func(ctx context.Context, method string, params jsonobj.Object) (
+			result json.RawMessage, at journal.Position, ended <-chan struct{}, err error) {
+			err = s.retried(ctx, func(rt Runtime) (err error) {
+				ended = rt.Ended()
+				result, at, err = s.call(ctx, rt, method, params, rpcconn.Priority())
+				return err
+			})
+			return result, at, ended, err
+		},
 		Usable: s.Asking,
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()
@@ -43,13 +52,13 @@ func (s *Session) newCallbacks(room callback.Room) *callbacks.Desk {
 			s.settings.Approve(urls)
 		},
 		ModelTaken: func(id, participant string) { s.models.Taken(id, participant) },
-		Go:         s.background,
-		Logger:     func() *slog.Logger { return s.host.Logger() },
+		Go:         s.host.Go,
+		Logger:     s.host.Logger,
 	})
 }
 
 // newModels returns the proxy of the session's requests to models.
-func (s *Session) newModels() *modelproxy.Proxy {
+func newModels(s *Session) *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
 		Ask: func(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
 			return s.callbacks.Ask(ctx, p)
@@ -67,13 +76,13 @@ func (s *Session) newModels() *modelproxy.Proxy {
 		},
 		Position: s.journal.Last,
 		Classify: Classify,
-		Go:       s.background,
+		Go:       s.host.Go,
 		Logger:   func() *slog.Logger { return s.host.Logger().With("session_id", s.id) },
 	})
 }
 
 // newPrompts returns the queue of the session's prompts.
-func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
+func newPrompts(s *Session, box *outbox.Box) *prompts.Queue {
 	return prompts.New(prompts.Config{
 		Session: s.id, Box: box, Journal: s.journal,
 		Update: func(f func(prompts.Tx)) {
@@ -87,21 +96,22 @@ func (s *Session) newPrompts(box *outbox.Box) *prompts.Queue {
 		HasHeaders: func() bool { return s.settings.HasHeaders() },
 		Classify:   Classify,
 		In:         func(ctx context.Context, f func(prompts.Runtime) error) error { return s.sender.In(ctx, f) },
-		Go:         s.background,
-		Logger:     func() *slog.Logger { return s.host.Logger() },
+		Go:         s.host.Go,
+		Logger:     s.host.Logger,
 	})
 }
 
 // newTurns returns the session's turns.
-func (s *Session) newTurns(bounds turn.Bounds) *turns.Turns {
+func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns.Turns {
 	return turns.New(turns.Config{
 		Session: s.id, Tenant: s.tenant, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
-		Callbacks: s.callbacks, Prompts: s.prompts, Observer: s.observer, Bounds: bounds, Reason: turnReason, Classify: Classify,
+		Callbacks: s.callbacks, Prompts: s.prompts, Observer: observer, Bounds: bounds, Reason: turnReason,
+		Classify: Classify,
 	})
 }
 
 // newSender returns the sender of the session's messages.
-func (s *Session) newSender() *sending.Sender {
+func newSender(s *Session) *sending.Sender {
 	return sending.New(sending.Config{
 		Session: s.id, Journal: s.journal, Lock: &s.mu, Tx: locked{s}, Turns: s.turns, Prompts: s.prompts,
 		In: func(ctx context.Context, f func(sending.Runtime) error) error {
@@ -124,15 +134,16 @@ func (s *Session) newSender() *sending.Sender {
 			})
 		},
 		Classify: Classify,
-		Go:       s.background,
-		Logger:   func() *slog.Logger { return s.host.Logger() },
+		Go:       s.host.Go,
+		Logger:   s.host.Logger,
 	})
 }
 
 // newWatchdog returns the part that ends turns without progress.
-func (s *Session) newWatchdog() *watchdog.Watchdog[Runtime] {
+func newWatchdog(s *Session) *watchdog.Watchdog[Runtime] {
 	return watchdog.New(watchdog.Config[Runtime]{
-		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Turns: s.turns, Callbacks: s.callbacks, Prompts: s.prompts,
+		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
+		Turns: s.turns, Callbacks: s.callbacks, Prompts: s.prompts,
 		Reconcile: func(ctx context.Context, rt Runtime) (changed bool, err error) {
 			return s.reconciler.Pending(ctx, inRuntime{s, rt})
 		},
@@ -147,8 +158,8 @@ func (s *Session) newWatchdog() *watchdog.Watchdog[Runtime] {
 		Drop: s.drop, Load: s.load,
 		Exclusive: s.exclusive,
 		Unloaded:  func() bool { return s.State() == Unloaded },
-		Go:        s.background,
-		Logger:    func() *slog.Logger { return s.host.Logger() },
+		Go:        s.host.Go,
+		Logger:    s.host.Logger,
 	})
 }
 
@@ -159,7 +170,7 @@ func (s *Session) load(ctx context.Context) error {
 }
 
 // newSettings returns the session's configuration.
-func (s *Session) newSettings() *settings.Settings {
+func newSettings(s *Session) *settings.Settings {
 	return settings.New(settings.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Roster: &s.roster, Turns: s.turns,
 		Participants: s.participants, Exclusive: s.exclusive,
@@ -171,7 +182,7 @@ func (s *Session) newSettings() *settings.Settings {
 			json.RawMessage, journal.Position, error) {
 			return s.call(ctx, rt, method, params)
 		},
-		Logger: func() *slog.Logger { return s.host.Logger() },
+		Logger: s.host.Logger,
 	})
 }
 
@@ -184,15 +195,8 @@ func (s *Session) exclusive(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// background runs f on a goroutine of the host.
-func (s *Session) background(f func(context.Context)) {
-	if s.host != nil {
-		s.host.Go(f)
-	}
-}
-
 // newIntake returns the part that takes the session's events.
-func (s *Session) newIntake(at time.Time) *ingest.Intake {
+func newIntake(s *Session, at time.Time) *ingest.Intake {
 	return ingest.New(ingest.Config{
 		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turns.Machine(), Callbacks: s.callbacks,
 		Update: func(f func()) {
@@ -200,17 +204,17 @@ func (s *Session) newIntake(at time.Time) *ingest.Intake {
 			defer s.mu.Unlock()
 			f()
 		},
-		Logger: func() *slog.Logger { return s.host.Logger() },
+		Logger: s.host.Logger,
 	}, at)
 }
 
 // newReconciler returns the part that brings the session in step with the CLI.
-func (s *Session) newReconciler() *reconcile.Reconciler {
+func newReconciler(s *Session) *reconcile.Reconciler {
 	return reconcile.New(reconcile.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Intake: s.intake, Turns: s.turns,
 		Prompts: s.prompts, Callbacks: s.callbacks,
-		Epoch:  func() uint64 { return s.host.Epoch() },
-		Logger: func() *slog.Logger { return s.host.Logger() },
+		Epoch:  s.host.Epoch,
+		Logger: s.host.Logger,
 	})
 }
 
@@ -247,14 +251,3 @@ func (s *Session) Settings() *settings.Settings { return s.settings }
 
 // Sender returns the part that sends messages.
 func (s *Session) Sender() *sending.Sender { return s.sender }
-
-// answerCall makes the call that answers a callback. ended is of the runtime that it was made in.
-func (s *Session) answerCall(ctx context.Context, method string, params jsonobj.Object) (
-	result json.RawMessage, at journal.Position, ended <-chan struct{}, err error) {
-	err = s.retried(ctx, func(rt Runtime) (err error) {
-		ended = rt.Ended()
-		result, at, err = s.call(ctx, rt, method, params, rpcconn.Priority())
-		return err
-	})
-	return result, at, ended, err
-}

@@ -135,7 +135,6 @@ type Session struct {
 	reconciler   *reconcile.Reconciler
 	settings     *settings.Settings
 	gate         chan struct{} // capacity 1: holds what changes the session in the runtime
-	observer     *observe.Observer
 	audit        auditTrail
 
 	mu       sync.Mutex
@@ -156,28 +155,30 @@ func New(cfg Config) *Session {
 	if cfg.Audit == nil {
 		cfg.Audit = audit.Discard
 	}
+	if cfg.Observer == nil {
+		cfg.Observer = observe.Silent()
+	}
 	now := time.Now()
 	s := &Session{
 		id: cfg.ID, tenant: cfg.Tenant, host: cfg.Host,
-		journal: journal.New(journal.Config{Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget}),
+		journal: journal.New(journal.Config{
+			Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget,
+		}),
 		gate:    make(chan struct{}, 1),
 		timeout: cfg.CallbackTimeout,
 		shared:  cfg.Shared, usedAt: now,
-		observer: cfg.Observer, audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
+		audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
-	if s.observer == nil {
-		s.observer = observe.Silent()
-	}
-	s.models = s.newModels()
-	s.callbacks = s.newCallbacks(cfg.Room)
-	s.prompts = s.newPrompts(cfg.Outbox)
-	s.turns = s.newTurns(cfg.Bounds)
-	s.sender = s.newSender()
-	s.watchdog = s.newWatchdog()
-	s.intake = s.newIntake(now)
-	s.reconciler = s.newReconciler()
-	s.participants = s.newParticipants()
-	s.settings = s.newSettings()
+	s.models = newModels(s)
+	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
+	s.prompts = newPrompts(s, cfg.Outbox)
+	s.turns = newTurns(s, cfg.Bounds, cfg.Observer)
+	s.sender = newSender(s)
+	s.watchdog = newWatchdog(s)
+	s.intake = newIntake(s, now)
+	s.reconciler = newReconciler(s)
+	s.participants = newParticipants(s)
+	s.settings = newSettings(s)
 	if s.timeout <= 0 {
 		s.timeout = callback.DefaultTimeout
 	}

@@ -24,7 +24,7 @@ func TestSettingsAreSaved(t *testing.T) {
 		}
 		return o
 	}
-	s := New(Config{ID: "s1"})
+	s := New(Config{ID: "s1", Host: &rig{}})
 	s.state = Loaded
 	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
@@ -32,7 +32,7 @@ func TestSettingsAreSaved(t *testing.T) {
 	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.enable", Params: params(`{"name":"a"}`)}, false)
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"verbosity":"high"}`)}, true)
 
-	after := New(Config{ID: "s1"})
+	after := New(Config{ID: "s1", Host: &rig{}})
 	if err := after.Restore(s.Save(nil, nil), nil, nil); err != nil {
 		t.Fatal(err)
 	}

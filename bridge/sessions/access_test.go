@@ -17,7 +17,7 @@ import (
 func newStore() *Store {
 	return New(Config{
 		Session: func(string) session.Config { return session.Config{} },
-		Host:    func(*registry.Entry) session.Host { return nil },
+		Host:    func(*registry.Entry) session.Host { return struct{ session.Host }{} },
 		Profile: func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
 		Forget:  func(string) {},
 		Log:     slog.New(slog.DiscardHandler),

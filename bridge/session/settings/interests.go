@@ -27,7 +27,8 @@ func (s *Settings) addInterest(eventType string) (handle string, err error) {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()
 	if len(s.State.Registered) >= maxInterests {
-		return "", fault.New(fault.LimitExceeded, "the session has %d registered interests", maxInterests).With("limit", "interests")
+		return "", fault.New(fault.LimitExceeded, "the session has %d registered interests", maxInterests).
+			With("limit", "interests")
 	}
 	if s.State.Registered == nil {
 		s.State.Registered = map[string]string{}

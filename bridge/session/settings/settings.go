@@ -84,8 +84,8 @@ func (s *Settings) Apply(
 	}
 	s.cfg.Lock.Unlock()
 	if full {
-		return nil, journal.Position{}, fault.New(fault.LimitExceeded, "the session has %d settings to remember", config.MaxSettings).
-			With("limit", "session settings")
+		err := fault.New(fault.LimitExceeded, "the session has %d settings to remember", config.MaxSettings)
+		return nil, journal.Position{}, err.With("limit", "session settings")
 	}
 	result, at, err := s.cfg.Do(ctx, method, params.Clone())
 	s.cfg.Lock.Lock()
@@ -215,8 +215,8 @@ func (s *Settings) Requires(method string) bool {
 func (s *Settings) CheckProviders() error {
 	for _, method := range s.needs {
 		if !slices.Contains(s.State.Handling.Methods, method) && !s.cfg.Roster.Answers(method) {
-			return fault.New(fault.ProviderGone, "nobody is there who handles %s, which session %q needs", method, s.cfg.Session).
-				With("session_id", s.cfg.Session).With("method", method)
+			return fault.New(fault.ProviderGone, "nobody is there who handles %s, which session %q needs",
+				method, s.cfg.Session).With("session_id", s.cfg.Session).With("method", method)
 		}
 	}
 	return nil
