@@ -20,7 +20,7 @@ type Waiter struct {
 	state *turn.Waiter // guarded by the session's lock, but for its end
 }
 
-// Ended returns a waiter for a turn that has ended.
+// Ended returns a waiter for a turn that has ended. It need not be closed.
 func Ended(out turn.Outcome) *Waiter {
 	w := &turn.Waiter{}
 	w.InitEnded(out)
@@ -96,7 +96,7 @@ func (w *Waiter) Wait(ctx context.Context, idle time.Duration) turn.Outcome {
 		case <-ctx.Done():
 			return w.timedOut()
 		case <-timer:
-			if w.t.silent() >= idle {
+			if w.state.Over() || w.t.silent() >= idle {
 				return w.timedOut()
 			}
 		}
