@@ -19,7 +19,7 @@ import (
 // NoGrace is a grace time of nothing.
 var NoGrace = durationpb.New(0)
 
-// cable is what a client's connections go over, and can be cut.
+// Cable is what a client's connections go over, and can be cut.
 type Cable struct {
 	mu    sync.Mutex
 	conns []net.Conn
@@ -48,7 +48,7 @@ func (c *Cable) Cut() {
 	c.conns = nil
 }
 
-// attached is an Attach stream as it is, for what clients/go hides.
+// Attached is an Attach stream as it is, for what clients/go hides.
 type Attached struct {
 	st        *Scripted
 	Stream    grpc.BidiStreamingClient[bridgev1.AttachRequest, bridgev1.AttachResponse]
@@ -62,6 +62,7 @@ type Attached struct {
 	err     error
 }
 
+// JoinOf is the start of a participant that joins a session.
 func JoinOf(id string, handlers *bridgev1.Handlers) *bridgev1.AttachStart {
 	return &bridgev1.AttachStart{
 		Session:  &bridgev1.AttachStart_JoinSessionId{JoinSessionId: id},
@@ -208,7 +209,7 @@ func (a *Attached) Closed() (c *bridgev1.Closed) {
 	return c
 }
 
-// replied is what an answer or a command came to.
+// Replied is what an answer or a command came to.
 type Replied struct {
 	Done   *bridgev1.AttachDone
 	Failed *bridgev1.Failure

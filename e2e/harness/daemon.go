@@ -50,7 +50,7 @@ func (d *Daemon) SayTo(id, text string) {
 	}
 }
 
-// daemon is a bridge in a separate process, with a data directory that outlives it.
+// Daemon is a bridge in a separate process, with a data directory that outlives it.
 type Daemon struct {
 	*Scripted
 	Root   string
@@ -62,6 +62,7 @@ type Daemon struct {
 	Client *copilot.Client
 }
 
+// NewDaemon starts a daemon with the flags, and stops it at the end of the test.
 func NewDaemon(st *Scripted, flags ...string) *Daemon {
 	st.T.Helper()
 	root, err := os.MkdirTemp("", "kill") // short: it is in a socket's path
@@ -203,6 +204,7 @@ func (d *Daemon) Agrees(id string) {
 	}
 }
 
+// Less reports whether a is before b.
 func Less(a, b *bridgev1.Position) bool {
 	return a.GetEpoch() < b.GetEpoch() || a.GetEpoch() == b.GetEpoch() && a.GetSeq() < b.GetSeq()
 }
@@ -303,7 +305,7 @@ func (d *Daemon) Written(id string) {
 // programDir is where program puts what it builds; it ends with all tests.
 var programDir string
 
-// program builds the program, once.
+// Program builds the program, once.
 var Program = sync.OnceValues(func() (path string, err error) {
 	if programDir, err = os.MkdirTemp("", "e2e"); err != nil {
 		return "", err

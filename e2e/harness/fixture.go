@@ -79,6 +79,7 @@ func NewOwnFixture(t *testing.T, script string, config HostConfig) *Fixture {
 	return NewFixtureOn(t, h, script)
 }
 
+// SkipWithoutCLI skips the test if no CLI is configured.
 func SkipWithoutCLI(t *testing.T) {
 	t.Helper()
 	if os.Getenv(CLIEnv) == "" {

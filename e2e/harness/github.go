@@ -8,13 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// gitHub is a fixture whose CLI takes the offline model for GitHub's own API: the account's token identifies requests.
-type gitHub struct {
+// GitHub is a fixture whose CLI takes the offline model for GitHub's own API: the account's token identifies requests.
+type GitHub struct {
 	*Fixture
 	Api *offlinemodel.Server
 }
 
-func NewGitHub(t *testing.T, text string) *gitHub {
+// NewGitHub starts a fixture whose offline model follows the script.
+func NewGitHub(t *testing.T, text string) *GitHub {
 	t.Helper()
 	SkipWithoutCLI(t)
 	script, err := offlinemodel.Parse("github.yaml", []byte(text))
@@ -31,11 +32,11 @@ func NewGitHub(t *testing.T, text string) *gitHub {
 		}
 	})
 	env := map[string]string{"COPILOT_API_URL": api.URL(), "COPILOT_DEBUG_GITHUB_API_URL": api.URL()}
-	return &gitHub{NewOwnFixture(t, Echo, HostConfig{Env: env}), api}
+	return &GitHub{NewOwnFixture(t, Echo, HostConfig{Env: env}), api}
 }
 
 // As is the configuration of a session of an account.
-func (g *gitHub) As(token, model string) *cliv1.SessionConfig {
+func (g *GitHub) As(token, model string) *cliv1.SessionConfig {
 	return &cliv1.SessionConfig{Model: proto.String(model), GithubToken: proto.String(token),
 		WorkingDirectory: proto.String(g.Dir)}
 }

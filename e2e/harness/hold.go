@@ -7,23 +7,23 @@ import (
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 )
 
-// hold is a tool or a permission handler that reports a request, and answers when the test lets go. If the
+// Hold is a tool or a permission handler that reports a request, and answers when the test lets go. If the
 // participation ends first, it answers nothing.
-type hold struct {
+type Hold struct {
 	Asked chan string // the callback's id, each time
 	let   chan struct{}
 	Calls atomic.Int32
 }
 
 // NewHold returns a hold. It may get many requests, though no test makes more than some.
-func NewHold() *hold {
-	return &hold{Asked: make(chan string, 100), let: make(chan struct{})}
+func NewHold() *Hold {
+	return &Hold{Asked: make(chan string, 100), let: make(chan struct{})}
 }
 
 // Release has it answer, now and from now on.
-func (h *hold) Release() { close(h.let) }
+func (h *Hold) Release() { close(h.let) }
 
-func (h *hold) wait(ctx context.Context, id string) error {
+func (h *Hold) wait(ctx context.Context, id string) error {
 	h.Calls.Add(1)
 	h.Asked <- id
 	select {
@@ -35,7 +35,7 @@ func (h *hold) wait(ctx context.Context, id string) error {
 }
 
 // Tool is a tool that needs no permission.
-func (h *hold) Tool(name, result string) copilot.Tool {
+func (h *Hold) Tool(name, result string) copilot.Tool {
 	return copilot.NewTool(name, "Takes its time", func(ctx context.Context, _ struct{}) (string, error) {
 		from, _ := copilot.CallFrom(ctx)
 		if err := h.wait(ctx, from.CallbackID); err != nil {
@@ -46,7 +46,7 @@ func (h *hold) Tool(name, result string) copilot.Tool {
 }
 
 // Permission approves once.
-func (h *hold) Permission(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
+func (h *Hold) Permission(ctx context.Context, r *copilot.PermissionRequest) (*copilot.Decision, error) {
 	if h.wait(ctx, r.CallbackID) != nil {
 		return nil, copilot.ErrAbstain
 	}

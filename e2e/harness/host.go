@@ -43,7 +43,7 @@ type HostConfig struct {
 	Change func(*app.Config)
 }
 
-// host is a server with its CLI and an offline model.
+// Host is a server with its CLI and an offline model.
 type Host struct {
 	// dir holds everything that the host writes, home is the CLI's COPILOT_HOME.
 	Dir, Home string
@@ -165,6 +165,7 @@ func (h *Host) Close() error {
 
 func (h *Host) onClose(f func() error) { h.closers = append(h.closers, f) }
 
+// Bounded calls f with the time limit of a cleanup.
 func Bounded(f func(context.Context) error) error {
 	ctx, cancel := background()
 	defer cancel()

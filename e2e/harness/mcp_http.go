@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// mcpEndpoint is an MCP server over HTTP that wants a header of its callers, and writes
+// MCPEndpoint is an MCP server over HTTP that wants a header of its callers, and writes
 // down what they came with.
-type mcpEndpoint struct {
+type MCPEndpoint struct {
 	Server *httptest.Server
 	// header is what it wants, with the value wanted.
 	header, value string
@@ -23,9 +23,9 @@ type mcpEndpoint struct {
 }
 
 // NewMCPEndpoint serves the tools of MCPTools on loopback until the test ends.
-func NewMCPEndpoint(t *testing.T, header, value string) *mcpEndpoint {
+func NewMCPEndpoint(t *testing.T, header, value string) *MCPEndpoint {
 	t.Helper()
-	e := &mcpEndpoint{header: header, value: value}
+	e := &MCPEndpoint{header: header, value: value}
 	mux := http.NewServeMux()
 	e.Server = httptest.NewServer(mux)
 	t.Cleanup(e.Server.Close)
@@ -52,7 +52,7 @@ func mcpDocument(w http.ResponseWriter, document map[string]any) {
 	_ = json.NewEncoder(w).Encode(document) // the caller may have gone
 }
 
-func (e *mcpEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+func (e *MCPEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.note(r.Header.Get(e.header))
 	var req mcpRequest
 	switch {
@@ -70,14 +70,14 @@ func (e *mcpEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (e *mcpEndpoint) note(value string) {
+func (e *MCPEndpoint) note(value string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.came = append(e.came, value)
 }
 
 // Last is what the last caller came with.
-func (e *mcpEndpoint) Last() string {
+func (e *MCPEndpoint) Last() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.came) == 0 {

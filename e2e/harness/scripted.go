@@ -18,7 +18,7 @@ import (
 type Scripted struct {
 	*Fixture
 	// far is the MCP server that the session has, if it has one over HTTP.
-	Far *mcpEndpoint
+	Far *MCPEndpoint
 }
 
 // NewScripted sets up a Scripted on the host that tests share.
@@ -47,18 +47,24 @@ func (st *Scripted) Play(rules []offlinemodel.Rule) *Scripted {
 
 // The vocabulary of scripts.
 
+// Rule is a rule of the offline model.
 type Rule = offlinemodel.Rule
 
+// Rules lists rules.
 func Rules(r ...Rule) []Rule { return r }
 
+// Steps lists the steps of a reply.
 func Steps(s ...offlinemodel.Step) []offlinemodel.Step { return s }
 
+// WhenUser holds when the user's message contains the text.
 func WhenUser(text string) offlinemodel.When { return offlinemodel.When{User: text} }
 
+// OnUser replies to a user's message that contains the text.
 func OnUser(text string, reply ...offlinemodel.Step) offlinemodel.Rule {
 	return offlinemodel.Rule{When: offlinemodel.When{User: text}, Reply: reply}
 }
 
+// OnResult replies to a result of the tool.
 func OnResult(tool string, reply ...offlinemodel.Step) offlinemodel.Rule {
 	return offlinemodel.Rule{
 		When:  offlinemodel.When{ToolResult: &offlinemodel.ToolResultCondition{Name: tool}},
@@ -66,8 +72,10 @@ func OnResult(tool string, reply ...offlinemodel.Step) offlinemodel.Rule {
 	}
 }
 
+// Say is a step with text.
 func Say(text string) offlinemodel.Step { return offlinemodel.Step{Text: text} }
 
+// Call is a step with a tool call.
 func Call(tool string, arguments map[string]any) offlinemodel.Step {
 	if arguments == nil {
 		arguments = map[string]any{}
@@ -80,6 +88,7 @@ func Shell(command string) map[string]any {
 	return map[string]any{"command": command, "description": "a test"}
 }
 
+// Names returns the names of tools.
 func Names(tools []offlinemodel.Tool) []string {
 	out := make([]string, 0, len(tools))
 	for _, tool := range tools {

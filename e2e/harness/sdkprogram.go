@@ -30,8 +30,8 @@ rules:
     reply: [{text: "I begin, and"}, {hang: true}]
 default: {reply: [{text: "You said: {{user}}"}]}`
 
-// sdkProgram speaks the CLI's JSON-RPC to a child process.
-type sdkProgram struct {
+// SDKProgram speaks the CLI's JSON-RPC to a child process.
+type SDKProgram struct {
 	t    *testing.T
 	ctx  context.Context
 	Conn *rpcconn.Conn
@@ -59,9 +59,10 @@ func (c childIO) Close() error {
 	return c.ReadCloser.Close()
 }
 
-func StartSDKProgram(t *testing.T, ctx context.Context, env []string, command ...string) *sdkProgram {
+// StartSDKProgram starts a program of an SDK, and ends it with the test.
+func StartSDKProgram(t *testing.T, ctx context.Context, env []string, command ...string) *SDKProgram {
 	t.Helper()
-	p := &sdkProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{},
+	p := &SDKProgram{t: t, ctx: ctx, change: make(chan struct{}), hooks: map[string]int{},
 		Host: make(chan json.RawMessage, 16)}
 	p.Cmd = exec.Command(command[0],
 		append(command[1:], "--headless", "--no-auto-update", "--no-auto-login", "--stdio")...)
@@ -101,7 +102,7 @@ func StartSDKProgram(t *testing.T, ctx context.Context, env []string, command ..
 	return p
 }
 
-func (p *sdkProgram) note(what string) {
+func (p *SDKProgram) note(what string) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	p.Events = append(p.Events, what)
@@ -111,7 +112,7 @@ func (p *sdkProgram) note(what string) {
 
 // answer answers a request of the CLI. Hooks are only counted: where they come among events
 // is not the same twice.
-func (p *sdkProgram) answer(q *rpcconn.Request) json.RawMessage {
+func (p *SDKProgram) answer(q *rpcconn.Request) json.RawMessage {
 	if q.Method == "hooks.invoke" {
 		var hook struct{ HookType string }
 		_ = json.Unmarshal(q.Params, &hook) // none is one more type
@@ -127,7 +128,7 @@ func (p *sdkProgram) answer(q *rpcconn.Request) json.RawMessage {
 	return json.RawMessage(`{}`)
 }
 
-func (p *sdkProgram) event(body []byte) {
+func (p *SDKProgram) event(body []byte) {
 	var m struct {
 		Params struct {
 			SessionID string
@@ -158,7 +159,7 @@ func (p *sdkProgram) event(body []byte) {
 }
 
 // Call returns the result of a call, or its error as JSON.
-func (p *sdkProgram) Call(method, params string) string {
+func (p *SDKProgram) Call(method, params string) string {
 	result, err := p.Conn.Call(p.ctx, method, []byte(params))
 	if rpc, ok := err.(*rpcconn.Error); ok {
 		text, _ := json.Marshal(rpc)
@@ -176,7 +177,7 @@ func (p *sdkProgram) Call(method, params string) string {
 }
 
 // Until waits until an event was seen n times.
-func (p *sdkProgram) Until(event string, n int) {
+func (p *SDKProgram) Until(event string, n int) {
 	p.t.Helper()
 	for {
 		p.Mu.Lock()
@@ -195,7 +196,7 @@ func (p *sdkProgram) Until(event string, n int) {
 
 // Converse is what a program of an SDK does, in short. It returns the results that must be the same with the CLI and
 // with the shim.
-func (p *sdkProgram) Converse(url string) (results []string) {
+func (p *SDKProgram) Converse(url string) (results []string) {
 	const id = "3f0c1f4e-5a10-4c39-9d9e-0c7a2f1d8b11"
 	provider := `{"type":"openai","wireApi":"completions","apiKey":"x","baseUrl":"` + url + `"}`
 	p.Call("connect", `{}`)

@@ -105,7 +105,7 @@ func Types(events []*bridgev1.Event) []string {
 	return all
 }
 
-// recorded is an event in the CLI's own record.
+// Recorded is an event in the CLI's own record.
 type Recorded struct {
 	Type string          `json:"type"`
 	ID   string          `json:"id"`
@@ -119,6 +119,7 @@ func (s *TestSession) Record() []Recorded {
 	return ReadRecord(s.Fixture.T, filepath.Join(s.Fixture.Host.Home, "session-state", s.ID(), "events.jsonl"))
 }
 
+// ReadRecord reads a record; it is nil if there is no file.
 func ReadRecord(t *testing.T, path string) []Recorded {
 	t.Helper()
 	f, err := os.Open(path)
