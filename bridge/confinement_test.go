@@ -304,7 +304,7 @@ func (p *policed) harmless(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	result, _, err := s.Do(ctx, "session.metadata.activity", nil)
+	result, _, err := s.Loader().Do(ctx, "session.metadata.activity", nil)
 	return string(result), err
 }
 

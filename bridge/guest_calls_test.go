@@ -34,7 +34,7 @@ func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 			before := r.cliCalls(method)
 			ended := make(chan error, 1)
 			go func() {
-				_, _, err := s.Do(ctx, method, nil)
+				_, _, err := s.Loader().Do(ctx, method, nil)
 				ended <- err
 			}()
 			full := n == fleet.MaxGuestTenantCalls || guest == fleet.MaxGuestCalls/fleet.MaxGuestTenantCalls

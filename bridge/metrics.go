@@ -32,7 +32,7 @@ func sessionMetrics(put observe.Put, sessions []*session.Session) {
 	kinds := map[bridgev1.CallbackKind]int64{}
 	var turns, participants, stored, unwritten int64
 	for _, s := range sessions {
-		states[s.State()]++
+		states[s.Loader().State()]++
 		if s.Turns().Running() {
 			turns++
 		}

@@ -67,7 +67,7 @@ func (c *Controller) admitOne(
 func (c *Controller) Session(tenant string) (release func(), err error) {
 	l := quota.Limit{Name: "sessions", Tenant: c.cfg.Tenant(tenant).Sessions, Overall: c.cfg.Overall().Sessions}
 	return c.admitOne(&c.sessions, tenant, l, func(s *session.Session) int {
-		if state := s.State(); state == session.Disconnected || state == session.Deleted || state == session.Creating {
+		if state := s.Loader().State(); state == session.Disconnected || state == session.Deleted || state == session.Creating {
 			return 0 // one that is being made counts as such
 		}
 		return 1
@@ -111,7 +111,7 @@ func (c *Controller) checkJournals(tenant string, own, all int64) error {
 	}
 	var mine, sum int64
 	for _, s := range c.cfg.Sessions() {
-		if s.Usable() != nil {
+		if s.Loader().Usable() != nil {
 			continue
 		}
 		n := s.Journal().Stored()

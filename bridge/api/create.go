@@ -129,7 +129,7 @@ func (svc *Service) insert(
 		return nil, session.Joined{}, exists(id)
 	}
 	svc.runtimes.SetProfile(e, p)
-	joined, err := e.Session.Create(ctx, o)
+	joined, err := e.Session.Loader().Create(ctx, o)
 	if err != nil {
 		svc.store.Remove(e)
 		return nil, session.Joined{}, err
@@ -157,7 +157,7 @@ func inRequest(err error, at string) error {
 // CheckNew refuses the id of a session that exists in the bridge or in the history of a profile: the
 // CLI would open that session instead.
 func (svc *Service) CheckNew(ctx context.Context, p runtime.Profile, id string) error {
-	if e := svc.store.Own(ctx, id); e != nil && e.Session.State() != session.Deleted {
+	if e := svc.store.Own(ctx, id); e != nil && e.Session.Loader().State() != session.Deleted {
 		return exists(id)
 	}
 	if d, ok := svc.store.Damage(caller.From(ctx).Tenant, id); ok {

@@ -28,7 +28,7 @@ func (svc *Service) DeleteSession(
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Session.Delete(ctx); err != nil {
+	if err := e.Session.Loader().Delete(ctx); err != nil {
 		return nil, err
 	}
 	svc.store.Remove(e)
@@ -94,7 +94,7 @@ func (svc *Service) DisconnectSession(
 	if e == nil {
 		return nil, session.NotFound(r.GetSessionId())
 	}
-	switch e.Session.State() {
+	switch e.Session.Loader().State() {
 	case session.Deleted, session.Creating:
 		return nil, session.NotFound(r.GetSessionId())
 	case session.Disconnected:
@@ -105,7 +105,7 @@ func (svc *Service) DisconnectSession(
 			return nil, err
 		}
 	}
-	done, err := e.Session.Disconnect(ctx, r.GetForce())
+	done, err := e.Session.Loader().Disconnect(ctx, r.GetForce())
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func sharedSession(ctx context.Context, e *registry.Entry, err error) (*bridgev1
 // disconnected reports whether the bridge has the session, disconnected.
 func (svc *Service) disconnected(ctx context.Context, id string) bool {
 	e := svc.store.Own(ctx, id)
-	return e != nil && e.Session.State() == session.Disconnected
+	return e != nil && e.Session.Loader().State() == session.Disconnected
 }
 
 // ListSessions lists the sessions that are open or in the CLI's history.

@@ -57,7 +57,7 @@ func (svc *Service) Resume(
 	defer release()
 	e, fresh := svc.store.GetOrCreate(c.Tenant, id)
 	s := e.Session
-	if fresh || o.Anew && s.State() == session.Disconnected {
+	if fresh || o.Anew && s.Loader().State() == session.Disconnected {
 		if o.Config, err = svc.parser.Underlying(c, o.Config); err != nil {
 			svc.abandon(e, fresh)
 			return nil, session.Joined{}, inRequest(err, at)
@@ -72,7 +72,7 @@ func (svc *Service) Resume(
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, err
 	}
-	joined, err := s.Resume(ctx, o)
+	joined, err := s.Loader().Resume(ctx, o)
 	if err != nil {
 		undo()
 		svc.abandon(e, fresh)
@@ -84,7 +84,7 @@ func (svc *Service) Resume(
 
 // admitResumed reserves room for a session that is resumed, unless its callers use it already.
 func (svc *Service) admitResumed(ctx context.Context, id string) (release func(), err error) {
-	if e := svc.store.Own(ctx, id); e != nil && e.Session.Usable() == nil {
+	if e := svc.store.Own(ctx, id); e != nil && e.Session.Loader().Usable() == nil {
 		return func() {}, nil
 	}
 	return svc.admission.Session(caller.From(ctx).Tenant)
@@ -109,7 +109,7 @@ func (svc *Service) Reopen(ctx context.Context, id string, o session.Opening) (*
 	if fresh {
 		svc.runtimes.SetProfile(e, svc.tenants.CallerProfile(ctx))
 	}
-	if _, err := e.Session.Resume(ctx, o); err != nil {
+	if _, err := e.Session.Loader().Resume(ctx, o); err != nil {
 		svc.abandon(e, fresh)
 		return nil, err
 	}

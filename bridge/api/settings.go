@@ -81,7 +81,7 @@ func (svc *Service) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Internal, "log")
 	}
-	result, at, err := s.Do(ctx, "session.log", params)
+	result, at, err := s.Loader().Do(ctx, "session.log", params)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (svc *Service) SetForegroundSession(
 	if err != nil {
 		return nil, err
 	}
-	result, at, err := s.Do(ctx, "session.setForeground", nil)
+	result, at, err := s.Loader().Do(ctx, "session.setForeground", nil)
 	if err != nil {
 		return nil, err
 	}

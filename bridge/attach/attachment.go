@@ -253,7 +253,7 @@ func (a *Attachment) leave(disconnect bool) {
 		defer cancel()
 		patience := time.AfterFunc(leavePatience, func() { a.s.Participants().Leave(a.p) })
 		defer patience.Stop()
-		if _, err := a.s.DisconnectWith(ctx, a.p); err != nil {
+		if _, err := a.s.Loader().DisconnectWith(ctx, a.p); err != nil {
 			a.svc.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
 		}
 		a.s.Participants().Leave(a.p)

@@ -78,7 +78,7 @@ func (f *Fleet) evacuate(ctx context.Context, rt *Runtime) {
 	defer tick.Stop()
 	for {
 		for _, s := range rt.loaded() {
-			if s.Rests(0) { // else the other sessions would wait for it
+			if s.Loader().Idle(0) { // else the other sessions would wait for it
 				f.unloader.unload(grace, idleSession{s, 0})
 			}
 		}

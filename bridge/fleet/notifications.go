@@ -87,7 +87,7 @@ func (rt *Runtime) takeHostEvent(params []byte) {
 	var e struct{ Scope subject }
 	_ = json.Unmarshal(params, &e) // params that are no object name no session
 	s := rt.session([]byte(e.Scope.SessionID))
-	rt.publish(rt.fleet.hostEvents, e.Scope.SessionID, params, s != nil && s.Internal())
+	rt.publish(rt.fleet.hostEvents, e.Scope.SessionID, params, s != nil && s.Loader().Internal())
 }
 
 // publish copies a notice to the watchers.

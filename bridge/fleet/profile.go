@@ -40,12 +40,12 @@ func (f *Fleet) Reprofile(
 			return nil, err
 		}
 	}
-	if s.State() != session.Loaded {
+	if s.Loader().State() != session.Loaded {
 		p.Multi = p.Multi || join.NeedsConnection() && !f.cfg.Tenants.Dialed
 	}
 	if moves, err := f.moves(e, p); err != nil {
 		return nil, err
-	} else if s.State() == session.Loaded && moves {
+	} else if s.Loader().State() == session.Loaded && moves {
 		return nil, fault.New(fault.SessionBusy, "session %q is loaded in a runtime of another profile", s.ID()).WithField(at)
 	}
 	return f.SetProfile(e, p), nil

@@ -49,7 +49,7 @@ func (f *Fleet) reviveOne(ctx context.Context, s *session.Session) {
 		}
 	}()
 	for range ReviveTries {
-		if f.cfg.Shutdown.Accepting() != nil || s.Usable() != nil {
+		if f.cfg.Shutdown.Accepting() != nil || s.Loader().Usable() != nil {
 			return
 		}
 		if err = load(ctx, s); err == nil || !again(err) {
@@ -65,7 +65,7 @@ func (f *Fleet) reviveOne(ctx context.Context, s *session.Session) {
 func load(ctx context.Context, s *session.Session) error {
 	ctx, cancel := context.WithTimeout(ctx, reviveTimeout)
 	defer cancel()
-	_, err := s.Loaded(ctx)
+	_, err := s.Loader().Load(ctx)
 	return err
 }
 

@@ -198,7 +198,7 @@ func (rt *Runtime) ended(cause error) {
 	rt.shells.End(cause)
 	var wanted []*session.Session
 	for _, s := range sessions {
-		if s.RuntimeLost(rt, cause) {
+		if s.Loader().RuntimeLost(rt, cause) {
 			wanted = append(wanted, s)
 		}
 	}

@@ -48,7 +48,7 @@ type idleSession struct {
 
 // appendIdle adds a session to a list if it has been idle for a time.
 func appendIdle(list []idleSession, s *session.Session, idle time.Duration) []idleSession {
-	if !s.Rests(idle) {
+	if !s.Loader().Idle(idle) {
 		return list
 	}
 	return append(list, idleSession{s, idle})
@@ -89,7 +89,7 @@ func (u *unloader) start(list []idleSession) {
 func (u *unloader) unload(ctx context.Context, i idleSession) {
 	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
 	defer cancel()
-	done, err := i.s.Unload(ctx, i.idle)
+	done, err := i.s.Loader().Unload(ctx, i.idle)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		u.log.Warn("idle session not unloaded", "session_id", i.s.ID(), "error", err)

@@ -100,7 +100,7 @@ func (svc *Service) settle(
 			if err != nil {
 				return nil, err
 			}
-			if _, err := s.Loaded(ctx); err != nil {
+			if _, err := s.Loader().Load(ctx); err != nil {
 				return nil, err
 			}
 			if _, err := s.Callbacks().Registry().Get(r.GetCallbackId()); err != nil {

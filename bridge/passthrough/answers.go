@@ -78,7 +78,7 @@ func (svc *Service) answerRequest(ctx context.Context, c *call) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	result, at, err := s.Do(ctx, c.method, c.params)
+	result, at, err := s.Loader().Do(ctx, c.method, c.params)
 	if err == nil && settings.Refused(result, c.method) == nil {
 		s.Callbacks().AnsweredElsewhere(c.params.String("requestId"), requestsOf[c.method])
 	}

@@ -32,14 +32,14 @@ func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, err
 	if err != nil {
 		return svc.passOn(ctx, c) // the CLI says what is wrong
 	}
-	result, at, err := s.Shutdown(ctx, c.params)
+	result, at, err := s.Loader().Shutdown(ctx, c.params)
 	return recorded(ctx, result, at, err)
 }
 
 // closeSession is sessions.close: of a session that is open here, its use ends for everybody.
 func (svc *Service) closeSession(ctx context.Context, c *call) (json.RawMessage, error) {
 	if s, err := svc.sessions.Open(ctx, c.id); err == nil {
-		if _, err := s.Disconnect(ctx, true); err != nil {
+		if _, err := s.Loader().Disconnect(ctx, true); err != nil {
 			return nil, err
 		}
 		if c.method == "sessions.delete" {

@@ -174,7 +174,7 @@ func (svc *Service) forward(ctx context.Context, c *call) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	result, at, err := s.Invoke(ctx, c.method, c.params)
+	result, at, err := s.Loader().Invoke(ctx, c.method, c.params)
 	return recorded(ctx, result, at, err)
 }
 
@@ -199,7 +199,7 @@ func (svc *Service) forwardServer(ctx context.Context, c *call) (json.RawMessage
 		}
 		s, err := svc.sessions.Open(ctx, c.id)
 		if err == nil {
-			result, at, err := s.Invoke(ctx, c.method, params)
+			result, at, err := s.Loader().Invoke(ctx, c.method, params)
 			return recorded(ctx, result, at, err)
 		}
 		if tenancy.IsShared(c.id) { // the tenant's own CLI knows nothing of it

@@ -159,7 +159,7 @@ func (svc *Service) bulkDelete(ctx context.Context, c *call) (json.RawMessage, e
 		if err != nil {
 			continue // of the history only
 		}
-		if _, err := s.Disconnect(ctx, true); err != nil {
+		if _, err := s.Loader().Disconnect(ctx, true); err != nil {
 			return nil, err
 		}
 		svc.forget(s)
@@ -243,10 +243,10 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	if s.State() != session.Loaded {
+	if s.Loader().State() != session.Loaded {
 		return recorded(ctx, done, s.Journal().Last(), nil)
 	}
-	result, at, err := s.Do(ctx, c.method, c.params)
+	result, at, err := s.Loader().Do(ctx, c.method, c.params)
 	return recorded(ctx, result, at, err)
 }
 

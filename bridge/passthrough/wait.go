@@ -45,7 +45,7 @@ func (svc *Service) readLog(ctx context.Context, c *call) (json.RawMessage, erro
 	defer reader.Close()
 	var passed []*journal.Record
 	for {
-		result, at, err := s.Do(ctx, c.method, params)
+		result, at, err := s.Loader().Do(ctx, c.method, params)
 		if err != nil || waitMs <= 0 || !emptyLog(result) {
 			return recorded(ctx, result, at, err)
 		}

@@ -51,12 +51,12 @@ func TestAnswerTakenAlong(t *testing.T) {
 					return `{}`, nil
 				}
 				cause := errors.New("killed")
-				s.RuntimeLost(first, cause)
+				s.loader.RuntimeLost(first, cause)
 				close(first.gone)
 				return "", fault.Wrap(cause, fault.RuntimeLost, "the runtime ended")
 			}}
 			s = onStock(t, &stock{rt: next})
-			s.runtime, s.state = first, Loaded
+			s.loader.runtime, s.loader.state = first, Loaded
 			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 			s.play("user.message", "")
 			s.play(callback.PermissionRequested, permissionAsked)

@@ -167,7 +167,7 @@ func TestRequestsEndWithTheSession(t *testing.T) {
 		result <- err
 	}()
 	<-asked // by the note of the request
-	s.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
+	s.loader.end(Disconnected, bridgev1.CloseReason_CLOSE_REASON_DISCONNECTED)
 	err = <-result
 	if rpc, ok := errors.AsType[*rpcconn.Error](err); !ok || rpc.Code != callback.DefaultErrorCode {
 		t.Errorf("error is %v", err)
@@ -262,7 +262,7 @@ func TestDisconnectEndsCallbacks(t *testing.T) {
 	r.open(Opening{Tools: &own})
 	sent := r.send(message("tool"))
 	r.awaitAsked()
-	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
+	if done, err := r.s.loader.Disconnect(t.Context(), false); err != nil || !done {
 		t.Fatalf("disconnect: %v, %v", done, err)
 	}
 	if got := r.await("Resolved", func(rec *journal.Record) bool { _, ok := rec.Note.(callbacks.Resolved); return ok }).Note.(callbacks.Resolved); got.Outcome != ended && got.Outcome != withdrawn {

@@ -47,7 +47,7 @@ func TestEffectiveConfiguration(t *testing.T) {
 	lacks(t, r.last("session.resume"), "requestUserInput", `"hooks"`)
 
 	// A caller's own resume merges, and leaves its event.
-	if _, err := r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"n"}`)}); err != nil {
+	if _, err := r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"n"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"model":"n","streaming":true`, `"continuePendingWork":false`, `"tools":[{"name":"own"}]`)
@@ -75,7 +75,7 @@ func TestToolNamesClash(t *testing.T) {
 		t.Error(err)
 	}
 	taken := tools("b")
-	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"kept out"}`), Tools: &taken})
+	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"kept out"}`), Tools: &taken})
 	wantReason(t, err, fault.ToolNameClash)
 	if err := r.s.participants.Sync(t.Context()); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ type locked struct{ s *Session }
 func (l locked) Turn() *turn.Machine            { return l.s.turns.Machine() }
 func (l locked) CarryOut(effects []turn.Effect) { l.s.turns.CarryOut(effects) }
 func (l locked) EndTurn(out turn.Outcome)       { l.s.turns.End(out) }
-func (l locked) Loaded() bool                   { return l.s.state == Loaded }
+func (l locked) Loaded() bool                   { return l.s.loader.state == Loaded }
 
 func (l locked) Post(note any, at journal.Position) journal.Position {
 	return l.s.journal.Post(note, at)
@@ -30,8 +30,8 @@ func (l locked) MarkTurnEnd(at journal.Position) {
 	l.Keep()
 }
 
-func (l locked) Disconnected() bool    { return l.s.state == Disconnected }
-func (l locked) Runtime() Runtime      { return l.s.runtime }
+func (l locked) Disconnected() bool    { return l.s.loader.state == Disconnected }
+func (l locked) Runtime() Runtime      { return l.s.loader.runtime }
 func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
 
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
@@ -54,7 +54,7 @@ func (l locked) HookOrder(hook string) (who []string, wanted bool) {
 
 func (l locked) TellAsked(to []string)  { l.s.roster.TellAsked(to) }
 func (l locked) Reading() bool          { return l.s.intake.Holding() }
-func (l locked) Timeout() time.Duration { return l.s.timeout }
+func (l locked) Timeout() time.Duration { return l.s.loader.timeout }
 func (l locked) Span() *observe.Span    { return l.s.turns.Span() }
 
 func (l locked) Keep() { l.s.host.Keep(l.s) }

@@ -183,9 +183,9 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 	err := r.s.settings.SetProvider(t.Context(), func(o jsonobj.Object) (jsonobj.Object, error) { o.SetString("baseUrl", "bad"); return o, nil }, "bad")
 	wantReason(t, err, fault.SessionRefused)
 	own := tools("bad")
-	_, err = r.s.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})
+	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"bad"}`), Tools: &own, Handling: &config.Handling{Methods: []string{callback.PermissionRequested}}})
 	wantReason(t, err, fault.SessionRefused)
-	if _, err := r.s.Resume(t.Context(), Opening{}); err != nil {
+	if _, err := r.s.loader.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
 	}
 	has(t, r.last("session.resume"), `"baseUrl":"http://x"`, `"model":"m"`)

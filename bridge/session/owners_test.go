@@ -31,7 +31,7 @@ func (h *stock) Runtime(context.Context) (Runtime, error) { return h.rt, h.err }
 func onStock(t *testing.T, h *stock) *Session {
 	h.rig = &rig{ctx: t.Context()}
 	s := New(Config{ID: "s1", Host: h, Epoch: 7, Bounds: turn.Bounds{Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute}})
-	s.state, s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = Unloaded, true, true
+	s.loader.state, s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = Unloaded, true, true
 	return s
 }
 
@@ -78,7 +78,7 @@ func TestAskedWhileComparing(t *testing.T) {
 			}
 			s = onStock(t, &stock{rt: p})
 			s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
-			if _, err := s.Loaded(t.Context()); err != nil {
+			if _, err := s.loader.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.callbacks.Registry().Get("p1"); err != nil {
@@ -104,10 +104,10 @@ func TestAskedAfterAResume(t *testing.T) {
 		return `{}`, nil
 	}
 	s = onStock(t, &stock{rt: p})
-	s.state = Disconnected
+	s.loader.state = Disconnected
 	s.settings.State.Handling.Methods = []string{callback.PermissionRequested}
 	s.callbacks.Registry().Add(&callback.Pending{ID: "old", Kind: callback.ForEvent(callback.PermissionRequested)}, nil)
-	if _, err := s.Resume(t.Context(), Opening{}); err != nil {
+	if _, err := s.loader.Resume(t.Context(), Opening{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.callbacks.Registry().Get("old"); fault.ReasonOf(err) != fault.CallbackResolved {
@@ -202,7 +202,7 @@ func TestDesertedWaiters(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := onStock(t, &test.host)
 				if test.state != 0 {
-					s.state = test.state
+					s.loader.state = test.state
 				}
 				w := s.turns.Expect(nil)
 				w.Accept()
@@ -247,7 +247,7 @@ func TestMessageWhileDropped(t *testing.T) {
 			return `{}`, nil
 		}}
 		s = onStock(t, &stock{rt: p})
-		s.runtime, s.state = p, Loaded
+		s.loader.runtime, s.loader.state = p, Loaded
 		s.play("user.message", "")
 		if _, over := watched(s, 11*time.Minute); !over {
 			t.Fatal("the turn does not end")
@@ -337,7 +337,7 @@ func TestToolGivenUp(t *testing.T) {
 				}
 				s.Ingest(rec, time.Now())
 			}
-			if _, err := s.Loaded(t.Context()); err != nil {
+			if _, err := s.loader.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.turns.Running() != test.waits {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
@@ -45,23 +44,21 @@ func newParticipants(s *Session) *participants.Manager {
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Roster: &s.roster,
 		Journal: s.journal, Callbacks: s.callbacks, Models: s.models,
 		Configure: func(ctx context.Context, f func(participants.Runtime) error) error {
-			if err := lock(ctx, s.gate); err != nil {
-				return err
-			}
-			defer unlock(s.gate)
-			rt, err := s.loaded(ctx)
-			if err != nil {
-				return err
-			}
-			return f(rt)
+			return s.loader.exclusive(ctx, func() error {
+				rt, err := s.loader.load(ctx)
+				if err != nil {
+					return err
+				}
+				return f(rt)
+			})
 		},
 		Call: func(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object) (
 			json.RawMessage, journal.Position, error) {
-			return s.call(ctx, rt, method, params)
+			return s.calls.call(ctx, rt, method, params)
 		},
-		Loaded: func() bool { return s.State() == Loaded },
+		Loaded: func() bool { return s.loader.State() == Loaded },
 		Disconnect: func(ctx context.Context) error {
-			_, err := s.Disconnect(ctx, false)
+			_, err := s.loader.Disconnect(ctx, false)
 			return err
 		},
 		Classify: Classify,
@@ -70,29 +67,16 @@ func newParticipants(s *Session) *participants.Manager {
 	})
 }
 
-func (l locked) Usable() error                         { return l.s.usable() }
+func (l locked) Usable() error                         { return l.s.loader.usable() }
 func (l locked) Settings() *config.State               { return &l.s.settings.State }
 func (l locked) HeadersReplaced() bool                 { return l.s.sender.HeadersReplaced() }
-func (l locked) LoadedIn(rt participants.Runtime) bool { return l.s.runtime == rt }
+func (l locked) LoadedIn(rt participants.Runtime) bool { return l.s.loader.runtime == rt }
 func (l locked) Opened(result json.RawMessage) {
 	l.s.intake.Info.ApplyResult(result, l.s.settings.State.Object)
 }
 func (l locked) EndsWithLast() bool {
-	return l.s.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
+	return l.s.loader.lifetime == bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT
 }
 
 // Participants returns the participants of the session.
 func (s *Session) Participants() *participants.Manager { return s.participants }
-
-// Invoke is Do for a call of the caller's own choice, which may take as long as callers take to
-// answer what the CLI asks because of it.
-func (s *Session) Invoke(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
-	if !callback.Answers(method) {
-		calls := s.participants.Resumes()
-		if err := calls.BeginCall(ctx); err != nil {
-			return nil, journal.Position{}, Classify(err, "")
-		}
-		defer calls.EndCall()
-	}
-	return s.Do(ctx, method, params)
-}

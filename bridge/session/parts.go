@@ -25,6 +25,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/watchdog"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 // newCallbacks returns the desk of the session's callbacks.
@@ -38,14 +39,14 @@ func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *c
 		Unlock: s.mu.Unlock,
 		Answer: func(ctx context.Context, method string, params jsonobj.Object) (
 			result json.RawMessage, at journal.Position, ended <-chan struct{}, err error) {
-			err = s.retried(ctx, func(rt Runtime) (err error) {
+			err = s.loader.In(ctx, func(rt Runtime) (err error) {
 				ended = rt.Ended()
-				result, at, err = s.call(ctx, rt, method, params, rpcconn.Priority())
+				result, at, err = s.calls.call(ctx, rt, method, params, rpcconn.Priority())
 				return err
 			})
 			return result, at, ended, err
 		},
-		Usable: s.Asking,
+		Usable: s.loader.Answerable,
 		Approved: func(urls []config.Setting) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -72,7 +73,7 @@ func newModels(s *Session) *modelproxy.Proxy {
 		Timeout: func() time.Duration {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.timeout
+			return s.loader.timeout
 		},
 		Position: s.journal.Last,
 		Classify: Classify,
@@ -115,20 +116,20 @@ func newSender(s *Session) *sending.Sender {
 	return sending.New(sending.Config{
 		Session: s.id, Journal: s.journal, Lock: &s.mu, Tx: locked{s}, Turns: s.turns, Prompts: s.prompts,
 		In: func(ctx context.Context, f func(sending.Runtime) error) error {
-			return s.retried(ctx, func(rt Runtime) error { return f(rt) })
+			return s.loader.In(ctx, func(rt Runtime) error { return f(rt) })
 		},
-		Load: s.load,
+		Load: load(s.loader),
 		Abort: func(ctx context.Context) (bool, journal.Position, error) {
-			if err := s.Usable(); err != nil || s.State() != Loaded {
+			if err := s.loader.Usable(); err != nil || s.loader.State() != Loaded {
 				return false, journal.Position{}, err
 			}
-			_, at, err := s.Do(ctx, "session.abort", nil)
+			_, at, err := s.loader.Do(ctx, "session.abort", nil)
 			return true, at, err
 		},
-		Unloaded:   func() bool { return s.State() == Unloaded },
+		Unloaded:   func() bool { return s.loader.State() == Unloaded },
 		HasHeaders: func() bool { return s.settings.HasHeaders() },
 		Reconfigure: func(ctx context.Context, rt sending.Runtime, set func()) error {
-			return s.exclusive(ctx, func() error {
+			return s.loader.exclusive(ctx, func() error {
 				set()
 				return s.participants.WarmResume(ctx, rt, nil)
 			})
@@ -145,54 +146,39 @@ func newWatchdog(s *Session) *watchdog.Watchdog[Runtime] {
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
 		Turns: s.turns, Callbacks: s.callbacks, Prompts: s.prompts,
 		Reconcile: func(ctx context.Context, rt Runtime) (changed bool, err error) {
-			return s.reconciler.Pending(ctx, inRuntime{s, rt})
+			return s.reconciler.Pending(ctx, inRuntime{s.loader, rt})
 		},
 		Call: func(ctx context.Context, rt Runtime, method string) (json.RawMessage, error) {
-			result, _, err := s.call(ctx, rt, method, nil)
+			result, _, err := s.calls.call(ctx, rt, method, nil)
 			return result, err
 		},
 		Internal: func() (end func()) {
-			s.setInternal(true)
-			return func() { s.setInternal(false) }
+			s.loader.setInternal(true)
+			return func() { s.loader.setInternal(false) }
 		},
-		Drop: s.drop, Load: s.load,
-		Exclusive: s.exclusive,
-		Unloaded:  func() bool { return s.State() == Unloaded },
+		Drop: s.loader.drop, Load: load(s.loader),
+		Exclusive: s.loader.exclusive,
+		Unloaded:  func() bool { return s.loader.State() == Unloaded },
 		Go:        s.host.Go,
 		Logger:    s.host.Logger,
 	})
-}
-
-// load has the session loaded.
-func (s *Session) load(ctx context.Context) error {
-	_, err := s.Loaded(ctx)
-	return err
 }
 
 // newSettings returns the session's configuration.
 func newSettings(s *Session) *settings.Settings {
 	return settings.New(settings.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Roster: &s.roster, Turns: s.turns,
-		Participants: s.participants, Exclusive: s.exclusive,
-		Load: func(ctx context.Context) (participants.Runtime, error) { return s.loaded(ctx) },
+		Participants: s.participants, Exclusive: s.loader.exclusive,
+		Load: func(ctx context.Context) (participants.Runtime, error) { return s.loader.load(ctx) },
 		Do: func(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
-			return s.Do(ctx, method, params)
+			return s.loader.Do(ctx, method, params)
 		},
 		Call: func(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object) (
 			json.RawMessage, journal.Position, error) {
-			return s.call(ctx, rt, method, params)
+			return s.calls.call(ctx, rt, method, params)
 		},
 		Logger: s.host.Logger,
 	})
-}
-
-// exclusive calls f with the gate held.
-func (s *Session) exclusive(ctx context.Context, f func() error) error {
-	if err := lock(ctx, s.gate); err != nil {
-		return err
-	}
-	defer unlock(s.gate)
-	return f()
 }
 
 // newIntake returns the part that takes the session's events.
@@ -220,16 +206,41 @@ func newReconciler(s *Session) *reconcile.Reconciler {
 
 // inRuntime is the session in a runtime.
 type inRuntime struct {
-	s  *Session
+	l  *Loader
 	rt Runtime
 }
 
-func (in inRuntime) Current() bool { return in.s.runtime == in.rt && in.s.state == Loaded }
+func (in inRuntime) Current() bool { return in.l.runtime == in.rt && in.l.state == Loaded }
 
 func (in inRuntime) Call(ctx context.Context, method string) (json.RawMessage, error) {
-	result, _, err := in.s.call(ctx, in.rt, method, nil)
+	result, _, err := in.l.cfg.calls.call(ctx, in.rt, method, nil)
 	return result, err
 }
+
+// load returns a function that has the session loaded.
+func load(l *Loader) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := l.Load(ctx)
+		return err
+	}
+}
+
+// connect gives the loader the parts that it uses.
+func connect(s *Session, shared bool) {
+	s.loader.cfg = loaderConfig{
+		calls: s.calls, audit: s.audit, tx: locked{s}, journal: s.journal, roster: &s.roster, callbacks: s.callbacks,
+		models: s.models, prompts: s.prompts, turns: s.turns, sender: s.sender, intake: s.intake,
+		participants: s.participants, reconciler: s.reconciler, settings: s.settings, shared: shared,
+		newRuntime: s.host.Runtime,
+		route:      func(rt Runtime) { rt.Route(s) },
+		unroute:    func(rt Runtime) { rt.Unroute(s) },
+		place:      func(j *Joining) (Joined, error) { return s.participants.Add(j.In(s)) },
+		changed:    func(change bridgev1.SessionChange) { s.host.Changed(s, change) },
+	}
+}
+
+// Loader returns the part that loads and unloads the session.
+func (s *Session) Loader() *Loader { return s.loader }
 
 // Callbacks returns the session's callbacks.
 func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }

@@ -32,7 +32,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.participants.Lost(place.Participant, nil)
-	_, err = s.Loaded(t.Context())
+	_, err = s.loader.Load(t.Context())
 	wantReason(t, err, fault.ProviderGone)
 	if p.called("session.resume") {
 		t.Error("the CLI was asked to load the session")
@@ -41,8 +41,8 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	if back, err := s.participants.Join(t.Context(), join); err != nil || !back.Returned {
 		t.Fatalf("back in its place: %v, %v", back.Returned, err)
 	}
-	if s.State() != Loaded {
-		t.Errorf("with its files there again the session is in state %v", s.State())
+	if s.loader.State() != Loaded {
+		t.Errorf("with its files there again the session is in state %v", s.loader.State())
 	}
 }
 
@@ -83,7 +83,7 @@ func TestLeftLying(t *testing.T) {
 					}
 					s.Ingest(rec, time.Now())
 				}
-				if _, err := s.Loaded(t.Context()); err != nil {
+				if _, err := s.loader.Load(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if n := s.callbacks.Registry().Len(); (n > 0) != test.waits || s.turns.Running() != test.waits {

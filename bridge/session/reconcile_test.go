@@ -126,7 +126,7 @@ func (test reconciling) play(t *testing.T) {
 	}
 	before, had := r.s.Journal().Last(), r.durableIDs()
 	for load := range 2 {
-		if _, err := r.s.Loaded(t.Context()); err != nil {
+		if _, err := r.s.loader.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		epoch := r.s.Journal().Last().Epoch
@@ -197,7 +197,7 @@ func TestBegunAnew(t *testing.T) {
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.s.Loaded(t.Context()); err != nil {
+	if _, err := r.s.loader.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if now := r.s.Journal().Last(); now.Epoch <= said.Pos.Epoch {

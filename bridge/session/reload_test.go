@@ -27,7 +27,7 @@ func TestHistoryNobodyWasToldOf(t *testing.T) {
 	r.s.mu.Lock()
 	r.s.intake.Marks.HasHistory, r.s.intake.Marks.CompletedTurn = false, false
 	r.s.mu.Unlock()
-	if _, err := r.s.Loaded(t.Context()); err != nil {
+	if _, err := r.s.loader.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(r.received("session.create")); n != 0 {
@@ -73,7 +73,7 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if _, err := s.Loaded(t.Context()); err != nil {
+	if _, err := s.loader.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -101,8 +101,8 @@ func TestHistoryAndLiveEvents(t *testing.T) {
 func TestHeldEventsAtEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(s *Session){
-		"end of session":  func(s *Session) { s.end(Disconnected, 0) },
-		"loss of runtime": func(s *Session) { s.state = Loaded; s.RuntimeLost(nil, errors.New("gone")) },
+		"end of session":  func(s *Session) { s.loader.end(Disconnected, 0) },
+		"loss of runtime": func(s *Session) { s.loader.state = Loaded; s.loader.RuntimeLost(nil, errors.New("gone")) },
 	} {
 		s, b := played(), reordertest.New(5000, nil)
 		for _, n := range slices.Concat(reordertest.Run(0, 10), []int{0}, reordertest.Run(10, 12), reordertest.Run(100, 110)) {

@@ -113,7 +113,7 @@ func (r *rig) crash() {
 	<-rt.conn.Done()
 	cause := errors.New("crashed")
 	rt.dead.Store(&cause)
-	r.s.RuntimeLost(rt, cause)
+	r.s.loader.RuntimeLost(rt, cause)
 	close(rt.told)
 }
 
@@ -163,7 +163,7 @@ func (rt *fakeRuntime) request(ctx context.Context, q *rpcconn.Request) (json.Ra
 // open creates the session.
 func (r *rig) open(o Opening) Joined {
 	r.t.Helper()
-	joined, err := r.s.Create(r.t.Context(), o)
+	joined, err := r.s.loader.Create(r.t.Context(), o)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -35,12 +35,12 @@ type Providers = config.Providers
 func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Creating || s.state == Deleted {
+	if s.loader.state == Creating || s.loader.state == Deleted {
 		return nil
 	}
 	out := saved{
 		Saved: s.settings.State.Save(defaults, providers), Marks: s.intake.Marks, Info: s.intake.Info,
-		Disconnected: s.state == Disconnected, Lifetime: int32(s.lifetime), Timeout: s.timeout,
+		Disconnected: s.loader.state == Disconnected, Lifetime: int32(s.loader.lifetime), Timeout: s.loader.timeout,
 	}
 	for _, p := range s.callbacks.Registry().List() {
 		if p.Kind.Survives {
@@ -75,17 +75,17 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state, s.settings.State = Unloaded, state
+	s.loader.state, s.settings.State = Unloaded, state
 	if in.Disconnected {
-		s.state = Disconnected
+		s.loader.state = Disconnected
 	}
-	s.awaited = len(in.Pending) > 0
-	s.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
+	s.loader.awaited = len(in.Pending) > 0
+	s.loader.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
 	if in.Timeout > 0 {
-		s.timeout = in.Timeout
+		s.loader.timeout = in.Timeout
 	}
 	s.prompts.Restore(locked{s})
-	s.turns.Renotify(s.state == Unloaded)
+	s.turns.Renotify(s.loader.state == Unloaded)
 	s.participants.Restore(in.Participants)
 	return nil
 }
@@ -96,5 +96,5 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == Unloaded && (s.awaited && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
+	return s.loader.state == Unloaded && (s.loader.awaited && len(s.settings.State.Missing) == 0 || !s.prompts.Box().Empty())
 }

@@ -18,7 +18,7 @@ import (
 // make creates the rig's session.
 func (r *rig) make(o Opening) {
 	r.t.Helper()
-	if _, err := r.s.Create(r.t.Context(), o); err != nil {
+	if _, err := r.s.loader.Create(r.t.Context(), o); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -50,7 +50,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	if !slices.Equal(next.settings.State.Missing, want) {
 		t.Errorf("missing are %v, want %v", next.settings.State.Missing, want)
 	}
-	if _, err := next.Loaded(t.Context()); fault.ReasonOf(err) != fault.CredentialsNeeded {
+	if _, err := next.loader.Load(t.Context()); fault.ReasonOf(err) != fault.CredentialsNeeded {
 		t.Errorf("loading without secrets: %v", err)
 	}
 	if got := next.Snapshot(); got.GetState() != bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED ||

@@ -2,15 +2,12 @@
 // its journal, its participants, its pending callbacks and its turn, and keeps the
 // runtime that has it loaded in step with them.
 //
-// Two locks: the gate serialises what changes the session in the runtime (create,
-// resume, tools, provider, destroy) and is held across calls; mu guards the state and
-// is held briefly, also by the goroutine that reads the CLI's connection, which never
-// waits for the gate.
+// A Session composes parts, of which most are packages, and guards their state by one lock, mu. Loader
+// has a second lock, which serialises the changes of the session in its runtime; it comes before mu.
 package session
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -19,10 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
-	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
-	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
@@ -125,6 +119,7 @@ type Session struct {
 	tenant       string
 	host         Host
 	journal      *journal.Journal
+	calls        calls
 	callbacks    *callbacks.Desk
 	models       *modelproxy.Proxy
 	prompts      *prompts.Queue
@@ -134,20 +129,12 @@ type Session struct {
 	watchdog     *watchdog.Watchdog[Runtime]
 	reconciler   *reconcile.Reconciler
 	settings     *settings.Settings
-	gate         chan struct{} // capacity 1: holds what changes the session in the runtime
+	loader       *Loader
 	audit        auditTrail
 
-	mu       sync.Mutex
-	state    State
-	runtime  Runtime
-	lifetime bridgev1.Lifetime
-	timeout  time.Duration
-	roster   roster.Roster
-	intake   *ingest.Intake
-	awaited  bool // callbacks waited when the bridge ended
-	shared   bool
-	uses     int       // what keeps it from being unloaded
-	usedAt   time.Time // when it was last used
+	mu     sync.Mutex
+	roster roster.Roster
+	intake *ingest.Intake
 }
 
 // New returns a session that no runtime knows yet.
@@ -164,11 +151,10 @@ func New(cfg Config) *Session {
 		journal: journal.New(journal.Config{
 			Epoch: cfg.Epoch, MaxEphemeralBytes: cfg.MaxEphemeralBytes, Encode: cfg.Encode, Log: cfg.Log, Budget: cfg.Budget,
 		}),
-		gate:    make(chan struct{}, 1),
-		timeout: cfg.CallbackTimeout,
-		shared:  cfg.Shared, usedAt: now,
 		audit: auditTrail{cfg.Audit, cfg.ID, cfg.Tenant},
 	}
+	s.calls = calls{s.id, s.journal}
+	s.loader = newLoader(&s.mu, cfg.CallbackTimeout)
 	s.models = newModels(s)
 	s.callbacks = newCallbacks(s, cfg.Room, cfg.Observer)
 	s.prompts = newPrompts(s, cfg.Outbox)
@@ -179,9 +165,7 @@ func New(cfg Config) *Session {
 	s.reconciler = newReconciler(s)
 	s.participants = newParticipants(s)
 	s.settings = newSettings(s)
-	if s.timeout <= 0 {
-		s.timeout = callback.DefaultTimeout
-	}
+	connect(s, cfg.Shared)
 	return s
 }
 
@@ -190,38 +174,6 @@ func (s *Session) ID() string { return s.id }
 
 // Journal returns the session's journal.
 func (s *Session) Journal() *journal.Journal { return s.journal }
-
-// State returns what the session is doing.
-func (s *Session) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
-}
-
-// Usable returns SESSION_NOT_FOUND unless callers may use the session.
-func (s *Session) Usable() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.usable()
-}
-
-func (s *Session) usable() error {
-	if s.state == Disconnected || s.state == Deleted || s.state == Creating {
-		return NotFound(s.id)
-	}
-	return nil
-}
-
-// Asking returns nil while the session's callbacks can be answered: also while it is being
-// created, and if it needs answers for that, resumed.
-func (s *Session) Asking() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.state == Creating || s.state != Deleted && s.settings.Requires("") {
-		return nil
-	}
-	return s.usable()
-}
 
 func (l locked) Approve(settings []config.Setting) { l.s.settings.Approve(settings) }
 func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
@@ -237,33 +189,4 @@ func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 // NotFound is the error for a session that does not exist, or not for the caller.
 func NotFound(id string) error {
 	return fault.New(fault.SessionNotFound, "Session not found: %s", id).WithField("session_id").With("session_id", id)
-}
-
-// lock takes a gate, or gives up with the context.
-func lock(ctx context.Context, gate chan struct{}) error {
-	select {
-	case gate <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return Classify(ctx.Err(), "")
-	}
-}
-
-func unlock(gate chan struct{}) { <-gate }
-
-// call makes a JSON-RPC call about the session, and returns the journal's position when
-// the reply was read.
-func (s *Session) call(ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
-	json.RawMessage, journal.Position, error) {
-	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
-		params = config.WithAgentNames(params)
-	}
-	params.SetString("sessionId", s.id)
-	var at journal.Position
-	opts = append(opts, rpcconn.OnReply(func() { at = s.journal.Last() }))
-	result, err := rt.Call(ctx, method, params.JSON(), opts...)
-	if err != nil {
-		return nil, at, Classify(err, method)
-	}
-	return result, at, nil
 }

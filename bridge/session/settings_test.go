@@ -25,7 +25,7 @@ func TestSettingsAreSaved(t *testing.T) {
 		return o
 	}
 	s := New(Config{ID: "s1", Host: &rig{}})
-	s.state = Loaded
+	s.loader.state = Loaded
 	s.settings.State.Remember(config.Setting{Key: "skill\x00a", Method: "session.skills.disable", Params: params(`{"name":"a"}`)}, false)
 	s.settings.State.Remember(config.Setting{Key: "options", Method: "session.options.update", Params: params(`{"model":"m","verbosity":"low"}`)}, true)
 	s.settings.State.Remember(config.Setting{Key: "", Method: "session.provider.add", Params: params(`{"providers":[{"apiKey":"secret"}]}`)}, false)
@@ -90,7 +90,7 @@ func TestSettingsWithSecrets(t *testing.T) {
 	if _, _, err := next.settings.Apply(t.Context(), "session.provider.add", add, config.Keep{}); err != nil || len(next.settings.State.Missing) > 0 {
 		t.Errorf("given again: %v, missing %q", err, next.settings.State.Missing)
 	}
-	if _, err := next.Loaded(t.Context()); err != nil {
+	if _, err := next.loader.Load(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -18,17 +18,17 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.intake.Info.Proto()
-	out.SessionId, out.State, out.Lifetime = s.id, states[s.state], s.lifetime
+	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
 	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
 	out.ClientName = s.settings.State.Object.String("clientName")
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
 		out.JournalProblem = err.Error()
 	}
-	if s.state == Unloaded && len(s.settings.State.Missing) > 0 {
+	if s.loader.state == Unloaded && len(s.settings.State.Missing) > 0 {
 		out.State = bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED
 	}
-	if s.runtime != nil {
-		out.CliVersion = s.runtime.Version()
+	if s.loader.runtime != nil {
+		out.CliVersion = s.loader.runtime.Version()
 	}
 	return out
 }

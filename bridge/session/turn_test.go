@@ -243,7 +243,7 @@ func TestSendWithoutSession(t *testing.T) {
 	_, err := r.s.sender.Send(t.Context(), message("x"))
 	wantReason(t, err, fault.SessionNotFound)
 	r.open(Opening{})
-	if done, err := r.s.Disconnect(t.Context(), false); err != nil || !done {
+	if done, err := r.s.loader.Disconnect(t.Context(), false); err != nil || !done {
 		t.Errorf("disconnect: %v, %v", done, err)
 	}
 	_, err = r.s.sender.Send(t.Context(), message("x"))

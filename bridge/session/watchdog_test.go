@@ -64,7 +64,7 @@ func onPuppet(t *testing.T, p *puppet) *Session {
 	s := New(Config{ID: "s1", Host: &rig{ctx: t.Context()}, Epoch: 7, Bounds: turn.Bounds{
 		Stall: 10 * time.Minute, ModelCall: time.Hour, Rest: time.Minute,
 	}})
-	s.runtime, s.state = p, Loaded
+	s.loader.runtime, s.loader.state = p, Loaded
 	return s
 }
 
@@ -216,8 +216,8 @@ func TestStalledForGood(t *testing.T) {
 			t.Fatal("the turn does not end")
 		}
 		synctest.Wait()
-		if !p.called("session.destroy") || s.State() != Unloaded {
-			t.Errorf("the session is in state %v; calls: %q", s.State(), p.calls)
+		if !p.called("session.destroy") || s.loader.State() != Unloaded {
+			t.Errorf("the session is in state %v; calls: %q", s.loader.State(), p.calls)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func (st *Store) OpenEntry(ctx context.Context, id string) (*registry.Entry, err
 	if err != nil {
 		return nil, st.explainDamage(ctx, id, err)
 	}
-	return e, e.Session.Usable()
+	return e, e.Session.Loader().Usable()
 }
 
 // Open is OpenEntry for the session alone.
@@ -85,7 +85,7 @@ func (st *Store) Following(ctx context.Context, id string) (*session.Session, er
 	if err != nil {
 		return nil, err
 	}
-	return s, s.Asking()
+	return s, s.Loader().Answerable()
 }
 
 // CheckOwn checks the id of a session for calls that only its own tenant may make.

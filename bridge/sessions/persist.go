@@ -59,7 +59,7 @@ func (st *Store) save(e *registry.Entry) {
 func (st *Store) removeState(s *session.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if s.State() == session.Creating && s.Journal().Inherited() {
+	if s.Loader().State() == session.Creating && s.Journal().Inherited() {
 		st.setAside(ctx, s)
 		return
 	}

@@ -56,7 +56,7 @@ func (st *Store) Restore() error {
 			continue
 		}
 		st.table.Put(e)
-		if e.Session.State() == session.Disconnected {
+		if e.Session.Loader().State() == session.Disconnected {
 			st.TrackDisconnected(e)
 		}
 	}

@@ -103,7 +103,7 @@ func New(cfg Config) *Store {
 
 // inState returns a function that reports whether a session is in a state.
 func inState(state session.State) func(*registry.Entry) bool {
-	return func(e *registry.Entry) bool { return e.Session.State() == state }
+	return func(e *registry.Entry) bool { return e.Session.Loader().State() == state }
 }
 
 // Run saves changed sessions until ctx ends.
@@ -117,7 +117,7 @@ func (st *Store) All() []*registry.Entry { return st.table.All() }
 
 // Usable returns the sessions that their callers may use, of all tenants, in no order.
 func (st *Store) Usable() []*registry.Entry {
-	return slices.DeleteFunc(st.All(), func(e *registry.Entry) bool { return e.Session.Usable() != nil })
+	return slices.DeleteFunc(st.All(), func(e *registry.Entry) bool { return e.Session.Loader().Usable() != nil })
 }
 
 // Sessions returns the sessions of all tenants, in no order.
@@ -184,7 +184,7 @@ func (st *Store) evict(e *registry.Entry) {
 		return
 	}
 	s := e.Session
-	if !s.Park() {
+	if !s.Loader().Evict() {
 		finish(false) // it has just been resumed
 		return
 	}

@@ -73,7 +73,7 @@ func find(ctx context.Context, open Opener, p Prompt, before []byte) (message st
 	if err != nil {
 		return "", at, err
 	}
-	if _, err := s.Loaded(ctx); err != nil {
+	if _, err := s.Loader().Load(ctx); err != nil {
 		return "", at, err
 	}
 	epoch, n := binary.Uvarint(before)

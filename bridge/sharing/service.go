@@ -162,7 +162,7 @@ func (svc *Service) offered(ctx context.Context, name string) (*registry.Entry, 
 	}
 	c := caller.From(ctx)
 	e := svc.sessions.Get(tenancy.KeyOf(c.Tenant, name))
-	if e == nil || e.Session.Tenant() == c.Tenant || e.Session.Usable() != nil {
+	if e == nil || e.Session.Tenant() == c.Tenant || e.Session.Loader().Usable() != nil {
 		return nil, session.NotFound(name)
 	}
 	return e, nil

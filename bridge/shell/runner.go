@@ -59,7 +59,7 @@ func (rn *Runner) Run(
 	if err != nil {
 		return err
 	}
-	defer s.Hold()()
+	defer s.Loader().Hold()()
 	silent, err := silent(ctx, s)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ const maxTime = 24 * time.Hour
 
 // silent reports whether the session's CLI is one that does not tell of such commands.
 func silent(ctx context.Context, s *session.Session) (bool, error) {
-	rt, err := s.Loaded(ctx)
+	rt, err := s.Loader().Load(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +112,7 @@ func silent(ctx context.Context, s *session.Session) (bool, error) {
 func startCommand(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration) (
 	id string, sh *command, forget func(), err error,
 ) {
-	rt, err := s.Loaded(ctx)
+	rt, err := s.Loader().Load(ctx)
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -129,7 +129,7 @@ func startCommand(ctx context.Context, s *session.Session, r *bridgev1.RunShellR
 		text, _ := json.Marshal(timeout.Milliseconds()) // a number always encodes
 		params.Set("timeout", text)
 	}
-	result, at, err := s.Do(ctx, "session.shell.exec", params)
+	result, at, err := s.Loader().Do(ctx, "session.shell.exec", params)
 	position.Record(ctx, position.Position(at))
 	if err != nil {
 		return "", nil, nil, err
@@ -148,7 +148,7 @@ func (rn *Runner) kill(ctx context.Context, s *session.Session, id string) {
 	defer cancel()
 	var params jsonobj.Object
 	params.SetString("processId", id)
-	if _, _, err := s.Do(ctx, "session.shell.kill", params); err != nil {
+	if _, _, err := s.Loader().Do(ctx, "session.shell.kill", params); err != nil {
 		rn.log.Warn("command not ended", "session_id", s.ID(), "process_id", id, "error", err)
 	}
 }

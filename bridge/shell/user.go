@@ -100,7 +100,7 @@ func (sh *userShell) run(ctx context.Context) error {
 		var params jsonobj.Object
 		params.SetString("requestId", sh.request)
 		params.SetString("command", sh.command)
-		text, _, err := sh.s.Invoke(calling, "session.shell.executeUserRequested", params)
+		text, _, err := sh.s.Loader().Invoke(calling, "session.shell.executeUserRequested", params)
 		out := shellResult{err: err}
 		if err == nil && json.Unmarshal(text, &out) != nil {
 			out.err = fault.New(fault.CLIProtocolError, "the result of a command is not understood")
@@ -209,7 +209,7 @@ func (sh *userShell) cancel(ctx context.Context) {
 	defer cancel()
 	var params jsonobj.Object
 	params.SetString("requestId", sh.request)
-	if _, _, err := sh.s.Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
+	if _, _, err := sh.s.Loader().Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
 		sh.runner.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
 	}
 }

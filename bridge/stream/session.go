@@ -130,7 +130,7 @@ func (f *sessionStream) drain(sink frame.Sink) (more bool, err error) {
 	f.records, gap = f.r.Next(f.records[:0], BatchBytes)
 	var past journal.Position
 	if f.exact {
-		past = f.s.Past()
+		past = f.s.Loader().HistoryEnd()
 	}
 	if gap != nil {
 		f.at = f.r.Position()

@@ -101,7 +101,7 @@ func (o *oneOff) wait(ctx context.Context) {
 
 // remove deletes the session, unless a caller has resumed or deleted it meanwhile.
 func (o *oneOff) remove() {
-	if o.s.State() != session.Disconnected {
+	if o.s.Loader().State() != session.Disconnected {
 		return
 	}
 	ctx, cancel := context.WithTimeout(o.as, closeTimeout)

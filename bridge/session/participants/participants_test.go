@@ -179,7 +179,7 @@ func TestSatellite(t *testing.T) {
 	}
 	f.Leave(p)
 	f.tasks.Wait()
-	if !f.opened[0].closed || f.HasSatellite() {
+	if !f.opened[0].closed || f.roster.HasSatellite() {
 		t.Error("the satellite is still there")
 	}
 }

@@ -106,12 +106,6 @@ func (m *Manager) CloseSatellites() {
 	}
 }
 
-// HasSatellite reports whether a participant has a satellite: canvases may be open then. The caller
-// holds the lock.
-func (m *Manager) HasSatellite() bool {
-	return m.cfg.Roster.Any(func(p *roster.Participant) bool { return p.Satellite != nil })
-}
-
 // LeaveSatellites has all satellites leave the session: the CLI would keep it loaded for them.
 func (m *Manager) LeaveSatellites(ctx context.Context) {
 	m.cfg.Lock.Lock()

@@ -169,6 +169,11 @@ func (r *Roster) Clear() {
 	}
 }
 
+// HasSatellite reports whether a participant has a satellite: canvases may be open then.
+func (r *Roster) HasSatellite() bool {
+	return r.Any(func(p *Participant) bool { return p.Satellite != nil })
+}
+
 // TakeSatellites takes their satellites from all participants.
 func (r *Roster) TakeSatellites() (all []Satellite) {
 	for _, p := range r.list {

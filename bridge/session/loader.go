@@ -1,0 +1,289 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/callbacks"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/ingest"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/prompts"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/reconcile"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/settings"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turns"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Loader has one session loaded in a CLI process: it creates and resumes the session, loads it when it
+// is needed, unloads it when it is idle, and ends its use.
+//
+// Two locks, taken in this order. The lifecycle lock serialises the changes of the session in its
+// runtime (create, resume, tools, provider, destroy), and is held across calls. The session's lock
+// guards the fields that change, and is held briefly, also by the goroutine that reads the CLI's
+// connection, which never waits for the lifecycle lock.
+type Loader struct {
+	cfg       loaderConfig
+	mu        sync.Locker   // the session's lock
+	lifecycle chan struct{} // the lifecycle lock; capacity 1
+
+	state    State
+	runtime  Runtime
+	lifetime bridgev1.Lifetime
+	timeout  time.Duration // of callbacks
+	awaited  bool          // callbacks waited when the bridge ended
+	uses     int           // what keeps the session from being unloaded
+	usedAt   time.Time     // when it was last used
+}
+
+// loaderConfig is what a Loader needs of its session.
+type loaderConfig struct {
+	calls        calls
+	audit        auditTrail
+	tx           locked
+	journal      *journal.Journal
+	roster       *roster.Roster
+	callbacks    *callbacks.Desk
+	models       *modelproxy.Proxy
+	prompts      *prompts.Queue
+	turns        *turns.Turns
+	sender       *sending.Sender
+	intake       *ingest.Intake
+	participants *participants.Manager
+	reconciler   *reconcile.Reconciler
+	settings     *settings.Settings
+	// shared lets the session be resumed while another process has it open.
+	shared bool
+	// newRuntime returns a runtime to load the session in.
+	newRuntime func(ctx context.Context) (Runtime, error)
+	// route sends a runtime's events of the session to it; unroute ends that.
+	route, unroute func(rt Runtime)
+	// place makes a caller a participant. The session's lock is held.
+	place func(j *Joining) (Joined, error)
+	// changed announces a change to watchers of sessions.
+	changed func(change bridgev1.SessionChange)
+}
+
+// newLoader returns the loader of a session that no runtime knows yet. Its config is set before use.
+func newLoader(mu sync.Locker, timeout time.Duration) *Loader {
+	if timeout <= 0 {
+		timeout = callback.DefaultTimeout
+	}
+	return &Loader{mu: mu, lifecycle: make(chan struct{}, 1), timeout: timeout, usedAt: time.Now()}
+}
+
+// acquire takes the lifecycle lock, or gives up with the context.
+func (l *Loader) acquire(ctx context.Context) error {
+	select {
+	case l.lifecycle <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return Classify(ctx.Err(), "")
+	}
+}
+
+// release releases the lifecycle lock.
+func (l *Loader) release() { <-l.lifecycle }
+
+// exclusive calls f with the lifecycle lock held.
+func (l *Loader) exclusive(ctx context.Context, f func() error) error {
+	if err := l.acquire(ctx); err != nil {
+		return err
+	}
+	defer l.release()
+	return f()
+}
+
+// State returns what the session is doing.
+func (l *Loader) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// Usable returns SESSION_NOT_FOUND unless callers may use the session.
+func (l *Loader) Usable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.usable()
+}
+
+// usable is Usable with the session's lock held.
+func (l *Loader) usable() error {
+	if l.state == Disconnected || l.state == Deleted || l.state == Creating {
+		return NotFound(l.cfg.calls.id)
+	}
+	return nil
+}
+
+// Load returns the runtime that has the session, loading it if need be.
+func (l *Loader) Load(ctx context.Context) (Runtime, error) {
+	l.mu.Lock()
+	rt, state, err := l.runtime, l.state, l.usable()
+	l.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if state == Loaded {
+		return rt, nil
+	}
+	if err := l.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer l.release()
+	return l.load(ctx)
+}
+
+// load is Load with the lifecycle lock held.
+func (l *Loader) load(ctx context.Context) (Runtime, error) {
+	l.mu.Lock()
+	rt, state, err := l.runtime, l.state, l.usable()
+	l.cfg.intake.Internal = state == Unloaded
+	if err == nil && state != Loaded {
+		err = l.cfg.settings.State.CredentialsNeeded(l.cfg.calls.id)
+	}
+	l.mu.Unlock()
+	defer l.setInternal(false)
+	if err != nil || state == Loaded {
+		return rt, err
+	}
+	if rt, err = l.cfg.newRuntime(ctx); err != nil {
+		return nil, err
+	}
+	// Whether the CLI has a history of it only the CLI knows: it may have taken a message
+	// and ended before it told us.
+	var params jsonobj.Object
+	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
+	// in a resume that leaves none.
+	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0)
+	params.SetBool("continuePendingWork", true)
+	err = l.reload(ctx, rt, params, true)
+	return rt, err
+}
+
+// setInternal marks what happens from now on as the bridge's own doing, or no longer.
+func (l *Loader) setInternal(on bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cfg.intake.Internal = on
+}
+
+// Answerable returns nil while the session's callbacks can be answered: also while it is being
+// created, and if it needs answers for that, resumed.
+func (l *Loader) Answerable() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == Creating || l.state != Deleted && l.cfg.settings.Requires("") {
+		return nil
+	}
+	return l.usable()
+}
+
+// In calls f with the runtime that has the session, loading it if need be.
+// Should that have lost the session before the call reached it, it is made once more.
+func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
+	defer l.Hold()()
+	rt, err := l.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if err = f(rt); !l.moved(ctx, rt, err) {
+		return err
+	}
+	if rt, err = l.Load(ctx); err != nil {
+		return err
+	}
+	return f(rt)
+}
+
+// moved reports whether a call failed because the session is in the runtime no longer: it
+// was unloaded at that moment, or the runtime has just ended.
+func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
+	switch {
+	case errors.Is(err, rpcconn.ErrNotSent) && fault.ReasonOf(err) == fault.RuntimeLost:
+		select {
+		case <-rt.Ended():
+		case <-ctx.Done():
+			return false
+		}
+	case fault.ReasonOf(err) != fault.SessionNotFound:
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runtime != rt && l.usable() == nil
+}
+
+// Invoke is Do for a call of the caller's own choice, which may take as long as callers take to
+// answer what the CLI asks because of it.
+func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
+	if !callback.Answers(method) {
+		calls := l.cfg.participants.Resumes()
+		if err := calls.BeginCall(ctx); err != nil {
+			return nil, journal.Position{}, Classify(err, "")
+		}
+		defer calls.EndCall()
+	}
+	return l.Do(ctx, method, params)
+}
+
+// Do makes a call about the session, loading it if need be.
+func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+	var result json.RawMessage
+	var at journal.Position
+	err := l.In(ctx, func(rt Runtime) (err error) {
+		result, at, err = l.cfg.calls.call(ctx, rt, method, params, opts...)
+		return err
+	})
+	if err == nil && changesQueue(method) {
+		l.cfg.prompts.Edit()
+	}
+	return result, at, err
+}
+
+// changesQueue reports whether a method changes what the CLI has queued: messages may be gone
+// then, or have other words.
+func changesQueue(method string) bool {
+	switch method {
+	case "session.queue.clear", "session.queue.duplicateAt", "session.queue.insertAt", "session.queue.moveItem",
+		"session.queue.removeAt", "session.queue.removeMostRecent", "session.queue.updateText", "session.queue.withdrawMessage":
+		return true
+	}
+	return false
+}
+
+// calls makes calls about a session.
+type calls struct {
+	id      string
+	journal *journal.Journal
+}
+
+// call makes a JSON-RPC call about the session, and returns the journal's position when
+// the reply was read.
+func (c calls) call(
+	ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
+	json.RawMessage, journal.Position, error) {
+	if (method == "session.create" || method == "session.resume") && quirks.AgentsNeedNames.In(rt.Version()) {
+		params = config.WithAgentNames(params)
+	}
+	params.SetString("sessionId", c.id)
+	var at journal.Position
+	opts = append(opts, rpcconn.OnReply(func() { at = c.journal.Last() }))
+	result, err := rt.Call(ctx, method, params.JSON(), opts...)
+	if err != nil {
+		return nil, at, Classify(err, method)
+	}
+	return result, at, nil
+}
