@@ -27,9 +27,11 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	l.cfg.sender.RuntimeEnded()
 	l.cfg.turns.Machine().Heard(time.Now()) // from now on somebody has to load it
 	outcome := l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
-	l.cfg.callbacks.Withdraw(func(p *callback.Pending) bool { return !p.Kind.Survives }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
+	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
+	l.cfg.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	l.cfg.journal.Note(Restarted{Turn: outcome, Cause: cause.Error()})
-	return outcome != nil || !l.cfg.prompts.Box().Empty() || l.cfg.roster.Len() > 0 || l.cfg.callbacks.Registry().Len() > 0 || l.cfg.journal.Watched()
+	waiting := outcome != nil || !l.cfg.prompts.Box().Empty() || l.cfg.callbacks.Registry().Len() > 0
+	return waiting || l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
 }
 
 // Disconnect ends the use of the session, and reports whether it did: without force it
@@ -62,7 +64,8 @@ func (l *Loader) disconnect(ctx context.Context, inTheWay func(*roster.Participa
 	}
 	if state == Loaded {
 		l.cfg.participants.LeaveSatellites(ctx)
-		if _, _, err := l.cfg.calls.call(ctx, rt, "session.destroy", nil); err != nil && fault.ReasonOf(err) != fault.SessionNotFound && fault.ReasonOf(err) != fault.RuntimeLost {
+		_, _, err := l.cfg.calls.call(ctx, rt, "session.destroy", nil)
+		if reason := fault.ReasonOf(err); err != nil && reason != fault.SessionNotFound && reason != fault.RuntimeLost {
 			return false, err
 		}
 	}
@@ -139,6 +142,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	l.cfg.tx.Keep()
 	l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.cfg.prompts.Clear()
-	l.cfg.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
+	every := func(*callback.Pending) bool { return true }
+	l.cfg.callbacks.Withdraw(every, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	l.cfg.journal.Note(Ended{reason})
 }

@@ -191,8 +191,8 @@ func (l *Loader) Answerable() error {
 	return l.usable()
 }
 
-// In calls f with the runtime that has the session, loading it if need be.
-// Should that have lost the session before the call reached it, it is made once more.
+// In calls f with the runtime that has the session, loading it if need be, and once more if the
+// session was lost before the call reached the runtime.
 func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
 	defer l.Hold()()
 	rt, err := l.Load(ctx)
@@ -228,7 +228,8 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 
 // Invoke is Do for a call of the caller's own choice, which may take as long as callers take to
 // answer what the CLI asks because of it.
-func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
+func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
+	json.RawMessage, journal.Position, error) {
 	if !callback.Answers(method) {
 		calls := l.cfg.participants.Resumes()
 		if err := calls.BeginCall(ctx); err != nil {
@@ -240,7 +241,8 @@ func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Objec
 }
 
 // Do makes a call about the session, loading it if need be.
-func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (json.RawMessage, journal.Position, error) {
+func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
+	json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
 	var at journal.Position
 	err := l.In(ctx, func(rt Runtime) (err error) {
@@ -258,7 +260,8 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, o
 func changesQueue(method string) bool {
 	switch method {
 	case "session.queue.clear", "session.queue.duplicateAt", "session.queue.insertAt", "session.queue.moveItem",
-		"session.queue.removeAt", "session.queue.removeMostRecent", "session.queue.updateText", "session.queue.withdrawMessage":
+		"session.queue.removeAt", "session.queue.removeMostRecent",
+		"session.queue.updateText", "session.queue.withdrawMessage":
 		return true
 	}
 	return false

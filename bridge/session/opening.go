@@ -245,13 +245,15 @@ func (l *Loader) checkUnused(ctx context.Context, rt Runtime) error {
 	if l.cfg.shared {
 		return nil
 	}
-	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: quoteList(l.cfg.calls.id)}}.JSON())
+	id := l.cfg.calls.id
+	result, err := rt.Call(ctx, "sessions.checkInUse", jsonobj.Object{{Key: "sessionIds", Value: quoteList(id)}}.JSON())
 	if err != nil {
 		return Classify(err, "sessions.checkInUse")
 	}
 	var r struct{ InUse []string }
 	if json.Unmarshal(result, &r) == nil && len(r.InUse) > 0 {
-		return fault.New(fault.SessionInUse, "session %q is open in another process", l.cfg.calls.id).WithField("session_id").With("session_id", l.cfg.calls.id)
+		return fault.New(fault.SessionInUse, "session %q is open in another process", id).
+			WithField("session_id").With("session_id", id)
 	}
 	return nil
 }
