@@ -11,8 +11,9 @@ import (
 // The newest turns can be found. The first of a message stays, and those of a deleted session go.
 func TestRuns(t *testing.T) {
 	t.Parallel()
+	host := struct{ session.Host }{} // which is not called
 	var rs runs
-	s, other := session.New(session.Config{ID: "s"}), session.New(session.Config{ID: "other"})
+	s, other := session.New(session.Config{ID: "s", Host: host}), session.New(session.Config{ID: "other", Host: host})
 	start := func(s *session.Session, message string) *startedTurn {
 		return &startedTurn{s: s, sent: sending.Sent{MessageID: message}}
 	}

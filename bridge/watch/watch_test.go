@@ -15,7 +15,7 @@ import (
 func TestQueuedChangesEndWithTheShare(t *testing.T) {
 	t.Parallel()
 	svc, e := New(nil, nil), registry.NewEntry(runtime.Profile{})
-	e.Session = session.New(session.Config{ID: "s"})
+	e.Session = session.New(session.Config{ID: "s", Host: struct{ session.Host }{}}) // the host is not called
 	const updated = bridgev1.SessionChange_SESSION_CHANGE_UPDATED
 	w := svc.subscribe("guest")
 	defer w.Close()
