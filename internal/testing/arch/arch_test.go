@@ -83,14 +83,6 @@ func TestRepositoryPaths(t *testing.T) {
 	fail(t, findings, err)
 }
 
-func TestRepositoryFileTables(t *testing.T) {
-	t.Parallel()
-	findings, err := CheckFileTable(root(t), "docs/internals.md", "Where to look in `bridge`", "bridge", false)
-	fail(t, findings, err)
-	findings, err = CheckFileTable(root(t), "e2e/README.md", "Files", "e2e", true)
-	fail(t, findings, err)
-}
-
 func TestRepositoryProofs(t *testing.T) {
 	t.Parallel()
 	findings, err := CheckTests(root(t), "docs/shim.md") // which names tests of the official SDKs

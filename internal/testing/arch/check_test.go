@@ -183,28 +183,6 @@ func TestCheckPaths(t *testing.T) {
 	}
 }
 
-func TestCheckFileTable(t *testing.T) {
-	t.Parallel()
-	code := tree(map[string]string{
-		"a/one.go": "", "a/one_more.go": "", "a/two.go": "", "a/two_test.go": "", "a/three.md": "",
-		"doc.md": "# Others\n\n| `two` |\n\n## Here\n\n| files | what |\n|---|---|\n| `one.go`, `one_*` | `no` |\n| " +
-			"`gone_*` | |\n",
-	})
-	for tests, want := range map[bool][]string{
-		false: {"a/two.go: no row of doc.md is about it", `doc.md: "gone_*" matches no file of a`},
-		true: {"a/two.go: no row of doc.md is about it", "a/two_test.go: no row of doc.md is about it",
-			`doc.md: "gone_*" matches no file of a`},
-	} {
-		got, err := CheckFileTable(code, "doc.md", "Here", "a", tests)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(lines(got), want) {
-			t.Errorf("tests %t: got %q, want %q", tests, lines(got), want)
-		}
-	}
-}
-
 func TestCheckTestsAndProof(t *testing.T) {
 	t.Parallel()
 	code := tree(map[string]string{
