@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -118,10 +119,12 @@ type memory struct {
 	end     context.CancelFunc
 	stopped chan error
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	clis    []*fakecli.CLI
-	crashed bool // a server that has crashed starts no more CLIs
+	// crashed says that the server has crashed: it starts no more CLIs, and nothing that it writes reaches one.
+	crashed atomic.Bool
+
+	mu   sync.Mutex
+	rng  *rand.Rand
+	clis []*fakecli.CLI
 }
 
 func newMemory(w *world) (*memory, error) {
@@ -155,21 +158,15 @@ func (m *memory) stop() error {
 }
 
 func (m *memory) crash(power bool) error {
-	m.setCrashed(true)
+	m.crashed.Store(true)
 	m.disk.CrashAfter(0)
 	m.app.Abort()
 	m.end()
 	m.app = nil
 	<-m.stopped // it has much to complain of
 	m.disk = m.disk.Restart(power)
-	m.setCrashed(false)
+	m.crashed.Store(false)
 	return nil
-}
-
-func (m *memory) setCrashed(crashed bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.crashed = crashed
 }
 
 func (m *memory) close() error {
@@ -184,7 +181,7 @@ func (m *memory) close() error {
 func (m *memory) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.crashed {
+	if m.crashed.Load() {
 		return nil, errors.New("the server has crashed")
 	}
 	life := len(m.clis)
@@ -192,7 +189,7 @@ func (m *memory) run(context.Context, runtime.Spec) (io.ReadWriteCloser, error) 
 		Home: m.home()})
 	m.clis = append(m.clis, cli)
 	m.w.rec.logf("cli %d begins", life)
-	return &lifeline{duplex: cli.Connect().(duplex), cli: cli, orderly: m.rng.IntN(2) == 0}, nil
+	return &lifeline{duplex: cli.Connect().(duplex), cli: cli, orderly: m.rng.IntN(2) == 0, cut: &m.crashed}, nil
 }
 
 func (m *memory) all() []*fakecli.CLI {
@@ -247,7 +244,17 @@ type lifeline struct {
 	duplex
 	cli     *fakecli.CLI
 	orderly bool
-	once    sync.Once
+	// cut says that the client has crashed; what it writes afterwards is lost.
+	cut  *atomic.Bool
+	once sync.Once
+}
+
+// Write implements io.Writer.
+func (l *lifeline) Write(b []byte) (int, error) {
+	if l.cut.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return l.duplex.Write(b)
 }
 
 // Close implements io.Closer.
