@@ -2,10 +2,10 @@ package api
 
 import (
 	"context"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 

@@ -8,9 +8,9 @@ package api
 
 import (
 	"context"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"

@@ -3,12 +3,12 @@ package request
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"slices"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
 // A session of a tenant that is not the host's owner begins empty: with the tools that stay

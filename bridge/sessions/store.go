@@ -10,13 +10,13 @@ package sessions
 import (
 	"context"
 	"encoding/json"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"

@@ -3,7 +3,6 @@ package turns
 import (
 	"cmp"
 	"context"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
@@ -14,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"

@@ -3,7 +3,6 @@ package turns
 import (
 	"context"
 	"errors"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"io"
 
 	"google.golang.org/protobuf/proto"
@@ -15,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"

@@ -3,8 +3,6 @@ package turns
 import (
 	"cmp"
 	"context"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
-	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -15,6 +13,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 

@@ -3,9 +3,10 @@ package harness
 import (
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
-	"google.golang.org/protobuf/proto"
 )
 
 // GitHub is a fixture whose CLI takes the offline model for GitHub's own API: the account's token identifies requests.
