@@ -248,11 +248,11 @@ func (w *Writer) flush(d *Disk) {
 		w.wake(d)
 		return
 	}
-	if !b.last && d.isClosing() { // it began to close meanwhile, and has yet to say so
+	if b.last {
+		w.finish(d, false)
+	} else if d.isClosing() { // it began to close after the batch was taken: its last write is yet to come
 		w.wake(d)
-		return
 	}
-	w.finish(d, false)
 }
 
 // ended closes the log of a journal that is to be removed, and reports whether it is gone.
