@@ -39,13 +39,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // output is where generated things go.
 type output struct {
-	root, ledger, pins string
+	root, ledger, pins, bridge string
 }
 
 func (o *output) flags(fs *flag.FlagSet) {
 	fs.Usage = func() { fmt.Fprintln(fs.Output(), usage); fs.PrintDefaults() }
 	fs.StringVar(&o.root, "out", "proto", "root of the .proto files")
 	fs.StringVar(&o.ledger, "ledger", "internal/gen/schemagen/ledger.json", "ledger of numbers")
+	fs.StringVar(&o.bridge, "bridge", "proto/copilot/bridge/v1", "folder of the API whose types are the core")
 	fs.StringVar(&o.pins, "pins", "internal/gen/schemagen/pins.txt", "checksums of the schemas")
 }
 
@@ -87,7 +88,11 @@ func (o *output) write(models []*schemagen.Model, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	made, err := schemagen.Roll(models, ledger)
+	core, err := schemagen.BridgeUses(o.bridge)
+	if err != nil {
+		return err
+	}
+	made, err := schemagen.Roll(models, ledger, core)
 	if err != nil {
 		return err
 	}

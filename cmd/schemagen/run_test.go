@@ -11,6 +11,9 @@ import (
 // pins are those of the project.
 var pins = filepath.Join("..", "..", "internal", "gen", "schemagen", "pins.txt")
 
+// bridge is the folder of the project's API.
+var bridge = filepath.Join("..", "..", "proto", "copilot", "bridge", "v1")
+
 func TestRunRefuses(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()

@@ -27,7 +27,7 @@ func TestSchemaHistoryUpdate(t *testing.T) {
 	for _, name := range []string{"ledger.json", "pins.txt"} {
 		copyFile(t, filepath.Join("..", "..", "internal", "gen", "schemagen", name), filepath.Join(dir, name))
 	}
-	args := []string{"update", "-cli", "1.0.9999", "-dir", cached}
+	args := []string{"update", "-cli", "1.0.9999", "-dir", cached, "-bridge", bridge}
 	for flag, name := range to {
 		args = append(args, flag, filepath.Join(dir, name))
 	}

@@ -129,6 +129,8 @@ func (e *emitter) service(f *file, s *Service) {
 			f.line("")
 		}
 		f.comment("  ", e.docs.rpc(r))
+		e.uses(f, r.Request.Name)
+		e.uses(f, r.Response.Name)
 		f.line("  rpc %s(%s) returns (%s) {", r.Name, r.Request.Name, r.Response.Name)
 		if e.docs.gone(r.Method.Life) || r.Method.Deprecated {
 			f.line("    option deprecated = true;")

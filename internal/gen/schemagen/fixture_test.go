@@ -39,7 +39,7 @@ func planOf(t *testing.T, l *Ledger, models ...*Model) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pl.assignFiles()
+	pl.assignFiles(l.growCore(pl, nil))
 	l.number(pl)
 	return pl
 }
@@ -88,4 +88,14 @@ func pinned(t *testing.T) Pins {
 		t.Fatal(err)
 	}
 	return pins
+}
+
+// bridgeUses are the roots of the core.
+func bridgeUses(t *testing.T) []string {
+	t.Helper()
+	core, err := BridgeUses(filepath.Join("..", "..", "..", "proto", "copilot", "bridge", "v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core
 }

@@ -16,20 +16,22 @@ type Config struct {
 	Schemas []*Model
 	// Ledger gives the numbers. It is brought up to date.
 	Ledger *Ledger
+	// Core names the messages and enums that copilot.bridge.v1 refers to: see BridgeUses.
+	Core []string
 	// Strict fails on rows of exception tables that match nothing. It is off for sets
 	// of schemas that lack a pinned version: a row may be there for that one.
 	Strict bool
 }
 
 // Roll brings a ledger up to date with a history of schemas, one version at a time, as
-// it would have grown had each been generated from when it came out. It returns what
-// all of them make.
-func Roll(schemas []*Model, l *Ledger) (*Output, error) {
+// it would have grown had each been generated from when it came out. core names what
+// copilot.bridge.v1 refers to. It returns what all of them make.
+func Roll(schemas []*Model, l *Ledger, core []string) (*Output, error) {
 	if len(schemas) == 0 {
 		return nil, errors.New("no schemas")
 	}
 	for i := range schemas[:len(schemas)-1] {
-		if _, err := number(Config{Schemas: schemas[:i+1], Ledger: l}); err != nil {
+		if _, err := number(Config{Schemas: schemas[:i+1], Ledger: l, Core: core}); err != nil {
 			return nil, fmt.Errorf("up to %s: %w", schemas[i].Versions[0], err)
 		}
 	}
@@ -37,7 +39,7 @@ func Roll(schemas []*Model, l *Ledger) (*Output, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := Generate(Config{Schemas: schemas, Ledger: l, Strict: strict})
+	out, err := Generate(Config{Schemas: schemas, Ledger: l, Core: core, Strict: strict})
 	if err != nil {
 		return nil, fmt.Errorf("up to %s: %w", schemas[len(schemas)-1].Versions[0], err)
 	}
@@ -98,8 +100,12 @@ func number(cfg Config) (*Plan, error) {
 		if err := deadRows(m, hits); err != nil {
 			return nil, err
 		}
+		if missing := pl.missingRoots(cfg.Core); len(missing) > 0 {
+			return nil, fmt.Errorf("copilot.bridge.v1 refers to types that no schema has: %s",
+				strings.Join(missing, ", "))
+		}
 	}
-	pl.assignFiles()
+	pl.assignFiles(cfg.Ledger.growCore(pl, cfg.Core))
 	cfg.Ledger.number(pl)
 	return pl, nil
 }

@@ -53,7 +53,7 @@ func takeIn(t *testing.T, buf []string, order []*Model) *Output {
 		have = append(have, m)
 		slices.SortFunc(have, func(a, b *Model) int { return CompareVersions(a.Versions[0], b.Versions[0]) })
 		var err error
-		if last, err = Roll(have, ledger); err != nil {
+		if last, err = Roll(have, ledger, bridgeUses(t)); err != nil {
 			t.Fatalf("%s: %v", m.Versions[0], err)
 		}
 		dir := workspace(t, last)
@@ -69,7 +69,7 @@ func takeIn(t *testing.T, buf []string, order []*Model) *Output {
 
 func committedWithoutNumbers(t *testing.T) map[string]string {
 	t.Helper()
-	root := filepath.Join("..", "..", "proto")
+	root := filepath.Join("..", "..", "..", "proto")
 	files, err := filepath.Glob(filepath.Join(root, protoDir, "*.proto"))
 	if err != nil {
 		t.Fatal(err)

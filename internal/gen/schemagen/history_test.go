@@ -21,7 +21,7 @@ func TestSchemaHistoryBreaksNothing(t *testing.T) {
 	buf := bufCommand(t)
 	before, ledger := "", NewLedger()
 	for i := range models {
-		step, err := Generate(Config{Schemas: models[:i+1], Ledger: ledger})
+		step, err := Generate(Config{Schemas: models[:i+1], Ledger: ledger, Core: bridgeUses(t)})
 		if err != nil {
 			t.Fatalf("up to %s: %v", models[i].Versions[0], err)
 		}
@@ -45,11 +45,11 @@ func TestSchemaHistoryIsCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	once, err := Roll(models, ledger)
+	once, err := Roll(models, ledger, bridgeUses(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Roll(models, ledger)
+	again, err := Roll(models, ledger, bridgeUses(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestSchemaHistoryIsCommitted(t *testing.T) {
 	if !maps.Equal(files, again.Files) {
 		t.Error("two runs differ")
 	}
-	root := filepath.Join("..", "..", "proto")
+	root := filepath.Join("..", "..", "..", "proto")
 	for name, text := range files {
 		if data, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(data) != text {
 			t.Errorf("%s is not what the generator writes (%v)", name, err)
@@ -171,8 +171,8 @@ func workspace(t *testing.T, o *Output) string {
 	if err := o.Write(filepath.Join(dir, "proto")); err != nil {
 		t.Fatal(err)
 	}
-	copyInto(t, filepath.Join("..", "..", "buf.yaml"), filepath.Join(dir, "buf.yaml"))
-	copyInto(t, filepath.Join("..", "..", "proto", optionsFile), filepath.Join(dir, "proto", optionsFile))
+	copyInto(t, filepath.Join("..", "..", "..", "buf.yaml"), filepath.Join(dir, "buf.yaml"))
+	copyInto(t, filepath.Join("..", "..", "..", "proto", optionsFile), filepath.Join(dir, "proto", optionsFile))
 	return dir
 }
 
@@ -196,7 +196,7 @@ func bufCommand(t *testing.T) []string {
 	if b := os.Getenv("BUF"); b != "" {
 		return []string{b}
 	}
-	mod, err := filepath.Abs(filepath.Join("..", "tools", "go.mod"))
+	mod, err := filepath.Abs(filepath.Join("..", "..", "tools", "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func TestJoinHasNoStops(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s, then %s, then %s: %v", first, second, third, err)
 				}
-				pl.assignFiles()
+				pl.assignFiles(ledger.growCore(pl, nil))
 				ledger.number(pl)
 				checkNumbers(t, pl)
 			}

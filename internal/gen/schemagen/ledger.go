@@ -26,6 +26,8 @@ type Ledger struct {
 	// Shapes has, by message, the shapes it ever had, where they are not just that
 	// of an object: the fields numbered 1000 and 1001 come and go with them.
 	Shapes map[string][]Shape `json:"shapes"`
+	// Core has the messages and enums of the core, sorted: what copilot.bridge.v1 reaches, or once reached.
+	Core []string `json:"core"`
 	// Differences has, by place, what the versions declare so differently that a rule
 	// had to decide, and which one did.
 	Differences map[string]string `json:"differences"`

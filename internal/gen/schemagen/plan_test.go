@@ -190,7 +190,7 @@ func TestFilesHaveOneUser(t *testing.T) {
 			`,"x":{"y":{"rpcMethod":"session.x.y","result":{"type":"object","properties":{"e":{"$ref":"#/definitions/SessionEvent"}}},
 			"params":{"type":"object","properties":{"b":{"$ref":"#/definitions/Both"}}}}}`))
 	for name, want := range map[string]string{
-		"Both": commonFile, "Child": commonFile, "Mine": "session", eventUnion: eventFile, "IdleData": eventTypes,
+		"Both": extraFile, "Child": extraFile, "Mine": "session", eventUnion: eventFile, "IdleData": eventTypes,
 		"SessionServiceGoRequest": "session", "SessionXServiceYRequest": "session_x",
 	} {
 		if got := pl.Messages[name].File; got != want {

@@ -1776,7 +1776,7 @@ var File_copilot_bridge_v1_callback_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x01\n" +
+	"(copilot/bridge/v1/callback_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a%copilot/bridge/v1/event_service.proto\x1a&copilot/bridge/v1/model_response.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a'copilot/bridge/v1/session_service.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8e\x01\n" +
 	"\x13ReadCallbackRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +

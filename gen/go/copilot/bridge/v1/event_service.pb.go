@@ -1869,7 +1869,7 @@ var File_copilot_bridge_v1_event_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a%copilot/cli/v1/callback_session.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
+	"%copilot/bridge/v1/event_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1egoogle/protobuf/duration.proto\"\xaa\x01\n" +
 	"\x10SubscribeRequest\x12<\n" +
 	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorR\bsessions\x12:\n" +
 	"\aoptions\x18\x02 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12\x1c\n" +

@@ -1389,7 +1389,7 @@ var File_copilot_bridge_v1_session_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
+	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xf4\a\n" +

@@ -3242,7 +3242,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1ccopilot/cli/v1/session.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x84\x01\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x84\x01\n" +
 	"\x13ShareSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +

@@ -1226,7 +1226,7 @@ var File_copilot_cli_v1_account_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/account.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"J\n" +
+	"\x1ccopilot/cli/v1/account.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"J\n" +
 	" AccountServiceGetAllUsersRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x9d\x01\n" +
@@ -1437,7 +1437,7 @@ func file_copilot_cli_v1_account_proto_init() {
 	if File_copilot_cli_v1_account_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_account_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_account_proto_msgTypes[4].OneofWrappers = []any{}
 	file_copilot_cli_v1_account_proto_msgTypes[6].OneofWrappers = []any{}

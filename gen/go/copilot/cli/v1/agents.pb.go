@@ -1057,7 +1057,7 @@ var File_copilot_cli_v1_agents_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_agents_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/agents.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xdd\x01\n" +
+	"\x1bcopilot/cli/v1/agents.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xdd\x01\n" +
 	"\x1cAgentsServiceDiscoverRequest\x12#\n" +
 	"\rproject_paths\x18\x01 \x03(\tR\fprojectPaths\x123\n" +
 	"\x13exclude_host_agents\x18\x02 \x01(\bH\x00R\x11excludeHostAgents\x88\x01\x01\x12+\n" +
@@ -1238,7 +1238,7 @@ func file_copilot_cli_v1_agents_proto_init() {
 	if File_copilot_cli_v1_agents_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_agents_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_agents_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_agents_proto_msgTypes[5].OneofWrappers = []any{}

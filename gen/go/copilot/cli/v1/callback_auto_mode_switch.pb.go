@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,250 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackAutoModeSwitchServiceRequestResponseResponse int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED CallbackAutoModeSwitchServiceRequestResponseResponse = 0
-	// JSON: "yes".
-	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES CallbackAutoModeSwitchServiceRequestResponseResponse = 1
-	// JSON: "yes_always".
-	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS CallbackAutoModeSwitchServiceRequestResponseResponse = 2
-	// JSON: "no".
-	CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO CallbackAutoModeSwitchServiceRequestResponseResponse = 3
-)
-
-// Enum value maps for CallbackAutoModeSwitchServiceRequestResponseResponse.
-var (
-	CallbackAutoModeSwitchServiceRequestResponseResponse_name = map[int32]string{
-		0: "CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED",
-		1: "CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES",
-		2: "CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS",
-		3: "CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO",
-	}
-	CallbackAutoModeSwitchServiceRequestResponseResponse_value = map[string]int32{
-		"CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED": 0,
-		"CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES":         1,
-		"CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS":  2,
-		"CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO":          3,
-	}
-)
-
-func (x CallbackAutoModeSwitchServiceRequestResponseResponse) Enum() *CallbackAutoModeSwitchServiceRequestResponseResponse {
-	p := new(CallbackAutoModeSwitchServiceRequestResponseResponse)
-	*p = x
-	return p
-}
-
-func (x CallbackAutoModeSwitchServiceRequestResponseResponse) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (CallbackAutoModeSwitchServiceRequestResponseResponse) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_callback_auto_mode_switch_proto_enumTypes[0].Descriptor()
-}
-
-func (CallbackAutoModeSwitchServiceRequestResponseResponse) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_callback_auto_mode_switch_proto_enumTypes[0]
-}
-
-func (x CallbackAutoModeSwitchServiceRequestResponseResponse) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use CallbackAutoModeSwitchServiceRequestResponseResponse.Descriptor instead.
-func (CallbackAutoModeSwitchServiceRequestResponseResponse) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescGZIP(), []int{0}
-}
-
-// A limit was met, and the CLI could go on with a model that it selects.
-type CallbackAutoModeSwitchServiceRequestRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Session that asks.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The limit that was met.
-	ErrorCode *string `protobuf:"bytes,2,opt,name=error_code,json=errorCode,proto3,oneof" json:"error_code,omitempty"`
-	// Seconds until the limit is lifted.
-	RetryAfterSeconds *float64 `protobuf:"fixed64,3,opt,name=retry_after_seconds,json=retryAfterSeconds,proto3,oneof" json:"retry_after_seconds,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) Reset() {
-	*x = CallbackAutoModeSwitchServiceRequestRequest{}
-	mi := &file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackAutoModeSwitchServiceRequestRequest) ProtoMessage() {}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackAutoModeSwitchServiceRequestRequest.ProtoReflect.Descriptor instead.
-func (*CallbackAutoModeSwitchServiceRequestRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) GetErrorCode() string {
-	if x != nil && x.ErrorCode != nil {
-		return *x.ErrorCode
-	}
-	return ""
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) GetRetryAfterSeconds() float64 {
-	if x != nil && x.RetryAfterSeconds != nil {
-		return *x.RetryAfterSeconds
-	}
-	return 0
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Whether to go on with a model of the CLI's choice.
-type CallbackAutoModeSwitchServiceRequestResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer.
-	Response CallbackAutoModeSwitchServiceRequestResponseResponse `protobuf:"varint,1,opt,name=response,proto3,enum=copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponse" json:"response,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestResponse) Reset() {
-	*x = CallbackAutoModeSwitchServiceRequestResponse{}
-	mi := &file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackAutoModeSwitchServiceRequestResponse) ProtoMessage() {}
-
-func (x *CallbackAutoModeSwitchServiceRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackAutoModeSwitchServiceRequestResponse.ProtoReflect.Descriptor instead.
-func (*CallbackAutoModeSwitchServiceRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestResponse) GetResponse() CallbackAutoModeSwitchServiceRequestResponseResponse {
-	if x != nil {
-		return x.Response
-	}
-	return CallbackAutoModeSwitchServiceRequestResponseResponse_CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED
-}
-
-func (x *CallbackAutoModeSwitchServiceRequestResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_auto_mode_switch_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc = "" +
 	"\n" +
-	".copilot/cli/v1/callback_auto_mode_switch.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xf4\x01\n" +
-	"+CallbackAutoModeSwitchServiceRequestRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\"\n" +
-	"\n" +
-	"error_code\x18\x02 \x01(\tH\x00R\terrorCode\x88\x01\x01\x123\n" +
-	"\x13retry_after_seconds\x18\x03 \x01(\x01H\x01R\x11retryAfterSeconds\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_error_codeB\x16\n" +
-	"\x14_retry_after_seconds\"\xb8\x01\n" +
-	",CallbackAutoModeSwitchServiceRequestResponse\x12h\n" +
-	"\bresponse\x18\x01 \x01(\x0e2D.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponseB\x06\x82\x80\x19\x02\x18\x01R\bresponse\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xff\x02\n" +
-	"4CallbackAutoModeSwitchServiceRequestResponseResponse\x12K\n" +
-	"GCALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_UNSPECIFIED\x10\x00\x12N\n" +
-	"?CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES\x10\x01\x1a\t\x82\x80\x19\x05\n" +
-	"\x03yes\x12\\\n" +
-	"FCALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS\x10\x02\x1a\x10\x82\x80\x19\f\n" +
-	"\n" +
-	"yes_always\x12L\n" +
-	">CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_NO\x10\x03\x1a\b\x82\x80\x19\x04\n" +
-	"\x02no2\xc6\x01\n" +
+	".copilot/cli/v1/callback_auto_mode_switch.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xc6\x01\n" +
 	"\x1dCallbackAutoModeSwitchService\x12\xa4\x01\n" +
 	"\aRequest\x12;.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest\x1a<.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x16autoModeSwitch.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc), len(file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_auto_mode_switch_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_auto_mode_switch_proto_goTypes = []any{
-	(CallbackAutoModeSwitchServiceRequestResponseResponse)(0), // 0: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponse
-	(*CallbackAutoModeSwitchServiceRequestRequest)(nil),       // 1: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
-	(*CallbackAutoModeSwitchServiceRequestResponse)(nil),      // 2: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	(*CallbackAutoModeSwitchServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	(*CallbackAutoModeSwitchServiceRequestResponse)(nil), // 1: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
 }
 var file_copilot_cli_v1_callback_auto_mode_switch_proto_depIdxs = []int32{
-	0, // 0: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse.response:type_name -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponseResponse
-	1, // 1: copilot.cli.v1.CallbackAutoModeSwitchService.Request:input_type -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
-	2, // 2: copilot.cli.v1.CallbackAutoModeSwitchService.Request:output_type -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackAutoModeSwitchService.Request:input_type -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest
+	1, // 1: copilot.cli.v1.CallbackAutoModeSwitchService.Request:output_type -> copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_auto_mode_switch_proto_init() }
@@ -282,21 +58,19 @@ func file_copilot_cli_v1_callback_auto_mode_switch_proto_init() {
 	if File_copilot_cli_v1_callback_auto_mode_switch_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes[0].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc), len(file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   2,
+			NumEnums:      0,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_auto_mode_switch_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_auto_mode_switch_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_callback_auto_mode_switch_proto_enumTypes,
-		MessageInfos:      file_copilot_cli_v1_callback_auto_mode_switch_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_auto_mode_switch_proto = out.File
 	file_copilot_cli_v1_callback_auto_mode_switch_proto_goTypes = nil

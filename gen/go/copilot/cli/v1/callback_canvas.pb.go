@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,400 +30,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackCanvasServiceCloseRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	SessionId   string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	ExtensionId string                 `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	CanvasId    string                 `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	InstanceId  string                 `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	Host        *CanvasHostContext     `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
-	Session     *CanvasSessionContext  `protobuf:"bytes,6,opt,name=session,proto3" json:"session,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasServiceCloseRequest) Reset() {
-	*x = CallbackCanvasServiceCloseRequest{}
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasServiceCloseRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasServiceCloseRequest) ProtoMessage() {}
-
-func (x *CallbackCanvasServiceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasServiceCloseRequest.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasServiceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetExtensionId() string {
-	if x != nil {
-		return x.ExtensionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetCanvasId() string {
-	if x != nil {
-		return x.CanvasId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetInstanceId() string {
-	if x != nil {
-		return x.InstanceId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetHost() *CanvasHostContext {
-	if x != nil {
-		return x.Host
-	}
-	return nil
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetSession() *CanvasSessionContext {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
-func (x *CallbackCanvasServiceCloseRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The method has no result.
-type CallbackCanvasServiceCloseResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form, as JSON text.
-	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasServiceCloseResponse) Reset() {
-	*x = CallbackCanvasServiceCloseResponse{}
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasServiceCloseResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasServiceCloseResponse) ProtoMessage() {}
-
-func (x *CallbackCanvasServiceCloseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasServiceCloseResponse.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasServiceCloseResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackCanvasServiceCloseResponse) GetUnrecognized() string {
-	if x != nil && x.Unrecognized != nil {
-		return *x.Unrecognized
-	}
-	return ""
-}
-
-type CallbackCanvasServiceOpenRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	SessionId   string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	ExtensionId string                 `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	CanvasId    string                 `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	InstanceId  string                 `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// The member input, as JSON text.
-	InputJson *string               `protobuf:"bytes,5,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	Host      *CanvasHostContext    `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
-	Session   *CanvasSessionContext `protobuf:"bytes,7,opt,name=session,proto3" json:"session,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasServiceOpenRequest) Reset() {
-	*x = CallbackCanvasServiceOpenRequest{}
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasServiceOpenRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasServiceOpenRequest) ProtoMessage() {}
-
-func (x *CallbackCanvasServiceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasServiceOpenRequest.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasServiceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetExtensionId() string {
-	if x != nil {
-		return x.ExtensionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetCanvasId() string {
-	if x != nil {
-		return x.CanvasId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetInstanceId() string {
-	if x != nil {
-		return x.InstanceId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetInputJson() string {
-	if x != nil && x.InputJson != nil {
-		return *x.InputJson
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetHost() *CanvasHostContext {
-	if x != nil {
-		return x.Host
-	}
-	return nil
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetSession() *CanvasSessionContext {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
-func (x *CallbackCanvasServiceOpenRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackCanvasServiceOpenResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Url    *string                `protobuf:"bytes,1,opt,name=url,proto3,oneof" json:"url,omitempty"`
-	Title  *string                `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Status *string                `protobuf:"bytes,3,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasServiceOpenResponse) Reset() {
-	*x = CallbackCanvasServiceOpenResponse{}
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasServiceOpenResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasServiceOpenResponse) ProtoMessage() {}
-
-func (x *CallbackCanvasServiceOpenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasServiceOpenResponse.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasServiceOpenResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *CallbackCanvasServiceOpenResponse) GetUrl() string {
-	if x != nil && x.Url != nil {
-		return *x.Url
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenResponse) GetTitle() string {
-	if x != nil && x.Title != nil {
-		return *x.Title
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenResponse) GetStatus() string {
-	if x != nil && x.Status != nil {
-		return *x.Status
-	}
-	return ""
-}
-
-func (x *CallbackCanvasServiceOpenResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_canvas_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_canvas_proto_rawDesc = "" +
 	"\n" +
-	"$copilot/cli/v1/callback_canvas.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xda\x02\n" +
-	"!CallbackCanvasServiceCloseRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12)\n" +
-	"\fextension_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vextensionId\x12#\n" +
-	"\tcanvas_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bcanvasId\x12'\n" +
-	"\vinstance_id\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"instanceId\x125\n" +
-	"\x04host\x18\x05 \x01(\v2!.copilot.cli.v1.CanvasHostContextR\x04host\x12>\n" +
-	"\asession\x18\x06 \x01(\v2$.copilot.cli.v1.CanvasSessionContextR\asession\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"g\n" +
-	"\"CallbackCanvasServiceCloseResponse\x12(\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\x9b\x03\n" +
-	" CallbackCanvasServiceOpenRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12)\n" +
-	"\fextension_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vextensionId\x12#\n" +
-	"\tcanvas_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bcanvasId\x12'\n" +
-	"\vinstance_id\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"instanceId\x121\n" +
-	"\n" +
-	"input_json\x18\x05 \x01(\tB\r\x82\x80\x19\t\n" +
-	"\x05input\x10\x01H\x00R\tinputJson\x88\x01\x01\x125\n" +
-	"\x04host\x18\x06 \x01(\v2!.copilot.cli.v1.CanvasHostContextR\x04host\x12>\n" +
-	"\asession\x18\a \x01(\v2$.copilot.cli.v1.CanvasSessionContextR\asession\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_input_json\"\xaf\x01\n" +
-	"!CallbackCanvasServiceOpenResponse\x12\x15\n" +
-	"\x03url\x18\x01 \x01(\tH\x00R\x03url\x88\x01\x01\x12\x19\n" +
-	"\x05title\x18\x02 \x01(\tH\x01R\x05title\x88\x01\x01\x12\x1b\n" +
-	"\x06status\x18\x03 \x01(\tH\x02R\x06status\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
-	"\x04_urlB\b\n" +
-	"\x06_titleB\t\n" +
-	"\a_status2\xa1\x02\n" +
+	"$copilot/cli/v1/callback_canvas.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa1\x02\n" +
 	"\x15CallbackCanvasService\x12\x84\x01\n" +
 	"\x05Close\x121.copilot.cli.v1.CallbackCanvasServiceCloseRequest\x1a2.copilot.cli.v1.CallbackCanvasServiceCloseResponse\"\x14\x82\x80\x19\x10\n" +
 	"\fcanvas.close\x10\x01\x12\x80\x01\n" +
 	"\x04Open\x120.copilot.cli.v1.CallbackCanvasServiceOpenRequest\x1a1.copilot.cli.v1.CallbackCanvasServiceOpenResponse\"\x13\x82\x80\x19\x0f\n" +
 	"\vcanvas.open\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_canvas_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_canvas_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_canvas_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_canvas_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_canvas_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_canvas_proto_rawDesc), len(file_copilot_cli_v1_callback_canvas_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_canvas_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_canvas_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_cli_v1_callback_canvas_proto_goTypes = []any{
 	(*CallbackCanvasServiceCloseRequest)(nil),  // 0: copilot.cli.v1.CallbackCanvasServiceCloseRequest
-	(*CallbackCanvasServiceCloseResponse)(nil), // 1: copilot.cli.v1.CallbackCanvasServiceCloseResponse
-	(*CallbackCanvasServiceOpenRequest)(nil),   // 2: copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	(*CallbackCanvasServiceOpenRequest)(nil),   // 1: copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	(*CallbackCanvasServiceCloseResponse)(nil), // 2: copilot.cli.v1.CallbackCanvasServiceCloseResponse
 	(*CallbackCanvasServiceOpenResponse)(nil),  // 3: copilot.cli.v1.CallbackCanvasServiceOpenResponse
-	(*CanvasHostContext)(nil),                  // 4: copilot.cli.v1.CanvasHostContext
-	(*CanvasSessionContext)(nil),               // 5: copilot.cli.v1.CanvasSessionContext
 }
 var file_copilot_cli_v1_callback_canvas_proto_depIdxs = []int32{
-	4, // 0: copilot.cli.v1.CallbackCanvasServiceCloseRequest.host:type_name -> copilot.cli.v1.CanvasHostContext
-	5, // 1: copilot.cli.v1.CallbackCanvasServiceCloseRequest.session:type_name -> copilot.cli.v1.CanvasSessionContext
-	4, // 2: copilot.cli.v1.CallbackCanvasServiceOpenRequest.host:type_name -> copilot.cli.v1.CanvasHostContext
-	5, // 3: copilot.cli.v1.CallbackCanvasServiceOpenRequest.session:type_name -> copilot.cli.v1.CanvasSessionContext
-	0, // 4: copilot.cli.v1.CallbackCanvasService.Close:input_type -> copilot.cli.v1.CallbackCanvasServiceCloseRequest
-	2, // 5: copilot.cli.v1.CallbackCanvasService.Open:input_type -> copilot.cli.v1.CallbackCanvasServiceOpenRequest
-	1, // 6: copilot.cli.v1.CallbackCanvasService.Close:output_type -> copilot.cli.v1.CallbackCanvasServiceCloseResponse
-	3, // 7: copilot.cli.v1.CallbackCanvasService.Open:output_type -> copilot.cli.v1.CallbackCanvasServiceOpenResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackCanvasService.Close:input_type -> copilot.cli.v1.CallbackCanvasServiceCloseRequest
+	1, // 1: copilot.cli.v1.CallbackCanvasService.Open:input_type -> copilot.cli.v1.CallbackCanvasServiceOpenRequest
+	2, // 2: copilot.cli.v1.CallbackCanvasService.Close:output_type -> copilot.cli.v1.CallbackCanvasServiceCloseResponse
+	3, // 3: copilot.cli.v1.CallbackCanvasService.Open:output_type -> copilot.cli.v1.CallbackCanvasServiceOpenResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_canvas_proto_init() }
@@ -432,23 +64,19 @@ func file_copilot_cli_v1_callback_canvas_proto_init() {
 	if File_copilot_cli_v1_callback_canvas_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
-	file_copilot_cli_v1_callback_canvas_proto_msgTypes[1].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_canvas_proto_msgTypes[2].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_canvas_proto_msgTypes[3].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_canvas_proto_rawDesc), len(file_copilot_cli_v1_callback_canvas_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_canvas_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_canvas_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_canvas_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_canvas_proto = out.File
 	file_copilot_cli_v1_callback_canvas_proto_goTypes = nil

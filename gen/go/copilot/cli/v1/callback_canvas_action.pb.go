@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,228 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackCanvasActionServiceInvokeRequest struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	SessionId   string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	ExtensionId string                 `protobuf:"bytes,2,opt,name=extension_id,json=extensionId,proto3" json:"extension_id,omitempty"`
-	CanvasId    string                 `protobuf:"bytes,3,opt,name=canvas_id,json=canvasId,proto3" json:"canvas_id,omitempty"`
-	InstanceId  string                 `protobuf:"bytes,4,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	ActionName  string                 `protobuf:"bytes,5,opt,name=action_name,json=actionName,proto3" json:"action_name,omitempty"`
-	// The member input, as JSON text.
-	InputJson *string               `protobuf:"bytes,6,opt,name=input_json,json=inputJson,proto3,oneof" json:"input_json,omitempty"`
-	Host      *CanvasHostContext    `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
-	Session   *CanvasSessionContext `protobuf:"bytes,8,opt,name=session,proto3" json:"session,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) Reset() {
-	*x = CallbackCanvasActionServiceInvokeRequest{}
-	mi := &file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasActionServiceInvokeRequest) ProtoMessage() {}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasActionServiceInvokeRequest.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasActionServiceInvokeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_action_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetExtensionId() string {
-	if x != nil {
-		return x.ExtensionId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetCanvasId() string {
-	if x != nil {
-		return x.CanvasId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetInstanceId() string {
-	if x != nil {
-		return x.InstanceId
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetActionName() string {
-	if x != nil {
-		return x.ActionName
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetInputJson() string {
-	if x != nil && x.InputJson != nil {
-		return *x.InputJson
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetHost() *CanvasHostContext {
-	if x != nil {
-		return x.Host
-	}
-	return nil
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetSession() *CanvasSessionContext {
-	if x != nil {
-		return x.Session
-	}
-	return nil
-}
-
-func (x *CallbackCanvasActionServiceInvokeRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackCanvasActionServiceInvokeResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Value string                 `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
-	// A result of another form, as JSON text.
-	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackCanvasActionServiceInvokeResponse) Reset() {
-	*x = CallbackCanvasActionServiceInvokeResponse{}
-	mi := &file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackCanvasActionServiceInvokeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackCanvasActionServiceInvokeResponse) ProtoMessage() {}
-
-func (x *CallbackCanvasActionServiceInvokeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackCanvasActionServiceInvokeResponse.ProtoReflect.Descriptor instead.
-func (*CallbackCanvasActionServiceInvokeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_canvas_action_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackCanvasActionServiceInvokeResponse) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
-func (x *CallbackCanvasActionServiceInvokeResponse) GetUnrecognized() string {
-	if x != nil && x.Unrecognized != nil {
-		return *x.Unrecognized
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_canvas_action_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_canvas_action_proto_rawDesc = "" +
 	"\n" +
-	"+copilot/cli/v1/callback_canvas_action.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xcc\x03\n" +
-	"(CallbackCanvasActionServiceInvokeRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12)\n" +
-	"\fextension_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vextensionId\x12#\n" +
-	"\tcanvas_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bcanvasId\x12'\n" +
-	"\vinstance_id\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"instanceId\x12'\n" +
-	"\vaction_name\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"actionName\x121\n" +
-	"\n" +
-	"input_json\x18\x06 \x01(\tB\r\x82\x80\x19\t\n" +
-	"\x05input\x10\x01H\x00R\tinputJson\x88\x01\x01\x125\n" +
-	"\x04host\x18\a \x01(\v2!.copilot.cli.v1.CanvasHostContextR\x04host\x12>\n" +
-	"\asession\x18\b \x01(\v2$.copilot.cli.v1.CanvasSessionContextR\asession\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_input_json\"\x8c\x01\n" +
-	")CallbackCanvasActionServiceInvokeResponse\x12\x1c\n" +
-	"\x05value\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x10\x01R\x05value\x12(\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\x0f\n" +
-	"\r_unrecognized2\xbb\x01\n" +
+	"+copilot/cli/v1/callback_canvas_action.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbb\x01\n" +
 	"\x1bCallbackCanvasActionService\x12\x9b\x01\n" +
 	"\x06Invoke\x128.copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest\x1a9.copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x14canvas.action.invoke\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_canvas_action_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_canvas_action_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_canvas_action_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_canvas_action_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_canvas_action_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_canvas_action_proto_rawDesc), len(file_copilot_cli_v1_callback_canvas_action_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_canvas_action_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_canvas_action_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_canvas_action_proto_goTypes = []any{
 	(*CallbackCanvasActionServiceInvokeRequest)(nil),  // 0: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
 	(*CallbackCanvasActionServiceInvokeResponse)(nil), // 1: copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
-	(*CanvasHostContext)(nil),                         // 2: copilot.cli.v1.CanvasHostContext
-	(*CanvasSessionContext)(nil),                      // 3: copilot.cli.v1.CanvasSessionContext
 }
 var file_copilot_cli_v1_callback_canvas_action_proto_depIdxs = []int32{
-	2, // 0: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest.host:type_name -> copilot.cli.v1.CanvasHostContext
-	3, // 1: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest.session:type_name -> copilot.cli.v1.CanvasSessionContext
-	0, // 2: copilot.cli.v1.CallbackCanvasActionService.Invoke:input_type -> copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
-	1, // 3: copilot.cli.v1.CallbackCanvasActionService.Invoke:output_type -> copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackCanvasActionService.Invoke:input_type -> copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest
+	1, // 1: copilot.cli.v1.CallbackCanvasActionService.Invoke:output_type -> copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_canvas_action_proto_init() }
@@ -260,22 +58,19 @@ func file_copilot_cli_v1_callback_canvas_action_proto_init() {
 	if File_copilot_cli_v1_callback_canvas_action_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
-	file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_canvas_action_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_canvas_action_proto_rawDesc), len(file_copilot_cli_v1_callback_canvas_action_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_canvas_action_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_canvas_action_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_canvas_action_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_canvas_action_proto = out.File
 	file_copilot_cli_v1_callback_canvas_action_proto_goTypes = nil

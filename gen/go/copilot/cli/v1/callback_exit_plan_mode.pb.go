@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,210 +30,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A plan the agent wants to carry out.
-type CallbackExitPlanModeServiceRequestRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Session that asks.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The plan in short.
-	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The plan in full.
-	PlanContent *string `protobuf:"bytes,3,opt,name=plan_content,json=planContent,proto3,oneof" json:"plan_content,omitempty"`
-	// Ways to go on, to choose from.
-	Actions []string `protobuf:"bytes,4,rep,name=actions,proto3" json:"actions,omitempty"`
-	// The way the agent recommends.
-	RecommendedAction string `protobuf:"bytes,5,opt,name=recommended_action,json=recommendedAction,proto3" json:"recommended_action,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) Reset() {
-	*x = CallbackExitPlanModeServiceRequestRequest{}
-	mi := &file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackExitPlanModeServiceRequestRequest) ProtoMessage() {}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackExitPlanModeServiceRequestRequest.ProtoReflect.Descriptor instead.
-func (*CallbackExitPlanModeServiceRequestRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetSummary() string {
-	if x != nil {
-		return x.Summary
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetPlanContent() string {
-	if x != nil && x.PlanContent != nil {
-		return *x.PlanContent
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetActions() []string {
-	if x != nil {
-		return x.Actions
-	}
-	return nil
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetRecommendedAction() string {
-	if x != nil {
-		return x.RecommendedAction
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The user's word on a plan.
-type CallbackExitPlanModeServiceRequestResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the agent may carry it out.
-	Approved bool `protobuf:"varint,1,opt,name=approved,proto3" json:"approved,omitempty"`
-	// The way to go on.
-	SelectedAction *string `protobuf:"bytes,2,opt,name=selected_action,json=selectedAction,proto3,oneof" json:"selected_action,omitempty"`
-	// What to change.
-	Feedback *string `protobuf:"bytes,3,opt,name=feedback,proto3,oneof" json:"feedback,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) Reset() {
-	*x = CallbackExitPlanModeServiceRequestResponse{}
-	mi := &file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackExitPlanModeServiceRequestResponse) ProtoMessage() {}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackExitPlanModeServiceRequestResponse.ProtoReflect.Descriptor instead.
-func (*CallbackExitPlanModeServiceRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) GetApproved() bool {
-	if x != nil {
-		return x.Approved
-	}
-	return false
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) GetSelectedAction() string {
-	if x != nil && x.SelectedAction != nil {
-		return *x.SelectedAction
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) GetFeedback() string {
-	if x != nil && x.Feedback != nil {
-		return *x.Feedback
-	}
-	return ""
-}
-
-func (x *CallbackExitPlanModeServiceRequestResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_exit_plan_mode_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc = "" +
 	"\n" +
-	",copilot/cli/v1/callback_exit_plan_mode.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xa6\x02\n" +
-	")CallbackExitPlanModeServiceRequestRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12 \n" +
-	"\asummary\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\asummary\x12&\n" +
-	"\fplan_content\x18\x03 \x01(\tH\x00R\vplanContent\x88\x01\x01\x12 \n" +
-	"\aactions\x18\x04 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\aactions\x125\n" +
-	"\x12recommended_action\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x11recommendedAction\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_plan_content\"\xe0\x01\n" +
-	"*CallbackExitPlanModeServiceRequestResponse\x12\"\n" +
-	"\bapproved\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\bapproved\x12,\n" +
-	"\x0fselected_action\x18\x02 \x01(\tH\x00R\x0eselectedAction\x88\x01\x01\x12\x1f\n" +
-	"\bfeedback\x18\x03 \x01(\tH\x01R\bfeedback\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
-	"\x10_selected_actionB\v\n" +
-	"\t_feedback2\xbe\x01\n" +
+	",copilot/cli/v1/callback_exit_plan_mode.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbe\x01\n" +
 	"\x1bCallbackExitPlanModeService\x12\x9e\x01\n" +
 	"\aRequest\x129.copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest\x1a:.copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x14exitPlanMode.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc), len(file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_exit_plan_mode_proto_goTypes = []any{
 	(*CallbackExitPlanModeServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest
 	(*CallbackExitPlanModeServiceRequestResponse)(nil), // 1: copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse
@@ -254,21 +58,19 @@ func file_copilot_cli_v1_callback_exit_plan_mode_proto_init() {
 	if File_copilot_cli_v1_callback_exit_plan_mode_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc), len(file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_exit_plan_mode_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_exit_plan_mode_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_exit_plan_mode_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_exit_plan_mode_proto = out.File
 	file_copilot_cli_v1_callback_exit_plan_mode_proto_goTypes = nil

@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,268 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackExtensionLaunchProviderServiceResolveRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	ModulePath string                 `protobuf:"bytes,3,opt,name=module_path,json=modulePath,proto3" json:"module_path,omitempty"`
-	Source     ExtensionSource        `protobuf:"varint,4,opt,name=source,proto3,enum=copilot.cli.v1.ExtensionSource" json:"source,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) Reset() {
-	*x = CallbackExtensionLaunchProviderServiceResolveRequest{}
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackExtensionLaunchProviderServiceResolveRequest) ProtoMessage() {}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackExtensionLaunchProviderServiceResolveRequest.ProtoReflect.Descriptor instead.
-func (*CallbackExtensionLaunchProviderServiceResolveRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetModulePath() string {
-	if x != nil {
-		return x.ModulePath
-	}
-	return ""
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetSource() ExtensionSource {
-	if x != nil {
-		return x.Source
-	}
-	return ExtensionSource_EXTENSION_SOURCE_UNSPECIFIED
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackExtensionLaunchProviderServiceResolveResponse struct {
-	state  protoimpl.MessageState  `protogen:"open.v1"`
-	Launch *ExtensionLaunchProfile `protobuf:"bytes,1,opt,name=launch,proto3" json:"launch,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveResponse) Reset() {
-	*x = CallbackExtensionLaunchProviderServiceResolveResponse{}
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackExtensionLaunchProviderServiceResolveResponse) ProtoMessage() {}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackExtensionLaunchProviderServiceResolveResponse.ProtoReflect.Descriptor instead.
-func (*CallbackExtensionLaunchProviderServiceResolveResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveResponse) GetLaunch() *ExtensionLaunchProfile {
-	if x != nil {
-		return x.Launch
-	}
-	return nil
-}
-
-func (x *CallbackExtensionLaunchProviderServiceResolveResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ExtensionLaunchProfile struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Executable string                 `protobuf:"bytes,1,opt,name=executable,proto3" json:"executable,omitempty"`
-	Args       []string               `protobuf:"bytes,2,rep,name=args,proto3" json:"args,omitempty"`
-	Env        map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExtensionLaunchProfile) Reset() {
-	*x = ExtensionLaunchProfile{}
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExtensionLaunchProfile) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExtensionLaunchProfile) ProtoMessage() {}
-
-func (x *ExtensionLaunchProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExtensionLaunchProfile.ProtoReflect.Descriptor instead.
-func (*ExtensionLaunchProfile) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *ExtensionLaunchProfile) GetExecutable() string {
-	if x != nil {
-		return x.Executable
-	}
-	return ""
-}
-
-func (x *ExtensionLaunchProfile) GetArgs() []string {
-	if x != nil {
-		return x.Args
-	}
-	return nil
-}
-
-func (x *ExtensionLaunchProfile) GetEnv() map[string]string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *ExtensionLaunchProfile) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_extension_launch_provider_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc = "" +
 	"\n" +
-	"7copilot/cli/v1/callback_extension_launch_provider.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xf4\x01\n" +
-	"4CallbackExtensionLaunchProviderServiceResolveRequest\x12\x16\n" +
-	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12'\n" +
-	"\vmodule_path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"modulePath\x12?\n" +
-	"\x06source\x18\x04 \x01(\x0e2\x1f.copilot.cli.v1.ExtensionSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x97\x01\n" +
-	"5CallbackExtensionLaunchProviderServiceResolveResponse\x12>\n" +
-	"\x06launch\x18\x01 \x01(\v2&.copilot.cli.v1.ExtensionLaunchProfileR\x06launch\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x82\x02\n" +
-	"\x16ExtensionLaunchProfile\x12&\n" +
-	"\n" +
-	"executable\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"executable\x12\x1a\n" +
-	"\x04args\x18\x02 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04args\x12L\n" +
-	"\x03env\x18\x03 \x03(\v2/.copilot.cli.v1.ExtensionLaunchProfile.EnvEntryB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x03env\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a6\n" +
-	"\bEnvEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\xea\x01\n" +
+	"7copilot/cli/v1/callback_extension_launch_provider.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xea\x01\n" +
 	"&CallbackExtensionLaunchProviderService\x12\xbf\x01\n" +
 	"\aResolve\x12D.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest\x1aE.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse\"'\x82\x80\x19#\n" +
 	"\x1fextensionLaunchProvider.resolve\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc), len(file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_cli_v1_callback_extension_launch_provider_proto_goTypes = []any{
 	(*CallbackExtensionLaunchProviderServiceResolveRequest)(nil),  // 0: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
 	(*CallbackExtensionLaunchProviderServiceResolveResponse)(nil), // 1: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
-	(*ExtensionLaunchProfile)(nil),                                // 2: copilot.cli.v1.ExtensionLaunchProfile
-	nil,                                                           // 3: copilot.cli.v1.ExtensionLaunchProfile.EnvEntry
-	(ExtensionSource)(0),                                          // 4: copilot.cli.v1.ExtensionSource
 }
 var file_copilot_cli_v1_callback_extension_launch_provider_proto_depIdxs = []int32{
-	4, // 0: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest.source:type_name -> copilot.cli.v1.ExtensionSource
-	2, // 1: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse.launch:type_name -> copilot.cli.v1.ExtensionLaunchProfile
-	3, // 2: copilot.cli.v1.ExtensionLaunchProfile.env:type_name -> copilot.cli.v1.ExtensionLaunchProfile.EnvEntry
-	0, // 3: copilot.cli.v1.CallbackExtensionLaunchProviderService.Resolve:input_type -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
-	1, // 4: copilot.cli.v1.CallbackExtensionLaunchProviderService.Resolve:output_type -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackExtensionLaunchProviderService.Resolve:input_type -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest
+	1, // 1: copilot.cli.v1.CallbackExtensionLaunchProviderService.Resolve:output_type -> copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_extension_launch_provider_proto_init() }
@@ -300,20 +58,19 @@ func file_copilot_cli_v1_callback_extension_launch_provider_proto_init() {
 	if File_copilot_cli_v1_callback_extension_launch_provider_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc), len(file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_extension_launch_provider_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_extension_launch_provider_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_extension_launch_provider_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_extension_launch_provider_proto = out.File
 	file_copilot_cli_v1_callback_extension_launch_provider_proto_goTypes = nil

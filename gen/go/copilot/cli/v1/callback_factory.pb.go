@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,350 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-type CallbackFactoryServiceAbortRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	RunId string `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Since CLI 1.0.84-4.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	ExecutionToken *string `protobuf:"bytes,3,opt,name=execution_token,json=executionToken,proto3,oneof" json:"execution_token,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackFactoryServiceAbortRequest) Reset() {
-	*x = CallbackFactoryServiceAbortRequest{}
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackFactoryServiceAbortRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackFactoryServiceAbortRequest) ProtoMessage() {}
-
-func (x *CallbackFactoryServiceAbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackFactoryServiceAbortRequest.ProtoReflect.Descriptor instead.
-func (*CallbackFactoryServiceAbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_factory_proto_rawDescGZIP(), []int{0}
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceAbortRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceAbortRequest) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceAbortRequest) GetExecutionToken() string {
-	if x != nil && x.ExecutionToken != nil {
-		return *x.ExecutionToken
-	}
-	return ""
-}
-
-func (x *CallbackFactoryServiceAbortRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-type CallbackFactoryServiceAbortResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackFactoryServiceAbortResponse) Reset() {
-	*x = CallbackFactoryServiceAbortResponse{}
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackFactoryServiceAbortResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackFactoryServiceAbortResponse) ProtoMessage() {}
-
-func (x *CallbackFactoryServiceAbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackFactoryServiceAbortResponse.ProtoReflect.Descriptor instead.
-func (*CallbackFactoryServiceAbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_factory_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackFactoryServiceAbortResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-type CallbackFactoryServiceExecuteRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	ExecutionToken string `protobuf:"bytes,4,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// The member args, as JSON text.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	ArgsJson string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3" json:"args_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackFactoryServiceExecuteRequest) Reset() {
-	*x = CallbackFactoryServiceExecuteRequest{}
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackFactoryServiceExecuteRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackFactoryServiceExecuteRequest) ProtoMessage() {}
-
-func (x *CallbackFactoryServiceExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackFactoryServiceExecuteRequest.ProtoReflect.Descriptor instead.
-func (*CallbackFactoryServiceExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_factory_proto_rawDescGZIP(), []int{2}
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteRequest) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteRequest) GetExecutionToken() string {
-	if x != nil {
-		return x.ExecutionToken
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteRequest) GetArgsJson() string {
-	if x != nil {
-		return x.ArgsJson
-	}
-	return ""
-}
-
-func (x *CallbackFactoryServiceExecuteRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-type CallbackFactoryServiceExecuteResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member result, as JSON text.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-	ResultJson *string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackFactoryServiceExecuteResponse) Reset() {
-	*x = CallbackFactoryServiceExecuteResponse{}
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackFactoryServiceExecuteResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackFactoryServiceExecuteResponse) ProtoMessage() {}
-
-func (x *CallbackFactoryServiceExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_factory_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackFactoryServiceExecuteResponse.ProtoReflect.Descriptor instead.
-func (*CallbackFactoryServiceExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_factory_proto_rawDescGZIP(), []int{3}
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/callback_factory.proto.
-func (x *CallbackFactoryServiceExecuteResponse) GetResultJson() string {
-	if x != nil && x.ResultJson != nil {
-		return *x.ResultJson
-	}
-	return ""
-}
-
-func (x *CallbackFactoryServiceExecuteResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_factory_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_factory_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/cli/v1/callback_factory.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xdb\x01\n" +
-	"\"CallbackFactoryServiceAbortRequest\x12'\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\tsessionId\x12\x1f\n" +
-	"\x06run_id\x18\x02 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\x05runId\x123\n" +
-	"\x0fexecution_token\x18\x03 \x01(\tB\x05\x18\x01\x80\x01\x01H\x00R\x0eexecutionToken\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01B\x12\n" +
-	"\x10_execution_token\"I\n" +
-	"#CallbackFactoryServiceAbortResponse\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01\"\x97\x02\n" +
-	"$CallbackFactoryServiceExecuteRequest\x12'\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\tsessionId\x12\x1c\n" +
-	"\x04name\x18\x02 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\x04name\x12\x1f\n" +
-	"\x06run_id\x18\x03 \x01(\tB\b\x82\x80\x19\x02\x18\x01\x18\x01R\x05runId\x124\n" +
-	"\x0fexecution_token\x18\x04 \x01(\tB\v\x82\x80\x19\x02\x18\x01\x18\x01\x80\x01\x01R\x0eexecutionToken\x12-\n" +
-	"\targs_json\x18\x05 \x01(\tB\x10\x82\x80\x19\n" +
-	"\n" +
-	"\x04args\x10\x01\x18\x01\x18\x01R\bargsJson\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01\"\x93\x01\n" +
-	"%CallbackFactoryServiceExecuteResponse\x126\n" +
-	"\vresult_json\x18\x01 \x01(\tB\x10\x82\x80\x19\n" +
-	"\n" +
-	"\x06result\x10\x01\x18\x01H\x00R\n" +
-	"resultJson\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x02\x18\x01B\x0e\n" +
-	"\f_result_json2\xce\x02\n" +
+	"%copilot/cli/v1/callback_factory.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xce\x02\n" +
 	"\x16CallbackFactoryService\x12\x94\x01\n" +
 	"\x05Abort\x122.copilot.cli.v1.CallbackFactoryServiceAbortRequest\x1a3.copilot.cli.v1.CallbackFactoryServiceAbortResponse\"\"\x82\x80\x19\x1b\n" +
 	"\rfactory.abort\x10\x012\b1.0.89-0\x88\x02\x01\x12\x9c\x01\n" +
 	"\aExecute\x124.copilot.cli.v1.CallbackFactoryServiceExecuteRequest\x1a5.copilot.cli.v1.CallbackFactoryServiceExecuteResponse\"$\x82\x80\x19\x1d\n" +
 	"\x0ffactory.execute\x10\x012\b1.0.89-0\x88\x02\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_factory_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_factory_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_factory_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_factory_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_factory_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_factory_proto_rawDesc), len(file_copilot_cli_v1_callback_factory_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_factory_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_factory_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_cli_v1_callback_factory_proto_goTypes = []any{
 	(*CallbackFactoryServiceAbortRequest)(nil),    // 0: copilot.cli.v1.CallbackFactoryServiceAbortRequest
-	(*CallbackFactoryServiceAbortResponse)(nil),   // 1: copilot.cli.v1.CallbackFactoryServiceAbortResponse
-	(*CallbackFactoryServiceExecuteRequest)(nil),  // 2: copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	(*CallbackFactoryServiceExecuteRequest)(nil),  // 1: copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	(*CallbackFactoryServiceAbortResponse)(nil),   // 2: copilot.cli.v1.CallbackFactoryServiceAbortResponse
 	(*CallbackFactoryServiceExecuteResponse)(nil), // 3: copilot.cli.v1.CallbackFactoryServiceExecuteResponse
 }
 var file_copilot_cli_v1_callback_factory_proto_depIdxs = []int32{
 	0, // 0: copilot.cli.v1.CallbackFactoryService.Abort:input_type -> copilot.cli.v1.CallbackFactoryServiceAbortRequest
-	2, // 1: copilot.cli.v1.CallbackFactoryService.Execute:input_type -> copilot.cli.v1.CallbackFactoryServiceExecuteRequest
-	1, // 2: copilot.cli.v1.CallbackFactoryService.Abort:output_type -> copilot.cli.v1.CallbackFactoryServiceAbortResponse
+	1, // 1: copilot.cli.v1.CallbackFactoryService.Execute:input_type -> copilot.cli.v1.CallbackFactoryServiceExecuteRequest
+	2, // 2: copilot.cli.v1.CallbackFactoryService.Abort:output_type -> copilot.cli.v1.CallbackFactoryServiceAbortResponse
 	3, // 3: copilot.cli.v1.CallbackFactoryService.Execute:output_type -> copilot.cli.v1.CallbackFactoryServiceExecuteResponse
 	2, // [2:4] is the sub-list for method output_type
 	0, // [0:2] is the sub-list for method input_type
@@ -388,21 +64,19 @@ func file_copilot_cli_v1_callback_factory_proto_init() {
 	if File_copilot_cli_v1_callback_factory_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_factory_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_factory_proto_msgTypes[3].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_factory_proto_rawDesc), len(file_copilot_cli_v1_callback_factory_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_factory_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_factory_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_factory_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_factory_proto = out.File
 	file_copilot_cli_v1_callback_factory_proto_goTypes = nil

@@ -31,75 +31,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackGitHubTelemetryServiceEventRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	SessionId  *string                `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	Restricted bool                   `protobuf:"varint,2,opt,name=restricted,proto3" json:"restricted,omitempty"`
-	Event      *GitHubTelemetryEvent  `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) Reset() {
-	*x = CallbackGitHubTelemetryServiceEventRequest{}
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackGitHubTelemetryServiceEventRequest) ProtoMessage() {}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackGitHubTelemetryServiceEventRequest.ProtoReflect.Descriptor instead.
-func (*CallbackGitHubTelemetryServiceEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) GetSessionId() string {
-	if x != nil && x.SessionId != nil {
-		return *x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) GetRestricted() bool {
-	if x != nil {
-		return x.Restricted
-	}
-	return false
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) GetEvent() *GitHubTelemetryEvent {
-	if x != nil {
-		return x.Event
-	}
-	return nil
-}
-
-func (x *CallbackGitHubTelemetryServiceEventRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // The method has no result.
 type CallbackGitHubTelemetryServiceEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -111,7 +42,7 @@ type CallbackGitHubTelemetryServiceEventResponse struct {
 
 func (x *CallbackGitHubTelemetryServiceEventResponse) Reset() {
 	*x = CallbackGitHubTelemetryServiceEventResponse{}
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -123,7 +54,7 @@ func (x *CallbackGitHubTelemetryServiceEventResponse) String() string {
 func (*CallbackGitHubTelemetryServiceEventResponse) ProtoMessage() {}
 
 func (x *CallbackGitHubTelemetryServiceEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -136,7 +67,7 @@ func (x *CallbackGitHubTelemetryServiceEventResponse) ProtoReflect() protoreflec
 
 // Deprecated: Use CallbackGitHubTelemetryServiceEventResponse.ProtoReflect.Descriptor instead.
 func (*CallbackGitHubTelemetryServiceEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *CallbackGitHubTelemetryServiceEventResponse) GetUnrecognized() string {
@@ -146,363 +77,14 @@ func (x *CallbackGitHubTelemetryServiceEventResponse) GetUnrecognized() string {
 	return ""
 }
 
-type GitHubTelemetryClientInfo struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	CliVersion  string                 `protobuf:"bytes,1,opt,name=cli_version,proto3" json:"cli_version,omitempty"`
-	OsPlatform  string                 `protobuf:"bytes,2,opt,name=os_platform,proto3" json:"os_platform,omitempty"`
-	OsVersion   string                 `protobuf:"bytes,3,opt,name=os_version,proto3" json:"os_version,omitempty"`
-	OsArch      string                 `protobuf:"bytes,4,opt,name=os_arch,proto3" json:"os_arch,omitempty"`
-	NodeVersion string                 `protobuf:"bytes,5,opt,name=node_version,proto3" json:"node_version,omitempty"`
-	CopilotPlan *string                `protobuf:"bytes,6,opt,name=copilot_plan,proto3,oneof" json:"copilot_plan,omitempty"`
-	ClientType  *string                `protobuf:"bytes,7,opt,name=client_type,proto3,oneof" json:"client_type,omitempty"`
-	ClientName  *string                `protobuf:"bytes,8,opt,name=client_name,proto3,oneof" json:"client_name,omitempty"`
-	IsStaff     *bool                  `protobuf:"varint,9,opt,name=is_staff,proto3,oneof" json:"is_staff,omitempty"`
-	DevDeviceId *string                `protobuf:"bytes,10,opt,name=dev_device_id,proto3,oneof" json:"dev_device_id,omitempty"`
-	CpuModel    *string                `protobuf:"bytes,11,opt,name=cpu_model,proto3,oneof" json:"cpu_model,omitempty"`
-	CpuCount    *int64                 `protobuf:"varint,12,opt,name=cpu_count,proto3,oneof" json:"cpu_count,omitempty"`
-	// Treatment flag of the endpoint's answer, as text. Of what requests to
-	// models tell, it is all there is.
-	Rte *string `protobuf:"bytes,13,opt,name=rte,proto3,oneof" json:"rte,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GitHubTelemetryClientInfo) Reset() {
-	*x = GitHubTelemetryClientInfo{}
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GitHubTelemetryClientInfo) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GitHubTelemetryClientInfo) ProtoMessage() {}
-
-func (x *GitHubTelemetryClientInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GitHubTelemetryClientInfo.ProtoReflect.Descriptor instead.
-func (*GitHubTelemetryClientInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *GitHubTelemetryClientInfo) GetCliVersion() string {
-	if x != nil {
-		return x.CliVersion
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetOsPlatform() string {
-	if x != nil {
-		return x.OsPlatform
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetOsVersion() string {
-	if x != nil {
-		return x.OsVersion
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetOsArch() string {
-	if x != nil {
-		return x.OsArch
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetNodeVersion() string {
-	if x != nil {
-		return x.NodeVersion
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetCopilotPlan() string {
-	if x != nil && x.CopilotPlan != nil {
-		return *x.CopilotPlan
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetClientType() string {
-	if x != nil && x.ClientType != nil {
-		return *x.ClientType
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetClientName() string {
-	if x != nil && x.ClientName != nil {
-		return *x.ClientName
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetIsStaff() bool {
-	if x != nil && x.IsStaff != nil {
-		return *x.IsStaff
-	}
-	return false
-}
-
-func (x *GitHubTelemetryClientInfo) GetDevDeviceId() string {
-	if x != nil && x.DevDeviceId != nil {
-		return *x.DevDeviceId
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetCpuModel() string {
-	if x != nil && x.CpuModel != nil {
-		return *x.CpuModel
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetCpuCount() int64 {
-	if x != nil && x.CpuCount != nil {
-		return *x.CpuCount
-	}
-	return 0
-}
-
-func (x *GitHubTelemetryClientInfo) GetRte() string {
-	if x != nil && x.Rte != nil {
-		return *x.Rte
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryClientInfo) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type GitHubTelemetryEvent struct {
-	state                protoimpl.MessageState     `protogen:"open.v1"`
-	Kind                 string                     `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	CreatedAt            *string                    `protobuf:"bytes,2,opt,name=created_at,proto3,oneof" json:"created_at,omitempty"`
-	ModelCallId          *string                    `protobuf:"bytes,3,opt,name=model_call_id,proto3,oneof" json:"model_call_id,omitempty"`
-	Properties           map[string]string          `protobuf:"bytes,4,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Metrics              map[string]float64         `protobuf:"bytes,5,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
-	ExpAssignmentContext *string                    `protobuf:"bytes,6,opt,name=exp_assignment_context,proto3,oneof" json:"exp_assignment_context,omitempty"`
-	Features             map[string]string          `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	SessionId            *string                    `protobuf:"bytes,8,opt,name=session_id,proto3,oneof" json:"session_id,omitempty"`
-	CopilotTrackingId    *string                    `protobuf:"bytes,9,opt,name=copilot_tracking_id,proto3,oneof" json:"copilot_tracking_id,omitempty"`
-	Client               *GitHubTelemetryClientInfo `protobuf:"bytes,10,opt,name=client,proto3" json:"client,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GitHubTelemetryEvent) Reset() {
-	*x = GitHubTelemetryEvent{}
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GitHubTelemetryEvent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GitHubTelemetryEvent) ProtoMessage() {}
-
-func (x *GitHubTelemetryEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GitHubTelemetryEvent.ProtoReflect.Descriptor instead.
-func (*GitHubTelemetryEvent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *GitHubTelemetryEvent) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetCreatedAt() string {
-	if x != nil && x.CreatedAt != nil {
-		return *x.CreatedAt
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetModelCallId() string {
-	if x != nil && x.ModelCallId != nil {
-		return *x.ModelCallId
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetProperties() map[string]string {
-	if x != nil {
-		return x.Properties
-	}
-	return nil
-}
-
-func (x *GitHubTelemetryEvent) GetMetrics() map[string]float64 {
-	if x != nil {
-		return x.Metrics
-	}
-	return nil
-}
-
-func (x *GitHubTelemetryEvent) GetExpAssignmentContext() string {
-	if x != nil && x.ExpAssignmentContext != nil {
-		return *x.ExpAssignmentContext
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetFeatures() map[string]string {
-	if x != nil {
-		return x.Features
-	}
-	return nil
-}
-
-func (x *GitHubTelemetryEvent) GetSessionId() string {
-	if x != nil && x.SessionId != nil {
-		return *x.SessionId
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetCopilotTrackingId() string {
-	if x != nil && x.CopilotTrackingId != nil {
-		return *x.CopilotTrackingId
-	}
-	return ""
-}
-
-func (x *GitHubTelemetryEvent) GetClient() *GitHubTelemetryClientInfo {
-	if x != nil {
-		return x.Client
-	}
-	return nil
-}
-
-func (x *GitHubTelemetryEvent) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_github_telemetry_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc = "" +
 	"\n" +
-	".copilot/cli/v1/callback_github_telemetry.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xeb\x01\n" +
-	"*CallbackGitHubTelemetryServiceEventRequest\x12\"\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12&\n" +
-	"\n" +
-	"restricted\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"restricted\x12B\n" +
-	"\x05event\x18\x03 \x01(\v2$.copilot.cli.v1.GitHubTelemetryEventB\x06\x82\x80\x19\x02\x18\x01R\x05event\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_session_id\"p\n" +
+	".copilot/cli/v1/callback_github_telemetry.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto\"p\n" +
 	"+CallbackGitHubTelemetryServiceEventResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\x99\x05\n" +
-	"\x19GitHubTelemetryClientInfo\x12(\n" +
-	"\vcli_version\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vcli_version\x12(\n" +
-	"\vos_platform\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vos_platform\x12&\n" +
-	"\n" +
-	"os_version\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"os_version\x12 \n" +
-	"\aos_arch\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aos_arch\x12*\n" +
-	"\fnode_version\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fnode_version\x12'\n" +
-	"\fcopilot_plan\x18\x06 \x01(\tH\x00R\fcopilot_plan\x88\x01\x01\x12%\n" +
-	"\vclient_type\x18\a \x01(\tH\x01R\vclient_type\x88\x01\x01\x12%\n" +
-	"\vclient_name\x18\b \x01(\tH\x02R\vclient_name\x88\x01\x01\x12\x1f\n" +
-	"\bis_staff\x18\t \x01(\bH\x03R\bis_staff\x88\x01\x01\x12)\n" +
-	"\rdev_device_id\x18\n" +
-	" \x01(\tH\x04R\rdev_device_id\x88\x01\x01\x12!\n" +
-	"\tcpu_model\x18\v \x01(\tH\x05R\tcpu_model\x88\x01\x01\x12!\n" +
-	"\tcpu_count\x18\f \x01(\x03H\x06R\tcpu_count\x88\x01\x01\x12\x15\n" +
-	"\x03rte\x18\r \x01(\tH\aR\x03rte\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0f\n" +
-	"\r_copilot_planB\x0e\n" +
-	"\f_client_typeB\x0e\n" +
-	"\f_client_nameB\v\n" +
-	"\t_is_staffB\x10\n" +
-	"\x0e_dev_device_idB\f\n" +
-	"\n" +
-	"_cpu_modelB\f\n" +
-	"\n" +
-	"_cpu_countB\x06\n" +
-	"\x04_rte\"\x9c\a\n" +
-	"\x14GitHubTelemetryEvent\x12\x1a\n" +
-	"\x04kind\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x12#\n" +
-	"\n" +
-	"created_at\x18\x02 \x01(\tH\x00R\n" +
-	"created_at\x88\x01\x01\x12)\n" +
-	"\rmodel_call_id\x18\x03 \x01(\tH\x01R\rmodel_call_id\x88\x01\x01\x12\\\n" +
-	"\n" +
-	"properties\x18\x04 \x03(\v24.copilot.cli.v1.GitHubTelemetryEvent.PropertiesEntryB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"properties\x12S\n" +
-	"\ametrics\x18\x05 \x03(\v21.copilot.cli.v1.GitHubTelemetryEvent.MetricsEntryB\x06\x82\x80\x19\x02\x18\x01R\ametrics\x12;\n" +
-	"\x16exp_assignment_context\x18\x06 \x01(\tH\x02R\x16exp_assignment_context\x88\x01\x01\x12N\n" +
-	"\bfeatures\x18\a \x03(\v22.copilot.cli.v1.GitHubTelemetryEvent.FeaturesEntryR\bfeatures\x12#\n" +
-	"\n" +
-	"session_id\x18\b \x01(\tH\x03R\n" +
-	"session_id\x88\x01\x01\x125\n" +
-	"\x13copilot_tracking_id\x18\t \x01(\tH\x04R\x13copilot_tracking_id\x88\x01\x01\x12A\n" +
-	"\x06client\x18\n" +
-	" \x01(\v2).copilot.cli.v1.GitHubTelemetryClientInfoR\x06client\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a=\n" +
-	"\x0fPropertiesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
-	"\fMetricsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a;\n" +
-	"\rFeaturesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
-	"\v_created_atB\x10\n" +
-	"\x0e_model_call_idB\x19\n" +
-	"\x17_exp_assignment_contextB\r\n" +
-	"\v_session_idB\x16\n" +
-	"\x14_copilot_tracking_id2\xc4\x01\n" +
+	"\r_unrecognized2\xc4\x01\n" +
 	"\x1eCallbackGitHubTelemetryService\x12\xa1\x01\n" +
 	"\x05Event\x12:.copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest\x1a;.copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\x15gitHubTelemetry.event\x10\x01\x18\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
@@ -519,29 +101,19 @@ func file_copilot_cli_v1_callback_github_telemetry_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_callback_github_telemetry_proto_rawDescData
 }
 
-var file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_copilot_cli_v1_callback_github_telemetry_proto_goTypes = []any{
-	(*CallbackGitHubTelemetryServiceEventRequest)(nil),  // 0: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*CallbackGitHubTelemetryServiceEventResponse)(nil), // 1: copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse
-	(*GitHubTelemetryClientInfo)(nil),                   // 2: copilot.cli.v1.GitHubTelemetryClientInfo
-	(*GitHubTelemetryEvent)(nil),                        // 3: copilot.cli.v1.GitHubTelemetryEvent
-	nil,                                                 // 4: copilot.cli.v1.GitHubTelemetryEvent.PropertiesEntry
-	nil,                                                 // 5: copilot.cli.v1.GitHubTelemetryEvent.MetricsEntry
-	nil,                                                 // 6: copilot.cli.v1.GitHubTelemetryEvent.FeaturesEntry
+	(*CallbackGitHubTelemetryServiceEventResponse)(nil), // 0: copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse
+	(*CallbackGitHubTelemetryServiceEventRequest)(nil),  // 1: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
 }
 var file_copilot_cli_v1_callback_github_telemetry_proto_depIdxs = []int32{
-	3, // 0: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest.event:type_name -> copilot.cli.v1.GitHubTelemetryEvent
-	4, // 1: copilot.cli.v1.GitHubTelemetryEvent.properties:type_name -> copilot.cli.v1.GitHubTelemetryEvent.PropertiesEntry
-	5, // 2: copilot.cli.v1.GitHubTelemetryEvent.metrics:type_name -> copilot.cli.v1.GitHubTelemetryEvent.MetricsEntry
-	6, // 3: copilot.cli.v1.GitHubTelemetryEvent.features:type_name -> copilot.cli.v1.GitHubTelemetryEvent.FeaturesEntry
-	2, // 4: copilot.cli.v1.GitHubTelemetryEvent.client:type_name -> copilot.cli.v1.GitHubTelemetryClientInfo
-	0, // 5: copilot.cli.v1.CallbackGitHubTelemetryService.Event:input_type -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	1, // 6: copilot.cli.v1.CallbackGitHubTelemetryService.Event:output_type -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	1, // 0: copilot.cli.v1.CallbackGitHubTelemetryService.Event:input_type -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	0, // 1: copilot.cli.v1.CallbackGitHubTelemetryService.Event:output_type -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_github_telemetry_proto_init() }
@@ -549,17 +121,15 @@ func file_copilot_cli_v1_callback_github_telemetry_proto_init() {
 	if File_copilot_cli_v1_callback_github_telemetry_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
 	file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[1].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[2].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_github_telemetry_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc), len(file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   1,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

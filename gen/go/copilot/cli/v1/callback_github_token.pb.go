@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,431 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type GitHubTokenAcquireReason int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED GitHubTokenAcquireReason = 0
-	// JSON: "initial".
-	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL GitHubTokenAcquireReason = 1
-	// JSON: "refresh".
-	GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH GitHubTokenAcquireReason = 2
-)
-
-// Enum value maps for GitHubTokenAcquireReason.
-var (
-	GitHubTokenAcquireReason_name = map[int32]string{
-		0: "GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED",
-		1: "GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL",
-		2: "GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH",
-	}
-	GitHubTokenAcquireReason_value = map[string]int32{
-		"GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED": 0,
-		"GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL":     1,
-		"GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH":     2,
-	}
-)
-
-func (x GitHubTokenAcquireReason) Enum() *GitHubTokenAcquireReason {
-	p := new(GitHubTokenAcquireReason)
-	*p = x
-	return p
-}
-
-func (x GitHubTokenAcquireReason) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (GitHubTokenAcquireReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_callback_github_token_proto_enumTypes[0].Descriptor()
-}
-
-func (GitHubTokenAcquireReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_callback_github_token_proto_enumTypes[0]
-}
-
-func (x GitHubTokenAcquireReason) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use GitHubTokenAcquireReason.Descriptor instead.
-func (GitHubTokenAcquireReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{0}
-}
-
-type CallbackGitHubTokenServiceGetTokenRequest struct {
-	state          protoimpl.MessageState   `protogen:"open.v1"`
-	RegistrationId string                   `protobuf:"bytes,1,opt,name=registration_id,json=registrationId,proto3" json:"registration_id,omitempty"`
-	Host           string                   `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	SessionId      *string                  `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	Reason         GitHubTokenAcquireReason `protobuf:"varint,4,opt,name=reason,proto3,enum=copilot.cli.v1.GitHubTokenAcquireReason" json:"reason,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) Reset() {
-	*x = CallbackGitHubTokenServiceGetTokenRequest{}
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackGitHubTokenServiceGetTokenRequest) ProtoMessage() {}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackGitHubTokenServiceGetTokenRequest.ProtoReflect.Descriptor instead.
-func (*CallbackGitHubTokenServiceGetTokenRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) GetRegistrationId() string {
-	if x != nil {
-		return x.RegistrationId
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) GetHost() string {
-	if x != nil {
-		return x.Host
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) GetSessionId() string {
-	if x != nil && x.SessionId != nil {
-		return *x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) GetReason() GitHubTokenAcquireReason {
-	if x != nil {
-		return x.Reason
-	}
-	return GitHubTokenAcquireReason_GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackGitHubTokenServiceGetTokenResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member kind selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*CallbackGitHubTokenServiceGetTokenResponse_Token
-	//	*CallbackGitHubTokenServiceGetTokenResponse_Cancelled
-	//	*CallbackGitHubTokenServiceGetTokenResponse_Unrecognized
-	Variant       isCallbackGitHubTokenServiceGetTokenResponse_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) Reset() {
-	*x = CallbackGitHubTokenServiceGetTokenResponse{}
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponse) ProtoMessage() {}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackGitHubTokenServiceGetTokenResponse.ProtoReflect.Descriptor instead.
-func (*CallbackGitHubTokenServiceGetTokenResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) GetVariant() isCallbackGitHubTokenServiceGetTokenResponse_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) GetToken() *CallbackGitHubTokenServiceGetTokenResponseToken {
-	if x != nil {
-		if x, ok := x.Variant.(*CallbackGitHubTokenServiceGetTokenResponse_Token); ok {
-			return x.Token
-		}
-	}
-	return nil
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) GetCancelled() *CallbackGitHubTokenServiceGetTokenResponseCancelled {
-	if x != nil {
-		if x, ok := x.Variant.(*CallbackGitHubTokenServiceGetTokenResponse_Cancelled); ok {
-			return x.Cancelled
-		}
-	}
-	return nil
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponse) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*CallbackGitHubTokenServiceGetTokenResponse_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isCallbackGitHubTokenServiceGetTokenResponse_Variant interface {
-	isCallbackGitHubTokenServiceGetTokenResponse_Variant()
-}
-
-type CallbackGitHubTokenServiceGetTokenResponse_Token struct {
-	// JSON kind: token.
-	Token *CallbackGitHubTokenServiceGetTokenResponseToken `protobuf:"bytes,1,opt,name=token,proto3,oneof"`
-}
-
-type CallbackGitHubTokenServiceGetTokenResponse_Cancelled struct {
-	// JSON kind: cancelled.
-	Cancelled *CallbackGitHubTokenServiceGetTokenResponseCancelled `protobuf:"bytes,2,opt,name=cancelled,proto3,oneof"`
-}
-
-type CallbackGitHubTokenServiceGetTokenResponse_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponse_Token) isCallbackGitHubTokenServiceGetTokenResponse_Variant() {
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponse_Cancelled) isCallbackGitHubTokenServiceGetTokenResponse_Variant() {
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponse_Unrecognized) isCallbackGitHubTokenServiceGetTokenResponse_Variant() {
-}
-
-type CallbackGitHubTokenServiceGetTokenResponseCancelled struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseCancelled) Reset() {
-	*x = CallbackGitHubTokenServiceGetTokenResponseCancelled{}
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseCancelled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponseCancelled) ProtoMessage() {}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackGitHubTokenServiceGetTokenResponseCancelled.ProtoReflect.Descriptor instead.
-func (*CallbackGitHubTokenServiceGetTokenResponseCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseCancelled) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackGitHubTokenServiceGetTokenResponseToken struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	AccessToken string                 `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	TokenType   *string                `protobuf:"bytes,2,opt,name=token_type,json=tokenType,proto3,oneof" json:"token_type,omitempty"`
-	// At least 3601.
-	ExpiresIn int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) Reset() {
-	*x = CallbackGitHubTokenServiceGetTokenResponseToken{}
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackGitHubTokenServiceGetTokenResponseToken) ProtoMessage() {}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_github_token_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackGitHubTokenServiceGetTokenResponseToken.ProtoReflect.Descriptor instead.
-func (*CallbackGitHubTokenServiceGetTokenResponseToken) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) GetAccessToken() string {
-	if x != nil {
-		return x.AccessToken
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) GetTokenType() string {
-	if x != nil && x.TokenType != nil {
-		return *x.TokenType
-	}
-	return ""
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) GetExpiresIn() int64 {
-	if x != nil {
-		return x.ExpiresIn
-	}
-	return 0
-}
-
-func (x *CallbackGitHubTokenServiceGetTokenResponseToken) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_github_token_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_github_token_proto_rawDesc = "" +
 	"\n" +
-	"*copilot/cli/v1/callback_github_token.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\x95\x02\n" +
-	")CallbackGitHubTokenServiceGetTokenRequest\x12/\n" +
-	"\x0fregistration_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0eregistrationId\x12\x1a\n" +
-	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\"\n" +
-	"\n" +
-	"session_id\x18\x03 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12H\n" +
-	"\x06reason\x18\x04 \x01(\x0e2(.copilot.cli.v1.GitHubTokenAcquireReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_session_id\"\xc8\x02\n" +
-	"*CallbackGitHubTokenServiceGetTokenResponse\x12d\n" +
-	"\x05token\x18\x01 \x01(\v2?.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseTokenB\v\x82\x80\x19\a*\x05tokenH\x00R\x05token\x12t\n" +
-	"\tcancelled\x18\x02 \x01(\v2C.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseCancelledB\x0f\x82\x80\x19\v*\tcancelledH\x00R\tcancelled\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
-	"\avariant\"p\n" +
-	"3CallbackGitHubTokenServiceGetTokenResponseCancelled\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
-	"\x04kind\x12\v\"cancelled\"\"\xf0\x01\n" +
-	"/CallbackGitHubTokenServiceGetTokenResponseToken\x12,\n" +
-	"\faccess_token\x18\x01 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\vaccessToken\x12\"\n" +
-	"\n" +
-	"token_type\x18\x02 \x01(\tH\x00R\ttokenType\x88\x01\x01\x12%\n" +
-	"\n" +
-	"expires_in\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\texpiresIn\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x04kind\x12\a\"token\"B\r\n" +
-	"\v_token_type*\xba\x01\n" +
-	"\x18GitHubTokenAcquireReason\x12,\n" +
-	"(GIT_HUB_TOKEN_ACQUIRE_REASON_UNSPECIFIED\x10\x00\x127\n" +
-	"$GIT_HUB_TOKEN_ACQUIRE_REASON_INITIAL\x10\x01\x1a\r\x82\x80\x19\t\n" +
-	"\ainitial\x127\n" +
-	"$GIT_HUB_TOKEN_ACQUIRE_REASON_REFRESH\x10\x02\x1a\r\x82\x80\x19\t\n" +
-	"\arefresh2\xbe\x01\n" +
+	"*copilot/cli/v1/callback_github_token.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbe\x01\n" +
 	"\x1aCallbackGitHubTokenService\x12\x9f\x01\n" +
 	"\bGetToken\x129.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest\x1a:.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x14gitHubToken.getToken\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_github_token_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_github_token_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_github_token_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_github_token_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_github_token_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_github_token_proto_rawDesc), len(file_copilot_cli_v1_callback_github_token_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_github_token_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_github_token_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_github_token_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_cli_v1_callback_github_token_proto_goTypes = []any{
-	(GitHubTokenAcquireReason)(0),                               // 0: copilot.cli.v1.GitHubTokenAcquireReason
-	(*CallbackGitHubTokenServiceGetTokenRequest)(nil),           // 1: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
-	(*CallbackGitHubTokenServiceGetTokenResponse)(nil),          // 2: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
-	(*CallbackGitHubTokenServiceGetTokenResponseCancelled)(nil), // 3: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseCancelled
-	(*CallbackGitHubTokenServiceGetTokenResponseToken)(nil),     // 4: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseToken
+	(*CallbackGitHubTokenServiceGetTokenRequest)(nil),  // 0: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	(*CallbackGitHubTokenServiceGetTokenResponse)(nil), // 1: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
 }
 var file_copilot_cli_v1_callback_github_token_proto_depIdxs = []int32{
-	0, // 0: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest.reason:type_name -> copilot.cli.v1.GitHubTokenAcquireReason
-	4, // 1: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse.token:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseToken
-	3, // 2: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse.cancelled:type_name -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponseCancelled
-	1, // 3: copilot.cli.v1.CallbackGitHubTokenService.GetToken:input_type -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
-	2, // 4: copilot.cli.v1.CallbackGitHubTokenService.GetToken:output_type -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
-	4, // [4:5] is the sub-list for method output_type
-	3, // [3:4] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackGitHubTokenService.GetToken:input_type -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest
+	1, // 1: copilot.cli.v1.CallbackGitHubTokenService.GetToken:output_type -> copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_github_token_proto_init() }
@@ -463,27 +58,19 @@ func file_copilot_cli_v1_callback_github_token_proto_init() {
 	if File_copilot_cli_v1_callback_github_token_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_github_token_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_github_token_proto_msgTypes[1].OneofWrappers = []any{
-		(*CallbackGitHubTokenServiceGetTokenResponse_Token)(nil),
-		(*CallbackGitHubTokenServiceGetTokenResponse_Cancelled)(nil),
-		(*CallbackGitHubTokenServiceGetTokenResponse_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_callback_github_token_proto_msgTypes[3].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_github_token_proto_rawDesc), len(file_copilot_cli_v1_callback_github_token_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   4,
+			NumEnums:      0,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_github_token_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_github_token_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_callback_github_token_proto_enumTypes,
-		MessageInfos:      file_copilot_cli_v1_callback_github_token_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_github_token_proto = out.File
 	file_copilot_cli_v1_callback_github_token_proto_goTypes = nil

@@ -92,81 +92,6 @@ func (HostExitReason) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{0}
 }
 
-// Something happened in the CLI that its host may want to know. It can carry
-// credentials.
-type CallbackHostServiceEventRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it concerns.
-	Scope *HostEventScope `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
-	// What happened: task_transition, auth_changed, plugin_caches_invalidated and
-	// others.
-	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// More about it. The member payload, as JSON text.
-	PayloadJson string `protobuf:"bytes,3,opt,name=payload_json,json=payloadJson,proto3" json:"payload_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackHostServiceEventRequest) Reset() {
-	*x = CallbackHostServiceEventRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackHostServiceEventRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackHostServiceEventRequest) ProtoMessage() {}
-
-func (x *CallbackHostServiceEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackHostServiceEventRequest.ProtoReflect.Descriptor instead.
-func (*CallbackHostServiceEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackHostServiceEventRequest) GetScope() *HostEventScope {
-	if x != nil {
-		return x.Scope
-	}
-	return nil
-}
-
-func (x *CallbackHostServiceEventRequest) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *CallbackHostServiceEventRequest) GetPayloadJson() string {
-	if x != nil {
-		return x.PayloadJson
-	}
-	return ""
-}
-
-func (x *CallbackHostServiceEventRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // The method has no result.
 type CallbackHostServiceEventResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -178,7 +103,7 @@ type CallbackHostServiceEventResponse struct {
 
 func (x *CallbackHostServiceEventResponse) Reset() {
 	*x = CallbackHostServiceEventResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +115,7 @@ func (x *CallbackHostServiceEventResponse) String() string {
 func (*CallbackHostServiceEventResponse) ProtoMessage() {}
 
 func (x *CallbackHostServiceEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[1]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +128,7 @@ func (x *CallbackHostServiceEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallbackHostServiceEventResponse.ProtoReflect.Descriptor instead.
 func (*CallbackHostServiceEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{1}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *CallbackHostServiceEventResponse) GetUnrecognized() string {
@@ -229,7 +154,7 @@ type CallbackHostServiceExitedRequest struct {
 
 func (x *CallbackHostServiceExitedRequest) Reset() {
 	*x = CallbackHostServiceExitedRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -241,7 +166,7 @@ func (x *CallbackHostServiceExitedRequest) String() string {
 func (*CallbackHostServiceExitedRequest) ProtoMessage() {}
 
 func (x *CallbackHostServiceExitedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -254,7 +179,7 @@ func (x *CallbackHostServiceExitedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallbackHostServiceExitedRequest.ProtoReflect.Descriptor instead.
 func (*CallbackHostServiceExitedRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *CallbackHostServiceExitedRequest) GetHostId() string {
@@ -303,7 +228,7 @@ type CallbackHostServiceExitedResponse struct {
 
 func (x *CallbackHostServiceExitedResponse) Reset() {
 	*x = CallbackHostServiceExitedResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +240,7 @@ func (x *CallbackHostServiceExitedResponse) String() string {
 func (*CallbackHostServiceExitedResponse) ProtoMessage() {}
 
 func (x *CallbackHostServiceExitedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +253,7 @@ func (x *CallbackHostServiceExitedResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use CallbackHostServiceExitedResponse.ProtoReflect.Descriptor instead.
 func (*CallbackHostServiceExitedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CallbackHostServiceExitedResponse) GetUnrecognized() string {
@@ -354,7 +279,7 @@ type InternalCallbackHostServiceMaterializeSessionRequest struct {
 
 func (x *InternalCallbackHostServiceMaterializeSessionRequest) Reset() {
 	*x = InternalCallbackHostServiceMaterializeSessionRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -366,7 +291,7 @@ func (x *InternalCallbackHostServiceMaterializeSessionRequest) String() string {
 func (*InternalCallbackHostServiceMaterializeSessionRequest) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceMaterializeSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -379,7 +304,7 @@ func (x *InternalCallbackHostServiceMaterializeSessionRequest) ProtoReflect() pr
 
 // Deprecated: Use InternalCallbackHostServiceMaterializeSessionRequest.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceMaterializeSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InternalCallbackHostServiceMaterializeSessionRequest) GetHostId() string {
@@ -428,7 +353,7 @@ type InternalCallbackHostServiceMaterializeSessionResponse struct {
 
 func (x *InternalCallbackHostServiceMaterializeSessionResponse) Reset() {
 	*x = InternalCallbackHostServiceMaterializeSessionResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +365,7 @@ func (x *InternalCallbackHostServiceMaterializeSessionResponse) String() string 
 func (*InternalCallbackHostServiceMaterializeSessionResponse) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceMaterializeSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +378,7 @@ func (x *InternalCallbackHostServiceMaterializeSessionResponse) ProtoReflect() p
 
 // Deprecated: Use InternalCallbackHostServiceMaterializeSessionResponse.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceMaterializeSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InternalCallbackHostServiceMaterializeSessionResponse) GetSessionId() string {
@@ -488,7 +413,7 @@ type InternalCallbackHostServiceRegisterSessionRequest struct {
 
 func (x *InternalCallbackHostServiceRegisterSessionRequest) Reset() {
 	*x = InternalCallbackHostServiceRegisterSessionRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +425,7 @@ func (x *InternalCallbackHostServiceRegisterSessionRequest) String() string {
 func (*InternalCallbackHostServiceRegisterSessionRequest) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceRegisterSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +438,7 @@ func (x *InternalCallbackHostServiceRegisterSessionRequest) ProtoReflect() proto
 
 // Deprecated: Use InternalCallbackHostServiceRegisterSessionRequest.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceRegisterSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InternalCallbackHostServiceRegisterSessionRequest) GetSessionId() string {
@@ -577,7 +502,7 @@ type InternalCallbackHostServiceRegisterSessionResponse struct {
 
 func (x *InternalCallbackHostServiceRegisterSessionResponse) Reset() {
 	*x = InternalCallbackHostServiceRegisterSessionResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +514,7 @@ func (x *InternalCallbackHostServiceRegisterSessionResponse) String() string {
 func (*InternalCallbackHostServiceRegisterSessionResponse) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceRegisterSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -602,7 +527,7 @@ func (x *InternalCallbackHostServiceRegisterSessionResponse) ProtoReflect() prot
 
 // Deprecated: Use InternalCallbackHostServiceRegisterSessionResponse.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceRegisterSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InternalCallbackHostServiceRegisterSessionResponse) GetSessionId() string {
@@ -638,7 +563,7 @@ type InternalCallbackHostServiceSessionReleasedRequest struct {
 
 func (x *InternalCallbackHostServiceSessionReleasedRequest) Reset() {
 	*x = InternalCallbackHostServiceSessionReleasedRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +575,7 @@ func (x *InternalCallbackHostServiceSessionReleasedRequest) String() string {
 func (*InternalCallbackHostServiceSessionReleasedRequest) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceSessionReleasedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +588,7 @@ func (x *InternalCallbackHostServiceSessionReleasedRequest) ProtoReflect() proto
 
 // Deprecated: Use InternalCallbackHostServiceSessionReleasedRequest.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceSessionReleasedRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *InternalCallbackHostServiceSessionReleasedRequest) GetHostId() string {
@@ -698,7 +623,7 @@ type InternalCallbackHostServiceSessionReleasedResponse struct {
 
 func (x *InternalCallbackHostServiceSessionReleasedResponse) Reset() {
 	*x = InternalCallbackHostServiceSessionReleasedResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -710,7 +635,7 @@ func (x *InternalCallbackHostServiceSessionReleasedResponse) String() string {
 func (*InternalCallbackHostServiceSessionReleasedResponse) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceSessionReleasedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -723,7 +648,7 @@ func (x *InternalCallbackHostServiceSessionReleasedResponse) ProtoReflect() prot
 
 // Deprecated: Use InternalCallbackHostServiceSessionReleasedResponse.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceSessionReleasedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InternalCallbackHostServiceSessionReleasedResponse) GetUnrecognized() string {
@@ -743,7 +668,7 @@ type InternalCallbackHostServiceShutdownRequest struct {
 
 func (x *InternalCallbackHostServiceShutdownRequest) Reset() {
 	*x = InternalCallbackHostServiceShutdownRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +680,7 @@ func (x *InternalCallbackHostServiceShutdownRequest) String() string {
 func (*InternalCallbackHostServiceShutdownRequest) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +693,7 @@ func (x *InternalCallbackHostServiceShutdownRequest) ProtoReflect() protoreflect
 
 // Deprecated: Use InternalCallbackHostServiceShutdownRequest.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InternalCallbackHostServiceShutdownRequest) GetJsonExtra() string {
@@ -788,7 +713,7 @@ type InternalCallbackHostServiceShutdownResponse struct {
 
 func (x *InternalCallbackHostServiceShutdownResponse) Reset() {
 	*x = InternalCallbackHostServiceShutdownResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +725,7 @@ func (x *InternalCallbackHostServiceShutdownResponse) String() string {
 func (*InternalCallbackHostServiceShutdownResponse) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +738,7 @@ func (x *InternalCallbackHostServiceShutdownResponse) ProtoReflect() protoreflec
 
 // Deprecated: Use InternalCallbackHostServiceShutdownResponse.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InternalCallbackHostServiceShutdownResponse) GetJsonExtra() string {
@@ -834,7 +759,7 @@ type InternalCallbackHostServiceUnregisterSessionRequest struct {
 
 func (x *InternalCallbackHostServiceUnregisterSessionRequest) Reset() {
 	*x = InternalCallbackHostServiceUnregisterSessionRequest{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +771,7 @@ func (x *InternalCallbackHostServiceUnregisterSessionRequest) String() string {
 func (*InternalCallbackHostServiceUnregisterSessionRequest) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceUnregisterSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +784,7 @@ func (x *InternalCallbackHostServiceUnregisterSessionRequest) ProtoReflect() pro
 
 // Deprecated: Use InternalCallbackHostServiceUnregisterSessionRequest.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceUnregisterSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InternalCallbackHostServiceUnregisterSessionRequest) GetSessionId() string {
@@ -887,7 +812,7 @@ type InternalCallbackHostServiceUnregisterSessionResponse struct {
 
 func (x *InternalCallbackHostServiceUnregisterSessionResponse) Reset() {
 	*x = InternalCallbackHostServiceUnregisterSessionResponse{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +824,7 @@ func (x *InternalCallbackHostServiceUnregisterSessionResponse) String() string {
 func (*InternalCallbackHostServiceUnregisterSessionResponse) ProtoMessage() {}
 
 func (x *InternalCallbackHostServiceUnregisterSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +837,7 @@ func (x *InternalCallbackHostServiceUnregisterSessionResponse) ProtoReflect() pr
 
 // Deprecated: Use InternalCallbackHostServiceUnregisterSessionResponse.ProtoReflect.Descriptor instead.
 func (*InternalCallbackHostServiceUnregisterSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InternalCallbackHostServiceUnregisterSessionResponse) GetUnpublished() bool {
@@ -929,82 +854,11 @@ func (x *InternalCallbackHostServiceUnregisterSessionResponse) GetJsonExtra() st
 	return ""
 }
 
-// What a host event concerns.
-type HostEventScope struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Kind of thing; "session" is the only one seen.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// The session.
-	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *HostEventScope) Reset() {
-	*x = HostEventScope{}
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *HostEventScope) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*HostEventScope) ProtoMessage() {}
-
-func (x *HostEventScope) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_host_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use HostEventScope.ProtoReflect.Descriptor instead.
-func (*HostEventScope) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_host_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *HostEventScope) GetType() string {
-	if x != nil {
-		return x.Type
-	}
-	return ""
-}
-
-func (x *HostEventScope) GetSessionId() string {
-	if x != nil && x.SessionId != nil {
-		return *x.SessionId
-	}
-	return ""
-}
-
-func (x *HostEventScope) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_host_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_host_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/callback_host.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xd4\x01\n" +
-	"\x1fCallbackHostServiceEventRequest\x12<\n" +
-	"\x05scope\x18\x01 \x01(\v2\x1e.copilot.cli.v1.HostEventScopeB\x06\x82\x80\x19\x02\x18\x01R\x05scope\x12\x1a\n" +
-	"\x04kind\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04kind\x127\n" +
-	"\fpayload_json\x18\x03 \x01(\tB\x14\x82\x80\x19\r\n" +
-	"\apayload\x10\x01\x18\x01\x80\x01\x01R\vpayloadJson\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"e\n" +
+	"\"copilot/cli/v1/callback_host.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto\"e\n" +
 	" CallbackHostServiceEventResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
 	"\r_unrecognized\"\x88\x02\n" +
@@ -1080,14 +934,7 @@ const file_copilot_cli_v1_callback_host_proto_rawDesc = "" +
 	"4InternalCallbackHostServiceUnregisterSessionResponse\x12(\n" +
 	"\vunpublished\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\vunpublished\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x7f\n" +
-	"\x0eHostEventScope\x12\x1a\n" +
-	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\"\n" +
-	"\n" +
-	"session_id\x18\x02 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_session_id*\x8c\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01*\x8c\x02\n" +
 	"\x0eHostExitReason\x12 \n" +
 	"\x1cHOST_EXIT_REASON_UNSPECIFIED\x10\x00\x12-\n" +
 	"\x19HOST_EXIT_REASON_DISPOSED\x10\x01\x1a\x0e\x82\x80\x19\n" +
@@ -1130,47 +977,45 @@ func file_copilot_cli_v1_callback_host_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_callback_host_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_host_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_copilot_cli_v1_callback_host_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_copilot_cli_v1_callback_host_proto_goTypes = []any{
 	(HostExitReason)(0),                                           // 0: copilot.cli.v1.HostExitReason
-	(*CallbackHostServiceEventRequest)(nil),                       // 1: copilot.cli.v1.CallbackHostServiceEventRequest
-	(*CallbackHostServiceEventResponse)(nil),                      // 2: copilot.cli.v1.CallbackHostServiceEventResponse
-	(*CallbackHostServiceExitedRequest)(nil),                      // 3: copilot.cli.v1.CallbackHostServiceExitedRequest
-	(*CallbackHostServiceExitedResponse)(nil),                     // 4: copilot.cli.v1.CallbackHostServiceExitedResponse
-	(*InternalCallbackHostServiceMaterializeSessionRequest)(nil),  // 5: copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionRequest
-	(*InternalCallbackHostServiceMaterializeSessionResponse)(nil), // 6: copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionResponse
-	(*InternalCallbackHostServiceRegisterSessionRequest)(nil),     // 7: copilot.cli.v1.InternalCallbackHostServiceRegisterSessionRequest
-	(*InternalCallbackHostServiceRegisterSessionResponse)(nil),    // 8: copilot.cli.v1.InternalCallbackHostServiceRegisterSessionResponse
-	(*InternalCallbackHostServiceSessionReleasedRequest)(nil),     // 9: copilot.cli.v1.InternalCallbackHostServiceSessionReleasedRequest
-	(*InternalCallbackHostServiceSessionReleasedResponse)(nil),    // 10: copilot.cli.v1.InternalCallbackHostServiceSessionReleasedResponse
-	(*InternalCallbackHostServiceShutdownRequest)(nil),            // 11: copilot.cli.v1.InternalCallbackHostServiceShutdownRequest
-	(*InternalCallbackHostServiceShutdownResponse)(nil),           // 12: copilot.cli.v1.InternalCallbackHostServiceShutdownResponse
-	(*InternalCallbackHostServiceUnregisterSessionRequest)(nil),   // 13: copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionRequest
-	(*InternalCallbackHostServiceUnregisterSessionResponse)(nil),  // 14: copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionResponse
-	(*HostEventScope)(nil),                                        // 15: copilot.cli.v1.HostEventScope
+	(*CallbackHostServiceEventResponse)(nil),                      // 1: copilot.cli.v1.CallbackHostServiceEventResponse
+	(*CallbackHostServiceExitedRequest)(nil),                      // 2: copilot.cli.v1.CallbackHostServiceExitedRequest
+	(*CallbackHostServiceExitedResponse)(nil),                     // 3: copilot.cli.v1.CallbackHostServiceExitedResponse
+	(*InternalCallbackHostServiceMaterializeSessionRequest)(nil),  // 4: copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionRequest
+	(*InternalCallbackHostServiceMaterializeSessionResponse)(nil), // 5: copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionResponse
+	(*InternalCallbackHostServiceRegisterSessionRequest)(nil),     // 6: copilot.cli.v1.InternalCallbackHostServiceRegisterSessionRequest
+	(*InternalCallbackHostServiceRegisterSessionResponse)(nil),    // 7: copilot.cli.v1.InternalCallbackHostServiceRegisterSessionResponse
+	(*InternalCallbackHostServiceSessionReleasedRequest)(nil),     // 8: copilot.cli.v1.InternalCallbackHostServiceSessionReleasedRequest
+	(*InternalCallbackHostServiceSessionReleasedResponse)(nil),    // 9: copilot.cli.v1.InternalCallbackHostServiceSessionReleasedResponse
+	(*InternalCallbackHostServiceShutdownRequest)(nil),            // 10: copilot.cli.v1.InternalCallbackHostServiceShutdownRequest
+	(*InternalCallbackHostServiceShutdownResponse)(nil),           // 11: copilot.cli.v1.InternalCallbackHostServiceShutdownResponse
+	(*InternalCallbackHostServiceUnregisterSessionRequest)(nil),   // 12: copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionRequest
+	(*InternalCallbackHostServiceUnregisterSessionResponse)(nil),  // 13: copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionResponse
+	(*CallbackHostServiceEventRequest)(nil),                       // 14: copilot.cli.v1.CallbackHostServiceEventRequest
 }
 var file_copilot_cli_v1_callback_host_proto_depIdxs = []int32{
-	15, // 0: copilot.cli.v1.CallbackHostServiceEventRequest.scope:type_name -> copilot.cli.v1.HostEventScope
-	0,  // 1: copilot.cli.v1.CallbackHostServiceExitedRequest.reason:type_name -> copilot.cli.v1.HostExitReason
-	1,  // 2: copilot.cli.v1.CallbackHostService.Event:input_type -> copilot.cli.v1.CallbackHostServiceEventRequest
-	3,  // 3: copilot.cli.v1.CallbackHostService.Exited:input_type -> copilot.cli.v1.CallbackHostServiceExitedRequest
-	5,  // 4: copilot.cli.v1.InternalCallbackHostService.MaterializeSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionRequest
-	7,  // 5: copilot.cli.v1.InternalCallbackHostService.RegisterSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceRegisterSessionRequest
-	9,  // 6: copilot.cli.v1.InternalCallbackHostService.SessionReleased:input_type -> copilot.cli.v1.InternalCallbackHostServiceSessionReleasedRequest
-	11, // 7: copilot.cli.v1.InternalCallbackHostService.Shutdown:input_type -> copilot.cli.v1.InternalCallbackHostServiceShutdownRequest
-	13, // 8: copilot.cli.v1.InternalCallbackHostService.UnregisterSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionRequest
-	2,  // 9: copilot.cli.v1.CallbackHostService.Event:output_type -> copilot.cli.v1.CallbackHostServiceEventResponse
-	4,  // 10: copilot.cli.v1.CallbackHostService.Exited:output_type -> copilot.cli.v1.CallbackHostServiceExitedResponse
-	6,  // 11: copilot.cli.v1.InternalCallbackHostService.MaterializeSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionResponse
-	8,  // 12: copilot.cli.v1.InternalCallbackHostService.RegisterSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceRegisterSessionResponse
-	10, // 13: copilot.cli.v1.InternalCallbackHostService.SessionReleased:output_type -> copilot.cli.v1.InternalCallbackHostServiceSessionReleasedResponse
-	12, // 14: copilot.cli.v1.InternalCallbackHostService.Shutdown:output_type -> copilot.cli.v1.InternalCallbackHostServiceShutdownResponse
-	14, // 15: copilot.cli.v1.InternalCallbackHostService.UnregisterSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionResponse
-	9,  // [9:16] is the sub-list for method output_type
-	2,  // [2:9] is the sub-list for method input_type
-	2,  // [2:2] is the sub-list for extension type_name
-	2,  // [2:2] is the sub-list for extension extendee
-	0,  // [0:2] is the sub-list for field type_name
+	0,  // 0: copilot.cli.v1.CallbackHostServiceExitedRequest.reason:type_name -> copilot.cli.v1.HostExitReason
+	14, // 1: copilot.cli.v1.CallbackHostService.Event:input_type -> copilot.cli.v1.CallbackHostServiceEventRequest
+	2,  // 2: copilot.cli.v1.CallbackHostService.Exited:input_type -> copilot.cli.v1.CallbackHostServiceExitedRequest
+	4,  // 3: copilot.cli.v1.InternalCallbackHostService.MaterializeSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionRequest
+	6,  // 4: copilot.cli.v1.InternalCallbackHostService.RegisterSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceRegisterSessionRequest
+	8,  // 5: copilot.cli.v1.InternalCallbackHostService.SessionReleased:input_type -> copilot.cli.v1.InternalCallbackHostServiceSessionReleasedRequest
+	10, // 6: copilot.cli.v1.InternalCallbackHostService.Shutdown:input_type -> copilot.cli.v1.InternalCallbackHostServiceShutdownRequest
+	12, // 7: copilot.cli.v1.InternalCallbackHostService.UnregisterSession:input_type -> copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionRequest
+	1,  // 8: copilot.cli.v1.CallbackHostService.Event:output_type -> copilot.cli.v1.CallbackHostServiceEventResponse
+	3,  // 9: copilot.cli.v1.CallbackHostService.Exited:output_type -> copilot.cli.v1.CallbackHostServiceExitedResponse
+	5,  // 10: copilot.cli.v1.InternalCallbackHostService.MaterializeSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceMaterializeSessionResponse
+	7,  // 11: copilot.cli.v1.InternalCallbackHostService.RegisterSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceRegisterSessionResponse
+	9,  // 12: copilot.cli.v1.InternalCallbackHostService.SessionReleased:output_type -> copilot.cli.v1.InternalCallbackHostServiceSessionReleasedResponse
+	11, // 13: copilot.cli.v1.InternalCallbackHostService.Shutdown:output_type -> copilot.cli.v1.InternalCallbackHostServiceShutdownResponse
+	13, // 14: copilot.cli.v1.InternalCallbackHostService.UnregisterSession:output_type -> copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionResponse
+	8,  // [8:15] is the sub-list for method output_type
+	1,  // [1:8] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_host_proto_init() }
@@ -1178,20 +1023,20 @@ func file_copilot_cli_v1_callback_host_proto_init() {
 	if File_copilot_cli_v1_callback_host_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
+	file_copilot_cli_v1_callback_host_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_host_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_host_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_callback_host_proto_msgTypes[3].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_host_proto_msgTypes[4].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_host_proto_msgTypes[6].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_host_proto_msgTypes[9].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_host_proto_msgTypes[14].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_host_proto_msgTypes[5].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_host_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_host_proto_rawDesc), len(file_copilot_cli_v1_callback_host_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,477 +30,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type LlmInferenceHttpRequestStartTransport int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED LlmInferenceHttpRequestStartTransport = 0
-	// JSON: "http".
-	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_HTTP LlmInferenceHttpRequestStartTransport = 1
-	// JSON: "websocket".
-	LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET LlmInferenceHttpRequestStartTransport = 2
-)
-
-// Enum value maps for LlmInferenceHttpRequestStartTransport.
-var (
-	LlmInferenceHttpRequestStartTransport_name = map[int32]string{
-		0: "LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED",
-		1: "LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_HTTP",
-		2: "LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET",
-	}
-	LlmInferenceHttpRequestStartTransport_value = map[string]int32{
-		"LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED": 0,
-		"LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_HTTP":        1,
-		"LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET":   2,
-	}
-)
-
-func (x LlmInferenceHttpRequestStartTransport) Enum() *LlmInferenceHttpRequestStartTransport {
-	p := new(LlmInferenceHttpRequestStartTransport)
-	*p = x
-	return p
-}
-
-func (x LlmInferenceHttpRequestStartTransport) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (LlmInferenceHttpRequestStartTransport) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_callback_llm_inference_proto_enumTypes[0].Descriptor()
-}
-
-func (LlmInferenceHttpRequestStartTransport) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_callback_llm_inference_proto_enumTypes[0]
-}
-
-func (x LlmInferenceHttpRequestStartTransport) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use LlmInferenceHttpRequestStartTransport.Descriptor instead.
-func (LlmInferenceHttpRequestStartTransport) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{0}
-}
-
-type CallbackLlmInferenceServiceHttpRequestChunkRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id with which the request is answered.
-	RequestId         string  `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Data              string  `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	Binary            *bool   `protobuf:"varint,3,opt,name=binary,proto3,oneof" json:"binary,omitempty"`
-	End               *bool   `protobuf:"varint,4,opt,name=end,proto3,oneof" json:"end,omitempty"`
-	Cancel            *bool   `protobuf:"varint,5,opt,name=cancel,proto3,oneof" json:"cancel,omitempty"`
-	CancelReason      *string `protobuf:"bytes,6,opt,name=cancel_reason,json=cancelReason,proto3,oneof" json:"cancel_reason,omitempty"`
-	AgentInvocationId *string `protobuf:"bytes,7,opt,name=agent_invocation_id,json=agentInvocationId,proto3,oneof" json:"agent_invocation_id,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) Reset() {
-	*x = CallbackLlmInferenceServiceHttpRequestChunkRequest{}
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackLlmInferenceServiceHttpRequestChunkRequest) ProtoMessage() {}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackLlmInferenceServiceHttpRequestChunkRequest.ProtoReflect.Descriptor instead.
-func (*CallbackLlmInferenceServiceHttpRequestChunkRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetData() string {
-	if x != nil {
-		return x.Data
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetBinary() bool {
-	if x != nil && x.Binary != nil {
-		return *x.Binary
-	}
-	return false
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetEnd() bool {
-	if x != nil && x.End != nil {
-		return *x.End
-	}
-	return false
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetCancel() bool {
-	if x != nil && x.Cancel != nil {
-		return *x.Cancel
-	}
-	return false
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetCancelReason() string {
-	if x != nil && x.CancelReason != nil {
-		return *x.CancelReason
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetAgentInvocationId() string {
-	if x != nil && x.AgentInvocationId != nil {
-		return *x.AgentInvocationId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackLlmInferenceServiceHttpRequestChunkResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkResponse) Reset() {
-	*x = CallbackLlmInferenceServiceHttpRequestChunkResponse{}
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackLlmInferenceServiceHttpRequestChunkResponse) ProtoMessage() {}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackLlmInferenceServiceHttpRequestChunkResponse.ProtoReflect.Descriptor instead.
-func (*CallbackLlmInferenceServiceHttpRequestChunkResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestChunkResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackLlmInferenceServiceHttpRequestStartRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id with which the request is answered.
-	RequestId string                                `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	SessionId *string                               `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
-	Method    string                                `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
-	Url       string                                `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	Headers   map[string]*StringList                `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Transport LlmInferenceHttpRequestStartTransport `protobuf:"varint,6,opt,name=transport,proto3,enum=copilot.cli.v1.LlmInferenceHttpRequestStartTransport" json:"transport,omitempty"`
-	// The sub-agent; absent for the main agent.
-	AgentId           *string `protobuf:"bytes,7,opt,name=agent_id,json=agentId,proto3,oneof" json:"agent_id,omitempty"`
-	ParentAgentId     *string `protobuf:"bytes,8,opt,name=parent_agent_id,json=parentAgentId,proto3,oneof" json:"parent_agent_id,omitempty"`
-	AgentInvocationId *string `protobuf:"bytes,9,opt,name=agent_invocation_id,json=agentInvocationId,proto3,oneof" json:"agent_invocation_id,omitempty"`
-	InteractionType   *string `protobuf:"bytes,10,opt,name=interaction_type,json=interactionType,proto3,oneof" json:"interaction_type,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) Reset() {
-	*x = CallbackLlmInferenceServiceHttpRequestStartRequest{}
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackLlmInferenceServiceHttpRequestStartRequest) ProtoMessage() {}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackLlmInferenceServiceHttpRequestStartRequest.ProtoReflect.Descriptor instead.
-func (*CallbackLlmInferenceServiceHttpRequestStartRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetRequestId() string {
-	if x != nil {
-		return x.RequestId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetSessionId() string {
-	if x != nil && x.SessionId != nil {
-		return *x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetMethod() string {
-	if x != nil {
-		return x.Method
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetUrl() string {
-	if x != nil {
-		return x.Url
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetHeaders() map[string]*StringList {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetTransport() LlmInferenceHttpRequestStartTransport {
-	if x != nil {
-		return x.Transport
-	}
-	return LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetAgentId() string {
-	if x != nil && x.AgentId != nil {
-		return *x.AgentId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetParentAgentId() string {
-	if x != nil && x.ParentAgentId != nil {
-		return *x.ParentAgentId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetAgentInvocationId() string {
-	if x != nil && x.AgentInvocationId != nil {
-		return *x.AgentInvocationId
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetInteractionType() string {
-	if x != nil && x.InteractionType != nil {
-		return *x.InteractionType
-	}
-	return ""
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackLlmInferenceServiceHttpRequestStartResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartResponse) Reset() {
-	*x = CallbackLlmInferenceServiceHttpRequestStartResponse{}
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackLlmInferenceServiceHttpRequestStartResponse) ProtoMessage() {}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackLlmInferenceServiceHttpRequestStartResponse.ProtoReflect.Descriptor instead.
-func (*CallbackLlmInferenceServiceHttpRequestStartResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *CallbackLlmInferenceServiceHttpRequestStartResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_llm_inference_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_llm_inference_proto_rawDesc = "" +
 	"\n" +
-	"+copilot/cli/v1/callback_llm_inference.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\x8f\x03\n" +
-	"2CallbackLlmInferenceServiceHttpRequestChunkRequest\x12%\n" +
-	"\n" +
-	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12\x1a\n" +
-	"\x04data\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12\x1b\n" +
-	"\x06binary\x18\x03 \x01(\bH\x00R\x06binary\x88\x01\x01\x12\x15\n" +
-	"\x03end\x18\x04 \x01(\bH\x01R\x03end\x88\x01\x01\x12\x1b\n" +
-	"\x06cancel\x18\x05 \x01(\bH\x02R\x06cancel\x88\x01\x01\x12(\n" +
-	"\rcancel_reason\x18\x06 \x01(\tH\x03R\fcancelReason\x88\x01\x01\x123\n" +
-	"\x13agent_invocation_id\x18\a \x01(\tH\x04R\x11agentInvocationId\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
-	"\a_binaryB\x06\n" +
-	"\x04_endB\t\n" +
-	"\a_cancelB\x10\n" +
-	"\x0e_cancel_reasonB\x16\n" +
-	"\x14_agent_invocation_id\"U\n" +
-	"3CallbackLlmInferenceServiceHttpRequestChunkResponse\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8b\x06\n" +
-	"2CallbackLlmInferenceServiceHttpRequestStartRequest\x12%\n" +
-	"\n" +
-	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12\"\n" +
-	"\n" +
-	"session_id\x18\x02 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
-	"\x06method\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06method\x12\x18\n" +
-	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12t\n" +
-	"\aheaders\x18\x05 \x03(\v2O.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.HeadersEntryB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\aheaders\x12S\n" +
-	"\ttransport\x18\x06 \x01(\x0e25.copilot.cli.v1.LlmInferenceHttpRequestStartTransportR\ttransport\x12\x1e\n" +
-	"\bagent_id\x18\a \x01(\tH\x01R\aagentId\x88\x01\x01\x12+\n" +
-	"\x0fparent_agent_id\x18\b \x01(\tH\x02R\rparentAgentId\x88\x01\x01\x123\n" +
-	"\x13agent_invocation_id\x18\t \x01(\tH\x03R\x11agentInvocationId\x88\x01\x01\x12.\n" +
-	"\x10interaction_type\x18\n" +
-	" \x01(\tH\x04R\x0finteractionType\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aV\n" +
-	"\fHeadersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x120\n" +
-	"\x05value\x18\x02 \x01(\v2\x1a.copilot.cli.v1.StringListR\x05value:\x028\x01B\r\n" +
-	"\v_session_idB\v\n" +
-	"\t_agent_idB\x12\n" +
-	"\x10_parent_agent_idB\x16\n" +
-	"\x14_agent_invocation_idB\x13\n" +
-	"\x11_interaction_type\"U\n" +
-	"3CallbackLlmInferenceServiceHttpRequestStartResponse\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xef\x01\n" +
-	"%LlmInferenceHttpRequestStartTransport\x12:\n" +
-	"6LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_UNSPECIFIED\x10\x00\x12?\n" +
-	"/LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_HTTP\x10\x01\x1a\n" +
-	"\x82\x80\x19\x06\n" +
-	"\x04http\x12I\n" +
-	"4LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
-	"\twebsocket2\xa7\x03\n" +
+	"+copilot/cli/v1/callback_llm_inference.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa7\x03\n" +
 	"\x1bCallbackLlmInferenceService\x12\xc2\x01\n" +
 	"\x10HttpRequestChunk\x12B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest\x1aC.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse\"%\x82\x80\x19!\n" +
 	"\x1dllmInference.httpRequestChunk\x10\x01\x12\xc2\x01\n" +
 	"\x10HttpRequestStart\x12B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest\x1aC.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse\"%\x82\x80\x19!\n" +
 	"\x1dllmInference.httpRequestStart\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_llm_inference_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_llm_inference_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_llm_inference_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_llm_inference_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_llm_inference_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_llm_inference_proto_rawDesc), len(file_copilot_cli_v1_callback_llm_inference_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_llm_inference_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_llm_inference_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_llm_inference_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_copilot_cli_v1_callback_llm_inference_proto_goTypes = []any{
-	(LlmInferenceHttpRequestStartTransport)(0),                  // 0: copilot.cli.v1.LlmInferenceHttpRequestStartTransport
-	(*CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),  // 1: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	(*CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),  // 0: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	(*CallbackLlmInferenceServiceHttpRequestStartRequest)(nil),  // 1: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
 	(*CallbackLlmInferenceServiceHttpRequestChunkResponse)(nil), // 2: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
-	(*CallbackLlmInferenceServiceHttpRequestStartRequest)(nil),  // 3: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
-	(*CallbackLlmInferenceServiceHttpRequestStartResponse)(nil), // 4: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
-	nil,                // 5: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.HeadersEntry
-	(*StringList)(nil), // 6: copilot.cli.v1.StringList
+	(*CallbackLlmInferenceServiceHttpRequestStartResponse)(nil), // 3: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
 }
 var file_copilot_cli_v1_callback_llm_inference_proto_depIdxs = []int32{
-	5, // 0: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.headers:type_name -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.HeadersEntry
-	0, // 1: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.transport:type_name -> copilot.cli.v1.LlmInferenceHttpRequestStartTransport
-	6, // 2: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest.HeadersEntry.value:type_name -> copilot.cli.v1.StringList
-	1, // 3: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestChunk:input_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
-	3, // 4: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestStart:input_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
-	2, // 5: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestChunk:output_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
-	4, // 6: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestStart:output_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestChunk:input_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest
+	1, // 1: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestStart:input_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest
+	2, // 2: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestChunk:output_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse
+	3, // 3: copilot.cli.v1.CallbackLlmInferenceService.HttpRequestStart:output_type -> copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_llm_inference_proto_init() }
@@ -509,23 +64,19 @@ func file_copilot_cli_v1_callback_llm_inference_proto_init() {
 	if File_copilot_cli_v1_callback_llm_inference_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
-	file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_llm_inference_proto_msgTypes[2].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_llm_inference_proto_rawDesc), len(file_copilot_cli_v1_callback_llm_inference_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   5,
+			NumEnums:      0,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_llm_inference_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_llm_inference_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_callback_llm_inference_proto_enumTypes,
-		MessageInfos:      file_copilot_cli_v1_callback_llm_inference_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_llm_inference_proto = out.File
 	file_copilot_cli_v1_callback_llm_inference_proto_goTypes = nil

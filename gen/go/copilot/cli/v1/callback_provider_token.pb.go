@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,152 +30,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackProviderTokenServiceGetTokenRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	SessionId    string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	ProviderName string                 `protobuf:"bytes,2,opt,name=provider_name,json=providerName,proto3" json:"provider_name,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) Reset() {
-	*x = CallbackProviderTokenServiceGetTokenRequest{}
-	mi := &file_copilot_cli_v1_callback_provider_token_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackProviderTokenServiceGetTokenRequest) ProtoMessage() {}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_provider_token_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackProviderTokenServiceGetTokenRequest.ProtoReflect.Descriptor instead.
-func (*CallbackProviderTokenServiceGetTokenRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_provider_token_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) GetProviderName() string {
-	if x != nil {
-		return x.ProviderName
-	}
-	return ""
-}
-
-func (x *CallbackProviderTokenServiceGetTokenRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackProviderTokenServiceGetTokenResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackProviderTokenServiceGetTokenResponse) Reset() {
-	*x = CallbackProviderTokenServiceGetTokenResponse{}
-	mi := &file_copilot_cli_v1_callback_provider_token_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackProviderTokenServiceGetTokenResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackProviderTokenServiceGetTokenResponse) ProtoMessage() {}
-
-func (x *CallbackProviderTokenServiceGetTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_provider_token_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackProviderTokenServiceGetTokenResponse.ProtoReflect.Descriptor instead.
-func (*CallbackProviderTokenServiceGetTokenResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_provider_token_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackProviderTokenServiceGetTokenResponse) GetToken() string {
-	if x != nil {
-		return x.Token
-	}
-	return ""
-}
-
-func (x *CallbackProviderTokenServiceGetTokenResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_provider_token_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_provider_token_proto_rawDesc = "" +
 	"\n" +
-	",copilot/cli/v1/callback_provider_token.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xa1\x01\n" +
-	"+CallbackProviderTokenServiceGetTokenRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12+\n" +
-	"\rprovider_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fproviderName\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"o\n" +
-	",CallbackProviderTokenServiceGetTokenResponse\x12\x1f\n" +
-	"\x05token\x18\x01 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x05token\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xc6\x01\n" +
+	",copilot/cli/v1/callback_provider_token.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xc6\x01\n" +
 	"\x1cCallbackProviderTokenService\x12\xa5\x01\n" +
 	"\bGetToken\x12;.copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest\x1a<.copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x16providerToken.getToken\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_provider_token_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_provider_token_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_provider_token_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_provider_token_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_provider_token_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_provider_token_proto_rawDesc), len(file_copilot_cli_v1_callback_provider_token_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_provider_token_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_provider_token_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_provider_token_proto_goTypes = []any{
 	(*CallbackProviderTokenServiceGetTokenRequest)(nil),  // 0: copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest
 	(*CallbackProviderTokenServiceGetTokenResponse)(nil), // 1: copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse
@@ -196,19 +58,19 @@ func file_copilot_cli_v1_callback_provider_token_proto_init() {
 	if File_copilot_cli_v1_callback_provider_token_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_provider_token_proto_rawDesc), len(file_copilot_cli_v1_callback_provider_token_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_provider_token_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_provider_token_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_provider_token_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_provider_token_proto = out.File
 	file_copilot_cli_v1_callback_provider_token_proto_goTypes = nil

@@ -19,7 +19,6 @@ import (
 	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -31,71 +30,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-// What happened to a session.
-type SessionLifecycleType int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_UNSPECIFIED SessionLifecycleType = 0
-	// It was created. JSON: "session.created".
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_CREATED SessionLifecycleType = 1
-	// It was deleted. JSON: "session.deleted".
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_DELETED SessionLifecycleType = 2
-	// Its metadata changed. JSON: "session.updated".
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_UPDATED SessionLifecycleType = 3
-	// A terminal shows it now. JSON: "session.foreground".
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND SessionLifecycleType = 4
-	// A terminal shows it no longer. JSON: "session.background".
-	SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND SessionLifecycleType = 5
-)
-
-// Enum value maps for SessionLifecycleType.
-var (
-	SessionLifecycleType_name = map[int32]string{
-		0: "SESSION_LIFECYCLE_TYPE_UNSPECIFIED",
-		1: "SESSION_LIFECYCLE_TYPE_SESSION_CREATED",
-		2: "SESSION_LIFECYCLE_TYPE_SESSION_DELETED",
-		3: "SESSION_LIFECYCLE_TYPE_SESSION_UPDATED",
-		4: "SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND",
-		5: "SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND",
-	}
-	SessionLifecycleType_value = map[string]int32{
-		"SESSION_LIFECYCLE_TYPE_UNSPECIFIED":        0,
-		"SESSION_LIFECYCLE_TYPE_SESSION_CREATED":    1,
-		"SESSION_LIFECYCLE_TYPE_SESSION_DELETED":    2,
-		"SESSION_LIFECYCLE_TYPE_SESSION_UPDATED":    3,
-		"SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND": 4,
-		"SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND": 5,
-	}
-)
-
-func (x SessionLifecycleType) Enum() *SessionLifecycleType {
-	p := new(SessionLifecycleType)
-	*p = x
-	return p
-}
-
-func (x SessionLifecycleType) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SessionLifecycleType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_callback_session_proto_enumTypes[0].Descriptor()
-}
-
-func (SessionLifecycleType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_callback_session_proto_enumTypes[0]
-}
-
-func (x SessionLifecycleType) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SessionLifecycleType.Descriptor instead.
-func (SessionLifecycleType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{0}
-}
 
 // An event of a session.
 type CallbackSessionServiceEventRequest struct {
@@ -207,79 +141,6 @@ func (x *CallbackSessionServiceEventResponse) GetUnrecognized() string {
 	return ""
 }
 
-// A session came, went or changed.
-type CallbackSessionServiceLifecycleRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
-	Type SessionLifecycleType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.SessionLifecycleType" json:"type,omitempty"`
-	// Session it happened to.
-	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What is known about the session; absent when it was deleted.
-	Metadata *SessionLifecycleMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) Reset() {
-	*x = CallbackSessionServiceLifecycleRequest{}
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackSessionServiceLifecycleRequest) ProtoMessage() {}
-
-func (x *CallbackSessionServiceLifecycleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackSessionServiceLifecycleRequest.ProtoReflect.Descriptor instead.
-func (*CallbackSessionServiceLifecycleRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) GetType() SessionLifecycleType {
-	if x != nil {
-		return x.Type
-	}
-	return SessionLifecycleType_SESSION_LIFECYCLE_TYPE_UNSPECIFIED
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) GetMetadata() *SessionLifecycleMetadata {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
-}
-
-func (x *CallbackSessionServiceLifecycleRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // The method has no result.
 type CallbackSessionServiceLifecycleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -291,7 +152,7 @@ type CallbackSessionServiceLifecycleResponse struct {
 
 func (x *CallbackSessionServiceLifecycleResponse) Reset() {
 	*x = CallbackSessionServiceLifecycleResponse{}
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -303,7 +164,7 @@ func (x *CallbackSessionServiceLifecycleResponse) String() string {
 func (*CallbackSessionServiceLifecycleResponse) ProtoMessage() {}
 
 func (x *CallbackSessionServiceLifecycleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -316,7 +177,7 @@ func (x *CallbackSessionServiceLifecycleResponse) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use CallbackSessionServiceLifecycleResponse.ProtoReflect.Descriptor instead.
 func (*CallbackSessionServiceLifecycleResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CallbackSessionServiceLifecycleResponse) GetUnrecognized() string {
@@ -326,84 +187,11 @@ func (x *CallbackSessionServiceLifecycleResponse) GetUnrecognized() string {
 	return ""
 }
 
-// What is known about a session.
-type SessionLifecycleMetadata struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// When it began.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it was last changed.
-	ModifiedTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
-	// What it is about.
-	Summary *string `protobuf:"bytes,3,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionLifecycleMetadata) Reset() {
-	*x = SessionLifecycleMetadata{}
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionLifecycleMetadata) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionLifecycleMetadata) ProtoMessage() {}
-
-func (x *SessionLifecycleMetadata) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_session_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionLifecycleMetadata.ProtoReflect.Descriptor instead.
-func (*SessionLifecycleMetadata) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_session_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *SessionLifecycleMetadata) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
-	}
-	return nil
-}
-
-func (x *SessionLifecycleMetadata) GetModifiedTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ModifiedTime
-	}
-	return nil
-}
-
-func (x *SessionLifecycleMetadata) GetSummary() string {
-	if x != nil && x.Summary != nil {
-		return *x.Summary
-	}
-	return ""
-}
-
-func (x *SessionLifecycleMetadata) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_session_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_session_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/cli/v1/callback_session.proto\x12\x0ecopilot.cli.v1\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\x01\n" +
+	"%copilot/cli/v1/callback_session.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\"\xa7\x01\n" +
 	"\"CallbackSessionServiceEventRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12:\n" +
@@ -412,38 +200,10 @@ const file_copilot_cli_v1_callback_session_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"h\n" +
 	"#CallbackSessionServiceEventResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\xf7\x01\n" +
-	"&CallbackSessionServiceLifecycleRequest\x12@\n" +
-	"\x04type\x18\x01 \x01(\x0e2$.copilot.cli.v1.SessionLifecycleTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12%\n" +
-	"\n" +
-	"session_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12D\n" +
-	"\bmetadata\x18\x03 \x01(\v2(.copilot.cli.v1.SessionLifecycleMetadataR\bmetadata\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"l\n" +
+	"\r_unrecognized\"l\n" +
 	"'CallbackSessionServiceLifecycleResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\xf1\x01\n" +
-	"\x18SessionLifecycleMetadata\x12A\n" +
-	"\n" +
-	"start_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\tstartTime\x12G\n" +
-	"\rmodified_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\fmodifiedTime\x12\x1d\n" +
-	"\asummary\x18\x03 \x01(\tH\x00R\asummary\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
-	"\n" +
-	"\b_summary*\x99\x03\n" +
-	"\x14SessionLifecycleType\x12&\n" +
-	"\"SESSION_LIFECYCLE_TYPE_UNSPECIFIED\x10\x00\x12A\n" +
-	"&SESSION_LIFECYCLE_TYPE_SESSION_CREATED\x10\x01\x1a\x15\x82\x80\x19\x11\n" +
-	"\x0fsession.created\x12A\n" +
-	"&SESSION_LIFECYCLE_TYPE_SESSION_DELETED\x10\x02\x1a\x15\x82\x80\x19\x11\n" +
-	"\x0fsession.deleted\x12A\n" +
-	"&SESSION_LIFECYCLE_TYPE_SESSION_UPDATED\x10\x03\x1a\x15\x82\x80\x19\x11\n" +
-	"\x0fsession.updated\x12G\n" +
-	")SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND\x10\x04\x1a\x18\x82\x80\x19\x14\n" +
-	"\x12session.foreground\x12G\n" +
-	")SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND\x10\x05\x1a\x18\x82\x80\x19\x14\n" +
-	"\x12session.background2\xc0\x02\n" +
+	"\r_unrecognized2\xc0\x02\n" +
 	"\x16CallbackSessionService\x12\x89\x01\n" +
 	"\x05Event\x122.copilot.cli.v1.CallbackSessionServiceEventRequest\x1a3.copilot.cli.v1.CallbackSessionServiceEventResponse\"\x17\x82\x80\x19\x13\n" +
 	"\rsession.event\x10\x01\x18\x01\x12\x99\x01\n" +
@@ -462,33 +222,25 @@ func file_copilot_cli_v1_callback_session_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_callback_session_proto_rawDescData
 }
 
-var file_copilot_cli_v1_callback_session_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_session_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_copilot_cli_v1_callback_session_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_copilot_cli_v1_callback_session_proto_goTypes = []any{
-	(SessionLifecycleType)(0),                       // 0: copilot.cli.v1.SessionLifecycleType
-	(*CallbackSessionServiceEventRequest)(nil),      // 1: copilot.cli.v1.CallbackSessionServiceEventRequest
-	(*CallbackSessionServiceEventResponse)(nil),     // 2: copilot.cli.v1.CallbackSessionServiceEventResponse
-	(*CallbackSessionServiceLifecycleRequest)(nil),  // 3: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	(*CallbackSessionServiceLifecycleResponse)(nil), // 4: copilot.cli.v1.CallbackSessionServiceLifecycleResponse
-	(*SessionLifecycleMetadata)(nil),                // 5: copilot.cli.v1.SessionLifecycleMetadata
-	(*SessionEvent)(nil),                            // 6: copilot.cli.v1.SessionEvent
-	(*timestamppb.Timestamp)(nil),                   // 7: google.protobuf.Timestamp
+	(*CallbackSessionServiceEventRequest)(nil),      // 0: copilot.cli.v1.CallbackSessionServiceEventRequest
+	(*CallbackSessionServiceEventResponse)(nil),     // 1: copilot.cli.v1.CallbackSessionServiceEventResponse
+	(*CallbackSessionServiceLifecycleResponse)(nil), // 2: copilot.cli.v1.CallbackSessionServiceLifecycleResponse
+	(*SessionEvent)(nil),                            // 3: copilot.cli.v1.SessionEvent
+	(*CallbackSessionServiceLifecycleRequest)(nil),  // 4: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_cli_v1_callback_session_proto_depIdxs = []int32{
-	6, // 0: copilot.cli.v1.CallbackSessionServiceEventRequest.event:type_name -> copilot.cli.v1.SessionEvent
-	0, // 1: copilot.cli.v1.CallbackSessionServiceLifecycleRequest.type:type_name -> copilot.cli.v1.SessionLifecycleType
-	5, // 2: copilot.cli.v1.CallbackSessionServiceLifecycleRequest.metadata:type_name -> copilot.cli.v1.SessionLifecycleMetadata
-	7, // 3: copilot.cli.v1.SessionLifecycleMetadata.start_time:type_name -> google.protobuf.Timestamp
-	7, // 4: copilot.cli.v1.SessionLifecycleMetadata.modified_time:type_name -> google.protobuf.Timestamp
-	1, // 5: copilot.cli.v1.CallbackSessionService.Event:input_type -> copilot.cli.v1.CallbackSessionServiceEventRequest
-	3, // 6: copilot.cli.v1.CallbackSessionService.Lifecycle:input_type -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	2, // 7: copilot.cli.v1.CallbackSessionService.Event:output_type -> copilot.cli.v1.CallbackSessionServiceEventResponse
-	4, // 8: copilot.cli.v1.CallbackSessionService.Lifecycle:output_type -> copilot.cli.v1.CallbackSessionServiceLifecycleResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	3, // 0: copilot.cli.v1.CallbackSessionServiceEventRequest.event:type_name -> copilot.cli.v1.SessionEvent
+	0, // 1: copilot.cli.v1.CallbackSessionService.Event:input_type -> copilot.cli.v1.CallbackSessionServiceEventRequest
+	4, // 2: copilot.cli.v1.CallbackSessionService.Lifecycle:input_type -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	1, // 3: copilot.cli.v1.CallbackSessionService.Event:output_type -> copilot.cli.v1.CallbackSessionServiceEventResponse
+	2, // 4: copilot.cli.v1.CallbackSessionService.Lifecycle:output_type -> copilot.cli.v1.CallbackSessionServiceLifecycleResponse
+	3, // [3:5] is the sub-list for method output_type
+	1, // [1:3] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_session_proto_init() }
@@ -496,23 +248,22 @@ func file_copilot_cli_v1_callback_session_proto_init() {
 	if File_copilot_cli_v1_callback_session_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
 	file_copilot_cli_v1_callback_session_proto_msgTypes[1].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_session_proto_msgTypes[3].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_session_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_session_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_session_proto_rawDesc), len(file_copilot_cli_v1_callback_session_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   5,
+			NumEnums:      0,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_session_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_session_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_callback_session_proto_enumTypes,
 		MessageInfos:      file_copilot_cli_v1_callback_session_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_session_proto = out.File

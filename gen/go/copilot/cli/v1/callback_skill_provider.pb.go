@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,398 +30,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type InternalCallbackSkillProviderServiceListRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InternalCallbackSkillProviderServiceListRequest) Reset() {
-	*x = InternalCallbackSkillProviderServiceListRequest{}
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InternalCallbackSkillProviderServiceListRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InternalCallbackSkillProviderServiceListRequest) ProtoMessage() {}
-
-func (x *InternalCallbackSkillProviderServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InternalCallbackSkillProviderServiceListRequest.ProtoReflect.Descriptor instead.
-func (*InternalCallbackSkillProviderServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *InternalCallbackSkillProviderServiceListRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *InternalCallbackSkillProviderServiceListRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type InternalCallbackSkillProviderServiceListResponse struct {
-	state  protoimpl.MessageState     `protogen:"open.v1"`
-	Skills []*SkillProviderDescriptor `protobuf:"bytes,1,rep,name=skills,proto3" json:"skills,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InternalCallbackSkillProviderServiceListResponse) Reset() {
-	*x = InternalCallbackSkillProviderServiceListResponse{}
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InternalCallbackSkillProviderServiceListResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InternalCallbackSkillProviderServiceListResponse) ProtoMessage() {}
-
-func (x *InternalCallbackSkillProviderServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InternalCallbackSkillProviderServiceListResponse.ProtoReflect.Descriptor instead.
-func (*InternalCallbackSkillProviderServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *InternalCallbackSkillProviderServiceListResponse) GetSkills() []*SkillProviderDescriptor {
-	if x != nil {
-		return x.Skills
-	}
-	return nil
-}
-
-func (x *InternalCallbackSkillProviderServiceListResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type InternalCallbackSkillProviderServiceReadRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) Reset() {
-	*x = InternalCallbackSkillProviderServiceReadRequest{}
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InternalCallbackSkillProviderServiceReadRequest) ProtoMessage() {}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InternalCallbackSkillProviderServiceReadRequest.ProtoReflect.Descriptor instead.
-func (*InternalCallbackSkillProviderServiceReadRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *InternalCallbackSkillProviderServiceReadRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type InternalCallbackSkillProviderServiceReadResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset means null.
-	Markdown *string `protobuf:"bytes,1,opt,name=markdown,proto3,oneof" json:"markdown,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InternalCallbackSkillProviderServiceReadResponse) Reset() {
-	*x = InternalCallbackSkillProviderServiceReadResponse{}
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InternalCallbackSkillProviderServiceReadResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InternalCallbackSkillProviderServiceReadResponse) ProtoMessage() {}
-
-func (x *InternalCallbackSkillProviderServiceReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InternalCallbackSkillProviderServiceReadResponse.ProtoReflect.Descriptor instead.
-func (*InternalCallbackSkillProviderServiceReadResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *InternalCallbackSkillProviderServiceReadResponse) GetMarkdown() string {
-	if x != nil && x.Markdown != nil {
-		return *x.Markdown
-	}
-	return ""
-}
-
-func (x *InternalCallbackSkillProviderServiceReadResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Since CLI 1.0.83.
-type SkillProviderDescriptor struct {
-	state                  protoimpl.MessageState `protogen:"open.v1"`
-	Name                   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Description            string                 `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	UserInvocable          *bool                  `protobuf:"varint,3,opt,name=user_invocable,json=userInvocable,proto3,oneof" json:"user_invocable,omitempty"`
-	DisableModelInvocation *bool                  `protobuf:"varint,4,opt,name=disable_model_invocation,json=disableModelInvocation,proto3,oneof" json:"disable_model_invocation,omitempty"`
-	ArgumentHint           *string                `protobuf:"bytes,5,opt,name=argument_hint,json=argumentHint,proto3,oneof" json:"argument_hint,omitempty"`
-	// Since CLI 1.0.102.
-	Directory *string `protobuf:"bytes,6,opt,name=directory,proto3,oneof" json:"directory,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SkillProviderDescriptor) Reset() {
-	*x = SkillProviderDescriptor{}
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SkillProviderDescriptor) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SkillProviderDescriptor) ProtoMessage() {}
-
-func (x *SkillProviderDescriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SkillProviderDescriptor.ProtoReflect.Descriptor instead.
-func (*SkillProviderDescriptor) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *SkillProviderDescriptor) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *SkillProviderDescriptor) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
-func (x *SkillProviderDescriptor) GetUserInvocable() bool {
-	if x != nil && x.UserInvocable != nil {
-		return *x.UserInvocable
-	}
-	return false
-}
-
-func (x *SkillProviderDescriptor) GetDisableModelInvocation() bool {
-	if x != nil && x.DisableModelInvocation != nil {
-		return *x.DisableModelInvocation
-	}
-	return false
-}
-
-func (x *SkillProviderDescriptor) GetArgumentHint() string {
-	if x != nil && x.ArgumentHint != nil {
-		return *x.ArgumentHint
-	}
-	return ""
-}
-
-func (x *SkillProviderDescriptor) GetDirectory() string {
-	if x != nil && x.Directory != nil {
-		return *x.Directory
-	}
-	return ""
-}
-
-func (x *SkillProviderDescriptor) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_skill_provider_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_skill_provider_proto_rawDesc = "" +
 	"\n" +
-	",copilot/cli/v1/callback_skill_provider.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\x80\x01\n" +
-	"/InternalCallbackSkillProviderServiceListRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\xa3\x01\n" +
-	"0InternalCallbackSkillProviderServiceListResponse\x12G\n" +
-	"\x06skills\x18\x01 \x03(\v2'.copilot.cli.v1.SkillProviderDescriptorB\x06\x82\x80\x19\x02\x18\x01R\x06skills\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x9c\x01\n" +
-	"/InternalCallbackSkillProviderServiceReadRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"\x92\x01\n" +
-	"0InternalCallbackSkillProviderServiceReadResponse\x12)\n" +
-	"\bmarkdown\x18\x01 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x00R\bmarkdown\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\v\n" +
-	"\t_markdown\"\x87\x03\n" +
-	"\x17SkillProviderDescriptor\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
-	"\vdescription\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12*\n" +
-	"\x0euser_invocable\x18\x03 \x01(\bH\x00R\ruserInvocable\x88\x01\x01\x12=\n" +
-	"\x18disable_model_invocation\x18\x04 \x01(\bH\x01R\x16disableModelInvocation\x88\x01\x01\x12(\n" +
-	"\rargument_hint\x18\x05 \x01(\tH\x02R\fargumentHint\x88\x01\x01\x12!\n" +
-	"\tdirectory\x18\x06 \x01(\tH\x03R\tdirectory\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_user_invocableB\x1b\n" +
-	"\x19_disable_model_invocationB\x10\n" +
-	"\x0e_argument_hintB\f\n" +
-	"\n" +
-	"_directory2\x8a\x03\n" +
+	",copilot/cli/v1/callback_skill_provider.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\x8a\x03\n" +
 	"$InternalCallbackSkillProviderService\x12\xaf\x01\n" +
 	"\x04List\x12?.copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest\x1a@.copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse\"$\x82\x80\x19 \n" +
 	"\x12skillProvider.list\x10\x01 \x01*\x061.0.83\x12\xaf\x01\n" +
 	"\x04Read\x12?.copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest\x1a@.copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse\"$\x82\x80\x19 \n" +
 	"\x12skillProvider.read\x10\x01 \x01*\x061.0.83BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_skill_provider_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_skill_provider_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_skill_provider_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_skill_provider_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_skill_provider_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_skill_provider_proto_rawDesc), len(file_copilot_cli_v1_callback_skill_provider_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_skill_provider_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_skill_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_copilot_cli_v1_callback_skill_provider_proto_goTypes = []any{
 	(*InternalCallbackSkillProviderServiceListRequest)(nil),  // 0: copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
-	(*InternalCallbackSkillProviderServiceListResponse)(nil), // 1: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
-	(*InternalCallbackSkillProviderServiceReadRequest)(nil),  // 2: copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	(*InternalCallbackSkillProviderServiceReadRequest)(nil),  // 1: copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	(*InternalCallbackSkillProviderServiceListResponse)(nil), // 2: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
 	(*InternalCallbackSkillProviderServiceReadResponse)(nil), // 3: copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
-	(*SkillProviderDescriptor)(nil),                          // 4: copilot.cli.v1.SkillProviderDescriptor
 }
 var file_copilot_cli_v1_callback_skill_provider_proto_depIdxs = []int32{
-	4, // 0: copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse.skills:type_name -> copilot.cli.v1.SkillProviderDescriptor
-	0, // 1: copilot.cli.v1.InternalCallbackSkillProviderService.List:input_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
-	2, // 2: copilot.cli.v1.InternalCallbackSkillProviderService.Read:input_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
-	1, // 3: copilot.cli.v1.InternalCallbackSkillProviderService.List:output_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
-	3, // 4: copilot.cli.v1.InternalCallbackSkillProviderService.Read:output_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
-	3, // [3:5] is the sub-list for method output_type
-	1, // [1:3] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.InternalCallbackSkillProviderService.List:input_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest
+	1, // 1: copilot.cli.v1.InternalCallbackSkillProviderService.Read:input_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest
+	2, // 2: copilot.cli.v1.InternalCallbackSkillProviderService.List:output_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse
+	3, // 3: copilot.cli.v1.InternalCallbackSkillProviderService.Read:output_type -> copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_skill_provider_proto_init() }
@@ -430,21 +64,19 @@ func file_copilot_cli_v1_callback_skill_provider_proto_init() {
 	if File_copilot_cli_v1_callback_skill_provider_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[3].OneofWrappers = []any{}
-	file_copilot_cli_v1_callback_skill_provider_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_skill_provider_proto_rawDesc), len(file_copilot_cli_v1_callback_skill_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_skill_provider_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_skill_provider_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_skill_provider_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_skill_provider_proto = out.File
 	file_copilot_cli_v1_callback_skill_provider_proto_goTypes = nil

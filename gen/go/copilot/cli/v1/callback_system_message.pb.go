@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,241 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Sections of the system message, to be rewritten.
-type CallbackSystemMessageServiceTransformRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Session the message is for.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The sections' texts, by name.
-	Sections map[string]*SystemMessageSectionText `protobuf:"bytes,2,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackSystemMessageServiceTransformRequest) Reset() {
-	*x = CallbackSystemMessageServiceTransformRequest{}
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackSystemMessageServiceTransformRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackSystemMessageServiceTransformRequest) ProtoMessage() {}
-
-func (x *CallbackSystemMessageServiceTransformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackSystemMessageServiceTransformRequest.ProtoReflect.Descriptor instead.
-func (*CallbackSystemMessageServiceTransformRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_system_message_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackSystemMessageServiceTransformRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackSystemMessageServiceTransformRequest) GetSections() map[string]*SystemMessageSectionText {
-	if x != nil {
-		return x.Sections
-	}
-	return nil
-}
-
-func (x *CallbackSystemMessageServiceTransformRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Sections of the system message, rewritten.
-type CallbackSystemMessageServiceTransformResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The sections' texts, by name.
-	Sections map[string]*SystemMessageSectionText `protobuf:"bytes,1,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackSystemMessageServiceTransformResponse) Reset() {
-	*x = CallbackSystemMessageServiceTransformResponse{}
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackSystemMessageServiceTransformResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackSystemMessageServiceTransformResponse) ProtoMessage() {}
-
-func (x *CallbackSystemMessageServiceTransformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackSystemMessageServiceTransformResponse.ProtoReflect.Descriptor instead.
-func (*CallbackSystemMessageServiceTransformResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_system_message_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackSystemMessageServiceTransformResponse) GetSections() map[string]*SystemMessageSectionText {
-	if x != nil {
-		return x.Sections
-	}
-	return nil
-}
-
-func (x *CallbackSystemMessageServiceTransformResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A section of the system message.
-type SystemMessageSectionText struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its text.
-	Content string `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SystemMessageSectionText) Reset() {
-	*x = SystemMessageSectionText{}
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SystemMessageSectionText) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SystemMessageSectionText) ProtoMessage() {}
-
-func (x *SystemMessageSectionText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_system_message_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SystemMessageSectionText.ProtoReflect.Descriptor instead.
-func (*SystemMessageSectionText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_system_message_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *SystemMessageSectionText) GetContent() string {
-	if x != nil {
-		return x.Content
-	}
-	return ""
-}
-
-func (x *SystemMessageSectionText) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_system_message_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_system_message_proto_rawDesc = "" +
 	"\n" +
-	",copilot/cli/v1/callback_system_message.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xcc\x02\n" +
-	",CallbackSystemMessageServiceTransformRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12n\n" +
-	"\bsections\x18\x02 \x03(\v2J.copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.SectionsEntryB\x06\x82\x80\x19\x02\x18\x01R\bsections\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1ae\n" +
-	"\rSectionsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12>\n" +
-	"\x05value\x18\x02 \x01(\v2(.copilot.cli.v1.SystemMessageSectionTextR\x05value:\x028\x01\"\xa7\x02\n" +
-	"-CallbackSystemMessageServiceTransformResponse\x12o\n" +
-	"\bsections\x18\x01 \x03(\v2K.copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.SectionsEntryB\x06\x82\x80\x19\x02\x18\x01R\bsections\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1ae\n" +
-	"\rSectionsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12>\n" +
-	"\x05value\x18\x02 \x01(\v2(.copilot.cli.v1.SystemMessageSectionTextR\x05value:\x028\x01\"\\\n" +
-	"\x18SystemMessageSectionText\x12 \n" +
-	"\acontent\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\acontent\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xca\x01\n" +
+	",copilot/cli/v1/callback_system_message.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xca\x01\n" +
 	"\x1cCallbackSystemMessageService\x12\xa9\x01\n" +
 	"\tTransform\x12<.copilot.cli.v1.CallbackSystemMessageServiceTransformRequest\x1a=.copilot.cli.v1.CallbackSystemMessageServiceTransformResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\x17systemMessage.transform\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_system_message_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_system_message_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_system_message_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_system_message_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_system_message_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_system_message_proto_rawDesc), len(file_copilot_cli_v1_callback_system_message_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_system_message_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_system_message_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_copilot_cli_v1_callback_system_message_proto_goTypes = []any{
 	(*CallbackSystemMessageServiceTransformRequest)(nil),  // 0: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
 	(*CallbackSystemMessageServiceTransformResponse)(nil), // 1: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
-	(*SystemMessageSectionText)(nil),                      // 2: copilot.cli.v1.SystemMessageSectionText
-	nil,                                                   // 3: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.SectionsEntry
-	nil,                                                   // 4: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.SectionsEntry
 }
 var file_copilot_cli_v1_callback_system_message_proto_depIdxs = []int32{
-	3, // 0: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.sections:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.SectionsEntry
-	4, // 1: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.sections:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.SectionsEntry
-	2, // 2: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionText
-	2, // 3: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionText
-	0, // 4: copilot.cli.v1.CallbackSystemMessageService.Transform:input_type -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
-	1, // 5: copilot.cli.v1.CallbackSystemMessageService.Transform:output_type -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackSystemMessageService.Transform:input_type -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest
+	1, // 1: copilot.cli.v1.CallbackSystemMessageService.Transform:output_type -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_system_message_proto_init() }
@@ -273,19 +58,19 @@ func file_copilot_cli_v1_callback_system_message_proto_init() {
 	if File_copilot_cli_v1_callback_system_message_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_system_message_proto_rawDesc), len(file_copilot_cli_v1_callback_system_message_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_system_message_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_system_message_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_system_message_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_system_message_proto = out.File
 	file_copilot_cli_v1_callback_system_message_proto_goTypes = nil

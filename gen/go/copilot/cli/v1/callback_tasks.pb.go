@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,253 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Since CLI 1.0.83.
-type ClientTaskCancelReason int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_UNSPECIFIED ClientTaskCancelReason = 0
-	// JSON: "cancel_requested".
-	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_CANCEL_REQUESTED ClientTaskCancelReason = 1
-	// JSON: "session_shutdown".
-	ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_SESSION_SHUTDOWN ClientTaskCancelReason = 2
-)
-
-// Enum value maps for ClientTaskCancelReason.
-var (
-	ClientTaskCancelReason_name = map[int32]string{
-		0: "CLIENT_TASK_CANCEL_REASON_UNSPECIFIED",
-		1: "CLIENT_TASK_CANCEL_REASON_CANCEL_REQUESTED",
-		2: "CLIENT_TASK_CANCEL_REASON_SESSION_SHUTDOWN",
-	}
-	ClientTaskCancelReason_value = map[string]int32{
-		"CLIENT_TASK_CANCEL_REASON_UNSPECIFIED":      0,
-		"CLIENT_TASK_CANCEL_REASON_CANCEL_REQUESTED": 1,
-		"CLIENT_TASK_CANCEL_REASON_SESSION_SHUTDOWN": 2,
-	}
-)
-
-func (x ClientTaskCancelReason) Enum() *ClientTaskCancelReason {
-	p := new(ClientTaskCancelReason)
-	*p = x
-	return p
-}
-
-func (x ClientTaskCancelReason) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ClientTaskCancelReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_callback_tasks_proto_enumTypes[0].Descriptor()
-}
-
-func (ClientTaskCancelReason) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_callback_tasks_proto_enumTypes[0]
-}
-
-func (x ClientTaskCancelReason) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ClientTaskCancelReason.Descriptor instead.
-func (ClientTaskCancelReason) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_tasks_proto_rawDescGZIP(), []int{0}
-}
-
-type CallbackTasksServiceCancelRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	SessionId      string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Id             string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	ClientTaskId   string                 `protobuf:"bytes,3,opt,name=client_task_id,json=clientTaskId,proto3" json:"client_task_id,omitempty"`
-	CancellationId string                 `protobuf:"bytes,4,opt,name=cancellation_id,json=cancellationId,proto3" json:"cancellation_id,omitempty"`
-	Reason         ClientTaskCancelReason `protobuf:"varint,5,opt,name=reason,proto3,enum=copilot.cli.v1.ClientTaskCancelReason" json:"reason,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackTasksServiceCancelRequest) Reset() {
-	*x = CallbackTasksServiceCancelRequest{}
-	mi := &file_copilot_cli_v1_callback_tasks_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackTasksServiceCancelRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackTasksServiceCancelRequest) ProtoMessage() {}
-
-func (x *CallbackTasksServiceCancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_tasks_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackTasksServiceCancelRequest.ProtoReflect.Descriptor instead.
-func (*CallbackTasksServiceCancelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_tasks_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetClientTaskId() string {
-	if x != nil {
-		return x.ClientTaskId
-	}
-	return ""
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetCancellationId() string {
-	if x != nil {
-		return x.CancellationId
-	}
-	return ""
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetReason() ClientTaskCancelReason {
-	if x != nil {
-		return x.Reason
-	}
-	return ClientTaskCancelReason_CLIENT_TASK_CANCEL_REASON_UNSPECIFIED
-}
-
-func (x *CallbackTasksServiceCancelRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackTasksServiceCancelResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Cancelled bool                   `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackTasksServiceCancelResponse) Reset() {
-	*x = CallbackTasksServiceCancelResponse{}
-	mi := &file_copilot_cli_v1_callback_tasks_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackTasksServiceCancelResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackTasksServiceCancelResponse) ProtoMessage() {}
-
-func (x *CallbackTasksServiceCancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_tasks_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackTasksServiceCancelResponse.ProtoReflect.Descriptor instead.
-func (*CallbackTasksServiceCancelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_tasks_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackTasksServiceCancelResponse) GetCancelled() bool {
-	if x != nil {
-		return x.Cancelled
-	}
-	return false
-}
-
-func (x *CallbackTasksServiceCancelResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_tasks_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_tasks_proto_rawDesc = "" +
 	"\n" +
-	"#copilot/cli/v1/callback_tasks.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xa9\x02\n" +
-	"!CallbackTasksServiceCancelRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x16\n" +
-	"\x02id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12,\n" +
-	"\x0eclient_task_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\fclientTaskId\x12/\n" +
-	"\x0fcancellation_id\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0ecancellationId\x12F\n" +
-	"\x06reason\x18\x05 \x01(\x0e2&.copilot.cli.v1.ClientTaskCancelReasonB\x06\x82\x80\x19\x02\x18\x01R\x06reason\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"j\n" +
-	"\"CallbackTasksServiceCancelResponse\x12$\n" +
-	"\tcancelled\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\tcancelled\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xd3\x01\n" +
-	"\x16ClientTaskCancelReason\x12)\n" +
-	"%CLIENT_TASK_CANCEL_REASON_UNSPECIFIED\x10\x00\x12F\n" +
-	"*CLIENT_TASK_CANCEL_REASON_CANCEL_REQUESTED\x10\x01\x1a\x16\x82\x80\x19\x12\n" +
-	"\x10cancel_requested\x12F\n" +
-	"*CLIENT_TASK_CANCEL_REASON_SESSION_SHUTDOWN\x10\x02\x1a\x16\x82\x80\x19\x12\n" +
-	"\x10session_shutdown2\xa6\x01\n" +
+	"#copilot/cli/v1/callback_tasks.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa6\x01\n" +
 	"\x14CallbackTasksService\x12\x8d\x01\n" +
 	"\x06Cancel\x121.copilot.cli.v1.CallbackTasksServiceCancelRequest\x1a2.copilot.cli.v1.CallbackTasksServiceCancelResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\ftasks.cancel\x10\x01*\x061.0.83BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_tasks_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_tasks_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_tasks_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_tasks_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_tasks_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_tasks_proto_rawDesc), len(file_copilot_cli_v1_callback_tasks_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_tasks_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_tasks_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_callback_tasks_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_tasks_proto_goTypes = []any{
-	(ClientTaskCancelReason)(0),                // 0: copilot.cli.v1.ClientTaskCancelReason
-	(*CallbackTasksServiceCancelRequest)(nil),  // 1: copilot.cli.v1.CallbackTasksServiceCancelRequest
-	(*CallbackTasksServiceCancelResponse)(nil), // 2: copilot.cli.v1.CallbackTasksServiceCancelResponse
+	(*CallbackTasksServiceCancelRequest)(nil),  // 0: copilot.cli.v1.CallbackTasksServiceCancelRequest
+	(*CallbackTasksServiceCancelResponse)(nil), // 1: copilot.cli.v1.CallbackTasksServiceCancelResponse
 }
 var file_copilot_cli_v1_callback_tasks_proto_depIdxs = []int32{
-	0, // 0: copilot.cli.v1.CallbackTasksServiceCancelRequest.reason:type_name -> copilot.cli.v1.ClientTaskCancelReason
-	1, // 1: copilot.cli.v1.CallbackTasksService.Cancel:input_type -> copilot.cli.v1.CallbackTasksServiceCancelRequest
-	2, // 2: copilot.cli.v1.CallbackTasksService.Cancel:output_type -> copilot.cli.v1.CallbackTasksServiceCancelResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	0, // 0: copilot.cli.v1.CallbackTasksService.Cancel:input_type -> copilot.cli.v1.CallbackTasksServiceCancelRequest
+	1, // 1: copilot.cli.v1.CallbackTasksService.Cancel:output_type -> copilot.cli.v1.CallbackTasksServiceCancelResponse
+	1, // [1:2] is the sub-list for method output_type
+	0, // [0:1] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_callback_tasks_proto_init() }
@@ -285,20 +58,19 @@ func file_copilot_cli_v1_callback_tasks_proto_init() {
 	if File_copilot_cli_v1_callback_tasks_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_tasks_proto_rawDesc), len(file_copilot_cli_v1_callback_tasks_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   2,
+			NumEnums:      0,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_tasks_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_tasks_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_callback_tasks_proto_enumTypes,
-		MessageInfos:      file_copilot_cli_v1_callback_tasks_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_tasks_proto = out.File
 	file_copilot_cli_v1_callback_tasks_proto_goTypes = nil

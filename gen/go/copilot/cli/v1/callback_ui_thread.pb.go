@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,134 +30,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackUiThreadServiceRunRequest struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	ActionId int64                  `protobuf:"varint,1,opt,name=action_id,json=actionId,proto3" json:"action_id,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackUiThreadServiceRunRequest) Reset() {
-	*x = CallbackUiThreadServiceRunRequest{}
-	mi := &file_copilot_cli_v1_callback_ui_thread_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackUiThreadServiceRunRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackUiThreadServiceRunRequest) ProtoMessage() {}
-
-func (x *CallbackUiThreadServiceRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_ui_thread_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackUiThreadServiceRunRequest.ProtoReflect.Descriptor instead.
-func (*CallbackUiThreadServiceRunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_ui_thread_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackUiThreadServiceRunRequest) GetActionId() int64 {
-	if x != nil {
-		return x.ActionId
-	}
-	return 0
-}
-
-func (x *CallbackUiThreadServiceRunRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The method has no result.
-type CallbackUiThreadServiceRunResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A result of another form, as JSON text.
-	Unrecognized  *string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof" json:"unrecognized,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackUiThreadServiceRunResponse) Reset() {
-	*x = CallbackUiThreadServiceRunResponse{}
-	mi := &file_copilot_cli_v1_callback_ui_thread_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackUiThreadServiceRunResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackUiThreadServiceRunResponse) ProtoMessage() {}
-
-func (x *CallbackUiThreadServiceRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_ui_thread_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackUiThreadServiceRunResponse.ProtoReflect.Descriptor instead.
-func (*CallbackUiThreadServiceRunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_ui_thread_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackUiThreadServiceRunResponse) GetUnrecognized() string {
-	if x != nil && x.Unrecognized != nil {
-		return *x.Unrecognized
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_ui_thread_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_ui_thread_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/cli/v1/callback_ui_thread.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"h\n" +
-	"!CallbackUiThreadServiceRunRequest\x12#\n" +
-	"\taction_id\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\bactionId\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"g\n" +
-	"\"CallbackUiThreadServiceRunResponse\x12(\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized2\xa7\x01\n" +
+	"'copilot/cli/v1/callback_ui_thread.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa7\x01\n" +
 	"\x17CallbackUiThreadService\x12\x8b\x01\n" +
 	"\x03Run\x121.copilot.cli.v1.CallbackUiThreadServiceRunRequest\x1a2.copilot.cli.v1.CallbackUiThreadServiceRunResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\fuiThread.run\x10\x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_ui_thread_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_ui_thread_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_ui_thread_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_ui_thread_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_ui_thread_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_ui_thread_proto_rawDesc), len(file_copilot_cli_v1_callback_ui_thread_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_ui_thread_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_ui_thread_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_ui_thread_proto_goTypes = []any{
 	(*CallbackUiThreadServiceRunRequest)(nil),  // 0: copilot.cli.v1.CallbackUiThreadServiceRunRequest
 	(*CallbackUiThreadServiceRunResponse)(nil), // 1: copilot.cli.v1.CallbackUiThreadServiceRunResponse
@@ -178,20 +58,19 @@ func file_copilot_cli_v1_callback_ui_thread_proto_init() {
 	if File_copilot_cli_v1_callback_ui_thread_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_ui_thread_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_ui_thread_proto_rawDesc), len(file_copilot_cli_v1_callback_ui_thread_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_ui_thread_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_ui_thread_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_ui_thread_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_ui_thread_proto = out.File
 	file_copilot_cli_v1_callback_ui_thread_proto_goTypes = nil

@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,188 +30,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A question of the agent for the user.
-type CallbackUserInputServiceRequestRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Session that asks.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The question.
-	Question string `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
-	// Answers to choose from.
-	Choices []string `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
-	// Whether an answer outside choices is welcome.
-	AllowFreeform *bool `protobuf:"varint,4,opt,name=allow_freeform,json=allowFreeform,proto3,oneof" json:"allow_freeform,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackUserInputServiceRequestRequest) Reset() {
-	*x = CallbackUserInputServiceRequestRequest{}
-	mi := &file_copilot_cli_v1_callback_user_input_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackUserInputServiceRequestRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackUserInputServiceRequestRequest) ProtoMessage() {}
-
-func (x *CallbackUserInputServiceRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_user_input_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackUserInputServiceRequestRequest.ProtoReflect.Descriptor instead.
-func (*CallbackUserInputServiceRequestRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_user_input_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackUserInputServiceRequestRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackUserInputServiceRequestRequest) GetQuestion() string {
-	if x != nil {
-		return x.Question
-	}
-	return ""
-}
-
-func (x *CallbackUserInputServiceRequestRequest) GetChoices() []string {
-	if x != nil {
-		return x.Choices
-	}
-	return nil
-}
-
-func (x *CallbackUserInputServiceRequestRequest) GetAllowFreeform() bool {
-	if x != nil && x.AllowFreeform != nil {
-		return *x.AllowFreeform
-	}
-	return false
-}
-
-func (x *CallbackUserInputServiceRequestRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The user's answer.
-type CallbackUserInputServiceRequestResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The answer.
-	Answer string `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// Whether it is outside the choices.
-	WasFreeform bool `protobuf:"varint,2,opt,name=was_freeform,json=wasFreeform,proto3" json:"was_freeform,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackUserInputServiceRequestResponse) Reset() {
-	*x = CallbackUserInputServiceRequestResponse{}
-	mi := &file_copilot_cli_v1_callback_user_input_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackUserInputServiceRequestResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackUserInputServiceRequestResponse) ProtoMessage() {}
-
-func (x *CallbackUserInputServiceRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_user_input_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackUserInputServiceRequestResponse.ProtoReflect.Descriptor instead.
-func (*CallbackUserInputServiceRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_user_input_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackUserInputServiceRequestResponse) GetAnswer() string {
-	if x != nil {
-		return x.Answer
-	}
-	return ""
-}
-
-func (x *CallbackUserInputServiceRequestResponse) GetWasFreeform() bool {
-	if x != nil {
-		return x.WasFreeform
-	}
-	return false
-}
-
-func (x *CallbackUserInputServiceRequestResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_user_input_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_user_input_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/cli/v1/callback_user_input.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xec\x01\n" +
-	"&CallbackUserInputServiceRequestRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\"\n" +
-	"\bquestion\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bquestion\x12\x18\n" +
-	"\achoices\x18\x03 \x03(\tR\achoices\x12*\n" +
-	"\x0eallow_freeform\x18\x04 \x01(\bH\x00R\rallowFreeform\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_allow_freeform\"\x94\x01\n" +
-	"'CallbackUserInputServiceRequestResponse\x12\x1e\n" +
-	"\x06answer\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06answer\x12)\n" +
-	"\fwas_freeform\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\vwasFreeform\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xb2\x01\n" +
+	"(copilot/cli/v1/callback_user_input.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xb2\x01\n" +
 	"\x18CallbackUserInputService\x12\x95\x01\n" +
 	"\aRequest\x126.copilot.cli.v1.CallbackUserInputServiceRequestRequest\x1a7.copilot.cli.v1.CallbackUserInputServiceRequestResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x11userInput.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_user_input_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_user_input_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_user_input_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_user_input_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_user_input_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_user_input_proto_rawDesc), len(file_copilot_cli_v1_callback_user_input_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_user_input_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_user_input_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_callback_user_input_proto_goTypes = []any{
 	(*CallbackUserInputServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackUserInputServiceRequestRequest
 	(*CallbackUserInputServiceRequestResponse)(nil), // 1: copilot.cli.v1.CallbackUserInputServiceRequestResponse
@@ -232,20 +58,19 @@ func file_copilot_cli_v1_callback_user_input_proto_init() {
 	if File_copilot_cli_v1_callback_user_input_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_user_input_proto_msgTypes[0].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_user_input_proto_rawDesc), len(file_copilot_cli_v1_callback_user_input_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_user_input_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_user_input_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_user_input_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_user_input_proto = out.File
 	file_copilot_cli_v1_callback_user_input_proto_goTypes = nil

@@ -20,7 +20,6 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
-	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -31,323 +30,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type CallbackWorkflowServiceAbortRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	SessionId      string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	RunId          string                 `protobuf:"bytes,2,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	ExecutionToken string                 `protobuf:"bytes,3,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) Reset() {
-	*x = CallbackWorkflowServiceAbortRequest{}
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[0]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackWorkflowServiceAbortRequest) ProtoMessage() {}
-
-func (x *CallbackWorkflowServiceAbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[0]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackWorkflowServiceAbortRequest.ProtoReflect.Descriptor instead.
-func (*CallbackWorkflowServiceAbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_workflow_proto_rawDescGZIP(), []int{0}
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) GetExecutionToken() string {
-	if x != nil {
-		return x.ExecutionToken
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceAbortRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackWorkflowServiceAbortResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackWorkflowServiceAbortResponse) Reset() {
-	*x = CallbackWorkflowServiceAbortResponse{}
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackWorkflowServiceAbortResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackWorkflowServiceAbortResponse) ProtoMessage() {}
-
-func (x *CallbackWorkflowServiceAbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackWorkflowServiceAbortResponse.ProtoReflect.Descriptor instead.
-func (*CallbackWorkflowServiceAbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_workflow_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *CallbackWorkflowServiceAbortResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackWorkflowServiceExecuteRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	SessionId      string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	RunId          string                 `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	ExecutionToken string                 `protobuf:"bytes,4,opt,name=execution_token,json=executionToken,proto3" json:"execution_token,omitempty"`
-	// The member args, as JSON text.
-	ArgsJson string `protobuf:"bytes,5,opt,name=args_json,json=argsJson,proto3" json:"args_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) Reset() {
-	*x = CallbackWorkflowServiceExecuteRequest{}
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackWorkflowServiceExecuteRequest) ProtoMessage() {}
-
-func (x *CallbackWorkflowServiceExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackWorkflowServiceExecuteRequest.ProtoReflect.Descriptor instead.
-func (*CallbackWorkflowServiceExecuteRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_workflow_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetExecutionToken() string {
-	if x != nil {
-		return x.ExecutionToken
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetArgsJson() string {
-	if x != nil {
-		return x.ArgsJson
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type CallbackWorkflowServiceExecuteResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member result, as JSON text.
-	ResultJson *string `protobuf:"bytes,1,opt,name=result_json,json=resultJson,proto3,oneof" json:"result_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CallbackWorkflowServiceExecuteResponse) Reset() {
-	*x = CallbackWorkflowServiceExecuteResponse{}
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CallbackWorkflowServiceExecuteResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CallbackWorkflowServiceExecuteResponse) ProtoMessage() {}
-
-func (x *CallbackWorkflowServiceExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_callback_workflow_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CallbackWorkflowServiceExecuteResponse.ProtoReflect.Descriptor instead.
-func (*CallbackWorkflowServiceExecuteResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_callback_workflow_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *CallbackWorkflowServiceExecuteResponse) GetResultJson() string {
-	if x != nil && x.ResultJson != nil {
-		return *x.ResultJson
-	}
-	return ""
-}
-
-func (x *CallbackWorkflowServiceExecuteResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_callback_workflow_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_callback_workflow_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/callback_workflow.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\xbf\x01\n" +
-	"#CallbackWorkflowServiceAbortRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1d\n" +
-	"\x06run_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x122\n" +
-	"\x0fexecution_token\x18\x03 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x0eexecutionToken\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"F\n" +
-	"$CallbackWorkflowServiceAbortResponse\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8a\x02\n" +
-	"%CallbackWorkflowServiceExecuteRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1d\n" +
-	"\x06run_id\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05runId\x122\n" +
-	"\x0fexecution_token\x18\x04 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\x0eexecutionToken\x12+\n" +
-	"\targs_json\x18\x05 \x01(\tB\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\x04args\x10\x01\x18\x01R\bargsJson\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8e\x01\n" +
-	"&CallbackWorkflowServiceExecuteResponse\x124\n" +
-	"\vresult_json\x18\x01 \x01(\tB\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\x06result\x10\x01H\x00R\n" +
-	"resultJson\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_result_json2\xcb\x02\n" +
+	"&copilot/cli/v1/callback_workflow.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xcb\x02\n" +
 	"\x17CallbackWorkflowService\x12\x92\x01\n" +
 	"\x05Abort\x123.copilot.cli.v1.CallbackWorkflowServiceAbortRequest\x1a4.copilot.cli.v1.CallbackWorkflowServiceAbortResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x0eworkflow.abort\x10\x01*\x061.0.87\x12\x9a\x01\n" +
 	"\aExecute\x125.copilot.cli.v1.CallbackWorkflowServiceExecuteRequest\x1a6.copilot.cli.v1.CallbackWorkflowServiceExecuteResponse\" \x82\x80\x19\x1c\n" +
 	"\x10workflow.execute\x10\x01*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
 
-var (
-	file_copilot_cli_v1_callback_workflow_proto_rawDescOnce sync.Once
-	file_copilot_cli_v1_callback_workflow_proto_rawDescData []byte
-)
-
-func file_copilot_cli_v1_callback_workflow_proto_rawDescGZIP() []byte {
-	file_copilot_cli_v1_callback_workflow_proto_rawDescOnce.Do(func() {
-		file_copilot_cli_v1_callback_workflow_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_workflow_proto_rawDesc), len(file_copilot_cli_v1_callback_workflow_proto_rawDesc)))
-	})
-	return file_copilot_cli_v1_callback_workflow_proto_rawDescData
-}
-
-var file_copilot_cli_v1_callback_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_copilot_cli_v1_callback_workflow_proto_goTypes = []any{
 	(*CallbackWorkflowServiceAbortRequest)(nil),    // 0: copilot.cli.v1.CallbackWorkflowServiceAbortRequest
-	(*CallbackWorkflowServiceAbortResponse)(nil),   // 1: copilot.cli.v1.CallbackWorkflowServiceAbortResponse
-	(*CallbackWorkflowServiceExecuteRequest)(nil),  // 2: copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	(*CallbackWorkflowServiceExecuteRequest)(nil),  // 1: copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	(*CallbackWorkflowServiceAbortResponse)(nil),   // 2: copilot.cli.v1.CallbackWorkflowServiceAbortResponse
 	(*CallbackWorkflowServiceExecuteResponse)(nil), // 3: copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
 }
 var file_copilot_cli_v1_callback_workflow_proto_depIdxs = []int32{
 	0, // 0: copilot.cli.v1.CallbackWorkflowService.Abort:input_type -> copilot.cli.v1.CallbackWorkflowServiceAbortRequest
-	2, // 1: copilot.cli.v1.CallbackWorkflowService.Execute:input_type -> copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
-	1, // 2: copilot.cli.v1.CallbackWorkflowService.Abort:output_type -> copilot.cli.v1.CallbackWorkflowServiceAbortResponse
+	1, // 1: copilot.cli.v1.CallbackWorkflowService.Execute:input_type -> copilot.cli.v1.CallbackWorkflowServiceExecuteRequest
+	2, // 2: copilot.cli.v1.CallbackWorkflowService.Abort:output_type -> copilot.cli.v1.CallbackWorkflowServiceAbortResponse
 	3, // 3: copilot.cli.v1.CallbackWorkflowService.Execute:output_type -> copilot.cli.v1.CallbackWorkflowServiceExecuteResponse
 	2, // [2:4] is the sub-list for method output_type
 	0, // [0:2] is the sub-list for method input_type
@@ -361,20 +64,19 @@ func file_copilot_cli_v1_callback_workflow_proto_init() {
 	if File_copilot_cli_v1_callback_workflow_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_callback_workflow_proto_msgTypes[3].OneofWrappers = []any{}
+	file_copilot_cli_v1_callback_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_callback_workflow_proto_rawDesc), len(file_copilot_cli_v1_callback_workflow_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   0,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_cli_v1_callback_workflow_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_callback_workflow_proto_depIdxs,
-		MessageInfos:      file_copilot_cli_v1_callback_workflow_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_callback_workflow_proto = out.File
 	file_copilot_cli_v1_callback_workflow_proto_goTypes = nil

@@ -5641,7 +5641,7 @@ var File_copilot_cli_v1_catalog_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_catalog_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/catalog.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xda\x02\n" +
+	"\x1ccopilot/cli/v1/catalog.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xda\x02\n" +
 	"%CatalogServiceGetGeneratedFeedRequest\x12I\n" +
 	"\bcontract\x18\x01 \x01(\v2%.copilot.cli.v1.CatalogClientContractB\x06\x82\x80\x19\x02\x18\x01R\bcontract\x12/\n" +
 	"\x11policy_session_id\x18\x02 \x01(\tH\x00R\x0fpolicySessionId\x88\x01\x01\x12\"\n" +
@@ -6537,6 +6537,7 @@ func file_copilot_cli_v1_catalog_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_catalog_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_catalog_proto_msgTypes[1].OneofWrappers = []any{
 		(*CatalogServiceGetGeneratedFeedResponse_Succeeded)(nil),

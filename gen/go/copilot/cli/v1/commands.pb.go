@@ -134,7 +134,7 @@ var File_copilot_cli_v1_commands_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_commands_proto_rawDesc = "" +
 	"\n" +
-	"\x1dcopilot/cli/v1/commands.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"D\n" +
+	"\x1dcopilot/cli/v1/commands.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"D\n" +
 	"\x1aCommandsServiceListRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x83\x01\n" +
@@ -180,7 +180,7 @@ func file_copilot_cli_v1_commands_proto_init() {
 	if File_copilot_cli_v1_commands_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -820,7 +820,7 @@ var File_copilot_cli_v1_connectors_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_connectors_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcopilot/cli/v1/connectors.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"M\n" +
+	"\x1fcopilot/cli/v1/connectors.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"M\n" +
 	"#ConnectorsServiceGetAccountsRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\xf1\x01\n" +
@@ -975,7 +975,7 @@ func file_copilot_cli_v1_connectors_proto_init() {
 	if File_copilot_cli_v1_connectors_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_connectors_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -491,7 +491,7 @@ var File_copilot_cli_v1_git_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_git_proto_rawDesc = "" +
 	"\n" +
-	"\x18copilot/cli/v1/git.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"p\n" +
+	"\x18copilot/cli/v1/git.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"p\n" +
 	",InternalGitServiceCurrentBranchRemoteRequest\x12\x18\n" +
 	"\x03cwd\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03cwd\x12\x1e\n" +
 	"\n" +
@@ -593,7 +593,7 @@ func file_copilot_cli_v1_git_proto_init() {
 	if File_copilot_cli_v1_git_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_git_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -722,7 +722,7 @@ var File_copilot_cli_v1_global_state_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_global_state_proto_rawDesc = "" +
 	"\n" +
-	"!copilot/cli/v1/global_state.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"Q\n" +
+	"!copilot/cli/v1/global_state.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"Q\n" +
 	"%InternalGlobalStateServiceLoadRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\b\x82\x80\x19\x04(\x010\x01\"\xeb\v\n" +
@@ -883,7 +883,7 @@ func file_copilot_cli_v1_global_state_proto_init() {
 	if File_copilot_cli_v1_global_state_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_global_state_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_global_state_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_global_state_proto_msgTypes[3].OneofWrappers = []any{}

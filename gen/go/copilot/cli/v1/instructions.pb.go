@@ -815,7 +815,7 @@ var File_copilot_cli_v1_instructions_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_instructions_proto_rawDesc = "" +
 	"\n" +
-	"!copilot/cli/v1/instructions.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\x81\x02\n" +
+	"!copilot/cli/v1/instructions.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\x81\x02\n" +
 	"\"InstructionsServiceDiscoverRequest\x12#\n" +
 	"\rproject_paths\x18\x01 \x03(\tR\fprojectPaths\x12?\n" +
 	"\x19exclude_host_instructions\x18\x02 \x01(\bH\x00R\x17excludeHostInstructions\x88\x01\x01\x127\n" +
@@ -969,7 +969,7 @@ func file_copilot_cli_v1_instructions_proto_init() {
 	if File_copilot_cli_v1_instructions_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_instructions_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_instructions_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_instructions_proto_msgTypes[5].OneofWrappers = []any{}

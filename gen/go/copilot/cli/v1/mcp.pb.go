@@ -3354,7 +3354,7 @@ var File_copilot_cli_v1_mcp_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_mcp_proto_rawDesc = "" +
 	"\n" +
-	"\x18copilot/cli/v1/mcp.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"[\n" +
+	"\x18copilot/cli/v1/mcp.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"[\n" +
 	"/InternalMcpServiceListBuiltinServerNamesRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\b\x82\x80\x19\x04(\x010\x01\"x\n" +
@@ -3879,6 +3879,7 @@ func file_copilot_cli_v1_mcp_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_mcp_proto_msgTypes[5].OneofWrappers = []any{
 		(*McpServiceApplyInstallResponse_Outcome)(nil),
 		(*McpServiceApplyInstallResponse_NegotiationRefused)(nil),

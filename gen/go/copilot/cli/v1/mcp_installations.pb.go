@@ -1026,7 +1026,7 @@ var File_copilot_cli_v1_mcp_installations_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_mcp_installations_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/mcp_installations.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xbc\x01\n" +
+	"&copilot/cli/v1/mcp_installations.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xbc\x01\n" +
 	"$McpInstallationsServiceCancelRequest\x12I\n" +
 	"\bcontract\x18\x01 \x01(\v2%.copilot.cli.v1.CatalogClientContractB\x06\x82\x80\x19\x02\x18\x01R\bcontract\x12)\n" +
 	"\foperation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\voperationId\x12\x1e\n" +
@@ -1190,7 +1190,7 @@ func file_copilot_cli_v1_mcp_installations_proto_init() {
 	if File_copilot_cli_v1_mcp_installations_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_mcp_installations_proto_msgTypes[1].OneofWrappers = []any{
 		(*McpInstallationsServiceCancelResponse_Outcome)(nil),
 		(*McpInstallationsServiceCancelResponse_NegotiationRefused)(nil),

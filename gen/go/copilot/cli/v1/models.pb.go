@@ -137,118 +137,6 @@ func (ImageToolModelOperation) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{1}
 }
 
-type ModelPickerCategory int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ModelPickerCategory_MODEL_PICKER_CATEGORY_UNSPECIFIED ModelPickerCategory = 0
-	// JSON: "lightweight".
-	ModelPickerCategory_MODEL_PICKER_CATEGORY_LIGHTWEIGHT ModelPickerCategory = 1
-	// JSON: "versatile".
-	ModelPickerCategory_MODEL_PICKER_CATEGORY_VERSATILE ModelPickerCategory = 2
-	// JSON: "powerful".
-	ModelPickerCategory_MODEL_PICKER_CATEGORY_POWERFUL ModelPickerCategory = 3
-)
-
-// Enum value maps for ModelPickerCategory.
-var (
-	ModelPickerCategory_name = map[int32]string{
-		0: "MODEL_PICKER_CATEGORY_UNSPECIFIED",
-		1: "MODEL_PICKER_CATEGORY_LIGHTWEIGHT",
-		2: "MODEL_PICKER_CATEGORY_VERSATILE",
-		3: "MODEL_PICKER_CATEGORY_POWERFUL",
-	}
-	ModelPickerCategory_value = map[string]int32{
-		"MODEL_PICKER_CATEGORY_UNSPECIFIED": 0,
-		"MODEL_PICKER_CATEGORY_LIGHTWEIGHT": 1,
-		"MODEL_PICKER_CATEGORY_VERSATILE":   2,
-		"MODEL_PICKER_CATEGORY_POWERFUL":    3,
-	}
-)
-
-func (x ModelPickerCategory) Enum() *ModelPickerCategory {
-	p := new(ModelPickerCategory)
-	*p = x
-	return p
-}
-
-func (x ModelPickerCategory) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ModelPickerCategory) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_models_proto_enumTypes[2].Descriptor()
-}
-
-func (ModelPickerCategory) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_models_proto_enumTypes[2]
-}
-
-func (x ModelPickerCategory) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ModelPickerCategory.Descriptor instead.
-func (ModelPickerCategory) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{2}
-}
-
-type ModelPolicyState int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ModelPolicyState_MODEL_POLICY_STATE_UNSPECIFIED ModelPolicyState = 0
-	// JSON: "enabled".
-	ModelPolicyState_MODEL_POLICY_STATE_ENABLED ModelPolicyState = 1
-	// JSON: "disabled".
-	ModelPolicyState_MODEL_POLICY_STATE_DISABLED ModelPolicyState = 2
-	// JSON: "unconfigured".
-	ModelPolicyState_MODEL_POLICY_STATE_UNCONFIGURED ModelPolicyState = 3
-)
-
-// Enum value maps for ModelPolicyState.
-var (
-	ModelPolicyState_name = map[int32]string{
-		0: "MODEL_POLICY_STATE_UNSPECIFIED",
-		1: "MODEL_POLICY_STATE_ENABLED",
-		2: "MODEL_POLICY_STATE_DISABLED",
-		3: "MODEL_POLICY_STATE_UNCONFIGURED",
-	}
-	ModelPolicyState_value = map[string]int32{
-		"MODEL_POLICY_STATE_UNSPECIFIED":  0,
-		"MODEL_POLICY_STATE_ENABLED":      1,
-		"MODEL_POLICY_STATE_DISABLED":     2,
-		"MODEL_POLICY_STATE_UNCONFIGURED": 3,
-	}
-)
-
-func (x ModelPolicyState) Enum() *ModelPolicyState {
-	p := new(ModelPolicyState)
-	*p = x
-	return p
-}
-
-func (x ModelPolicyState) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ModelPolicyState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_models_proto_enumTypes[3].Descriptor()
-}
-
-func (ModelPolicyState) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_models_proto_enumTypes[3]
-}
-
-func (x ModelPolicyState) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ModelPolicyState.Descriptor instead.
-func (ModelPolicyState) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{3}
-}
-
 // Since CLI 1.0.102.
 type TokenPriceUnit int32
 
@@ -286,11 +174,11 @@ func (x TokenPriceUnit) String() string {
 }
 
 func (TokenPriceUnit) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_models_proto_enumTypes[4].Descriptor()
+	return file_copilot_cli_v1_models_proto_enumTypes[2].Descriptor()
 }
 
 func (TokenPriceUnit) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_models_proto_enumTypes[4]
+	return &file_copilot_cli_v1_models_proto_enumTypes[2]
 }
 
 func (x TokenPriceUnit) Number() protoreflect.EnumNumber {
@@ -299,7 +187,7 @@ func (x TokenPriceUnit) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TokenPriceUnit.Descriptor instead.
 func (TokenPriceUnit) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{2}
 }
 
 // The JSON-RPC parameters are optional.
@@ -883,727 +771,6 @@ func (x *ImageToolModelPricing) GetJsonExtra() string {
 	return ""
 }
 
-// A model that can be chosen.
-type Model struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier by which it is chosen.
-	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Name to show to people.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// What it can do, and its limits.
-	Capabilities *ModelCapabilities `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Whether the user may use it.
-	Policy *ModelPolicy `protobuf:"bytes,4,opt,name=policy,proto3" json:"policy,omitempty"`
-	// What it costs.
-	Billing *ModelBilling `protobuf:"bytes,5,opt,name=billing,proto3" json:"billing,omitempty"`
-	// Reasoning efforts to choose from.
-	SupportedReasoningEfforts []string `protobuf:"bytes,6,rep,name=supported_reasoning_efforts,json=supportedReasoningEfforts,proto3" json:"supported_reasoning_efforts,omitempty"`
-	// The effort when none is chosen.
-	DefaultReasoningEffort   *string                  `protobuf:"bytes,7,opt,name=default_reasoning_effort,json=defaultReasoningEffort,proto3,oneof" json:"default_reasoning_effort,omitempty"`
-	SupportedContextTiers    []string                 `protobuf:"bytes,8,rep,name=supported_context_tiers,json=supportedContextTiers,proto3" json:"supported_context_tiers,omitempty"`
-	ModelPickerCategory      ModelPickerCategory      `protobuf:"varint,9,opt,name=model_picker_category,json=modelPickerCategory,proto3,enum=copilot.cli.v1.ModelPickerCategory" json:"model_picker_category,omitempty"`
-	ModelPickerPriceCategory ModelPickerPriceCategory `protobuf:"varint,10,opt,name=model_picker_price_category,json=modelPickerPriceCategory,proto3,enum=copilot.cli.v1.ModelPickerPriceCategory" json:"model_picker_price_category,omitempty"`
-	WarningText              *ModelWarningText        `protobuf:"bytes,11,opt,name=warning_text,json=warningText,proto3" json:"warning_text,omitempty"`
-	InfoMessages             []*ModelMessage          `protobuf:"bytes,12,rep,name=info_messages,json=infoMessages,proto3" json:"info_messages,omitempty"`
-	WarningMessages          []*ModelMessage          `protobuf:"bytes,13,rep,name=warning_messages,json=warningMessages,proto3" json:"warning_messages,omitempty"`
-	// The member metadata, as JSON text. Since CLI 1.0.83.
-	MetadataJson *string `protobuf:"bytes,14,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Since CLI 1.0.89.
-	Provider *ModelProviderRef `protobuf:"bytes,15,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Since CLI 1.0.102.
-	Vendor *string `protobuf:"bytes,16,opt,name=vendor,proto3,oneof" json:"vendor,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Model) Reset() {
-	*x = Model{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Model) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Model) ProtoMessage() {}
-
-func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Model.ProtoReflect.Descriptor instead.
-func (*Model) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *Model) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *Model) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Model) GetCapabilities() *ModelCapabilities {
-	if x != nil {
-		return x.Capabilities
-	}
-	return nil
-}
-
-func (x *Model) GetPolicy() *ModelPolicy {
-	if x != nil {
-		return x.Policy
-	}
-	return nil
-}
-
-func (x *Model) GetBilling() *ModelBilling {
-	if x != nil {
-		return x.Billing
-	}
-	return nil
-}
-
-func (x *Model) GetSupportedReasoningEfforts() []string {
-	if x != nil {
-		return x.SupportedReasoningEfforts
-	}
-	return nil
-}
-
-func (x *Model) GetDefaultReasoningEffort() string {
-	if x != nil && x.DefaultReasoningEffort != nil {
-		return *x.DefaultReasoningEffort
-	}
-	return ""
-}
-
-func (x *Model) GetSupportedContextTiers() []string {
-	if x != nil {
-		return x.SupportedContextTiers
-	}
-	return nil
-}
-
-func (x *Model) GetModelPickerCategory() ModelPickerCategory {
-	if x != nil {
-		return x.ModelPickerCategory
-	}
-	return ModelPickerCategory_MODEL_PICKER_CATEGORY_UNSPECIFIED
-}
-
-func (x *Model) GetModelPickerPriceCategory() ModelPickerPriceCategory {
-	if x != nil {
-		return x.ModelPickerPriceCategory
-	}
-	return ModelPickerPriceCategory_MODEL_PICKER_PRICE_CATEGORY_UNSPECIFIED
-}
-
-func (x *Model) GetWarningText() *ModelWarningText {
-	if x != nil {
-		return x.WarningText
-	}
-	return nil
-}
-
-func (x *Model) GetInfoMessages() []*ModelMessage {
-	if x != nil {
-		return x.InfoMessages
-	}
-	return nil
-}
-
-func (x *Model) GetWarningMessages() []*ModelMessage {
-	if x != nil {
-		return x.WarningMessages
-	}
-	return nil
-}
-
-func (x *Model) GetMetadataJson() string {
-	if x != nil && x.MetadataJson != nil {
-		return *x.MetadataJson
-	}
-	return ""
-}
-
-func (x *Model) GetProvider() *ModelProviderRef {
-	if x != nil {
-		return x.Provider
-	}
-	return nil
-}
-
-func (x *Model) GetVendor() string {
-	if x != nil && x.Vendor != nil {
-		return *x.Vendor
-	}
-	return ""
-}
-
-func (x *Model) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelBilling struct {
-	state       protoimpl.MessageState   `protogen:"open.v1"`
-	Multiplier  *float64                 `protobuf:"fixed64,1,opt,name=multiplier,proto3,oneof" json:"multiplier,omitempty"`
-	TokenPrices *ModelBillingTokenPrices `protobuf:"bytes,2,opt,name=token_prices,json=tokenPrices,proto3" json:"token_prices,omitempty"`
-	// From 0 to 100.
-	DiscountPercent *int64             `protobuf:"varint,3,opt,name=discount_percent,json=discountPercent,proto3,oneof" json:"discount_percent,omitempty"`
-	Promo           *ModelBillingPromo `protobuf:"bytes,4,opt,name=promo,proto3" json:"promo,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelBilling) Reset() {
-	*x = ModelBilling{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelBilling) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelBilling) ProtoMessage() {}
-
-func (x *ModelBilling) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[10]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelBilling.ProtoReflect.Descriptor instead.
-func (*ModelBilling) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{10}
-}
-
-func (x *ModelBilling) GetMultiplier() float64 {
-	if x != nil && x.Multiplier != nil {
-		return *x.Multiplier
-	}
-	return 0
-}
-
-func (x *ModelBilling) GetTokenPrices() *ModelBillingTokenPrices {
-	if x != nil {
-		return x.TokenPrices
-	}
-	return nil
-}
-
-func (x *ModelBilling) GetDiscountPercent() int64 {
-	if x != nil && x.DiscountPercent != nil {
-		return *x.DiscountPercent
-	}
-	return 0
-}
-
-func (x *ModelBilling) GetPromo() *ModelBillingPromo {
-	if x != nil {
-		return x.Promo
-	}
-	return nil
-}
-
-func (x *ModelBilling) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelBillingPromo struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    *string                `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// From 0 to 100.
-	DiscountPercent *float64 `protobuf:"fixed64,2,opt,name=discount_percent,json=discountPercent,proto3,oneof" json:"discount_percent,omitempty"`
-	EndsAt          *string  `protobuf:"bytes,3,opt,name=ends_at,json=endsAt,proto3,oneof" json:"ends_at,omitempty"`
-	Message         *string  `protobuf:"bytes,4,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Since CLI 1.0.83-2.
-	ShowBanner *bool `protobuf:"varint,5,opt,name=show_banner,json=showBanner,proto3,oneof" json:"show_banner,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelBillingPromo) Reset() {
-	*x = ModelBillingPromo{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelBillingPromo) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelBillingPromo) ProtoMessage() {}
-
-func (x *ModelBillingPromo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelBillingPromo.ProtoReflect.Descriptor instead.
-func (*ModelBillingPromo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *ModelBillingPromo) GetId() string {
-	if x != nil && x.Id != nil {
-		return *x.Id
-	}
-	return ""
-}
-
-func (x *ModelBillingPromo) GetDiscountPercent() float64 {
-	if x != nil && x.DiscountPercent != nil {
-		return *x.DiscountPercent
-	}
-	return 0
-}
-
-func (x *ModelBillingPromo) GetEndsAt() string {
-	if x != nil && x.EndsAt != nil {
-		return *x.EndsAt
-	}
-	return ""
-}
-
-func (x *ModelBillingPromo) GetMessage() string {
-	if x != nil && x.Message != nil {
-		return *x.Message
-	}
-	return ""
-}
-
-func (x *ModelBillingPromo) GetShowBanner() bool {
-	if x != nil && x.ShowBanner != nil {
-		return *x.ShowBanner
-	}
-	return false
-}
-
-func (x *ModelBillingPromo) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelBillingTokenPrices struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	InputPrice  *float64               `protobuf:"fixed64,1,opt,name=input_price,json=inputPrice,proto3,oneof" json:"input_price,omitempty"`
-	OutputPrice *float64               `protobuf:"fixed64,2,opt,name=output_price,json=outputPrice,proto3,oneof" json:"output_price,omitempty"`
-	// Deprecated by the CLI.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-	CachePrice        *float64 `protobuf:"fixed64,3,opt,name=cache_price,json=cachePrice,proto3,oneof" json:"cache_price,omitempty"`
-	CacheReadPrice    *float64 `protobuf:"fixed64,4,opt,name=cache_read_price,json=cacheReadPrice,proto3,oneof" json:"cache_read_price,omitempty"`
-	CacheWritePrice   *float64 `protobuf:"fixed64,5,opt,name=cache_write_price,json=cacheWritePrice,proto3,oneof" json:"cache_write_price,omitempty"`
-	CacheWrite1HPrice *float64 `protobuf:"fixed64,6,opt,name=cache_write1h_price,json=cacheWrite1hPrice,proto3,oneof" json:"cache_write1h_price,omitempty"`
-	BatchSize         *int64   `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
-	// Deprecated by the CLI.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-	ContextMax      *int64                              `protobuf:"varint,8,opt,name=context_max,json=contextMax,proto3,oneof" json:"context_max,omitempty"`
-	MaxPromptTokens *int64                              `protobuf:"varint,9,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	LongContext     *ModelBillingTokenPricesLongContext `protobuf:"bytes,10,opt,name=long_context,json=longContext,proto3" json:"long_context,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelBillingTokenPrices) Reset() {
-	*x = ModelBillingTokenPrices{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelBillingTokenPrices) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelBillingTokenPrices) ProtoMessage() {}
-
-func (x *ModelBillingTokenPrices) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelBillingTokenPrices.ProtoReflect.Descriptor instead.
-func (*ModelBillingTokenPrices) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *ModelBillingTokenPrices) GetInputPrice() float64 {
-	if x != nil && x.InputPrice != nil {
-		return *x.InputPrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetOutputPrice() float64 {
-	if x != nil && x.OutputPrice != nil {
-		return *x.OutputPrice
-	}
-	return 0
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-func (x *ModelBillingTokenPrices) GetCachePrice() float64 {
-	if x != nil && x.CachePrice != nil {
-		return *x.CachePrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetCacheReadPrice() float64 {
-	if x != nil && x.CacheReadPrice != nil {
-		return *x.CacheReadPrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetCacheWritePrice() float64 {
-	if x != nil && x.CacheWritePrice != nil {
-		return *x.CacheWritePrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetCacheWrite1HPrice() float64 {
-	if x != nil && x.CacheWrite1HPrice != nil {
-		return *x.CacheWrite1HPrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetBatchSize() int64 {
-	if x != nil && x.BatchSize != nil {
-		return *x.BatchSize
-	}
-	return 0
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-func (x *ModelBillingTokenPrices) GetContextMax() int64 {
-	if x != nil && x.ContextMax != nil {
-		return *x.ContextMax
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetMaxPromptTokens() int64 {
-	if x != nil && x.MaxPromptTokens != nil {
-		return *x.MaxPromptTokens
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPrices) GetLongContext() *ModelBillingTokenPricesLongContext {
-	if x != nil {
-		return x.LongContext
-	}
-	return nil
-}
-
-func (x *ModelBillingTokenPrices) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelBillingTokenPricesLongContext struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	InputPrice  *float64               `protobuf:"fixed64,1,opt,name=input_price,json=inputPrice,proto3,oneof" json:"input_price,omitempty"`
-	OutputPrice *float64               `protobuf:"fixed64,2,opt,name=output_price,json=outputPrice,proto3,oneof" json:"output_price,omitempty"`
-	// Deprecated by the CLI.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-	CachePrice        *float64 `protobuf:"fixed64,3,opt,name=cache_price,json=cachePrice,proto3,oneof" json:"cache_price,omitempty"`
-	CacheReadPrice    *float64 `protobuf:"fixed64,4,opt,name=cache_read_price,json=cacheReadPrice,proto3,oneof" json:"cache_read_price,omitempty"`
-	CacheWritePrice   *float64 `protobuf:"fixed64,5,opt,name=cache_write_price,json=cacheWritePrice,proto3,oneof" json:"cache_write_price,omitempty"`
-	CacheWrite1HPrice *float64 `protobuf:"fixed64,6,opt,name=cache_write1h_price,json=cacheWrite1hPrice,proto3,oneof" json:"cache_write1h_price,omitempty"`
-	// Deprecated by the CLI.
-	//
-	// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-	ContextMax      *int64 `protobuf:"varint,7,opt,name=context_max,json=contextMax,proto3,oneof" json:"context_max,omitempty"`
-	MaxPromptTokens *int64 `protobuf:"varint,8,opt,name=max_prompt_tokens,json=maxPromptTokens,proto3,oneof" json:"max_prompt_tokens,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelBillingTokenPricesLongContext) Reset() {
-	*x = ModelBillingTokenPricesLongContext{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[13]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelBillingTokenPricesLongContext) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelBillingTokenPricesLongContext) ProtoMessage() {}
-
-func (x *ModelBillingTokenPricesLongContext) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[13]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelBillingTokenPricesLongContext.ProtoReflect.Descriptor instead.
-func (*ModelBillingTokenPricesLongContext) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetInputPrice() float64 {
-	if x != nil && x.InputPrice != nil {
-		return *x.InputPrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetOutputPrice() float64 {
-	if x != nil && x.OutputPrice != nil {
-		return *x.OutputPrice
-	}
-	return 0
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-func (x *ModelBillingTokenPricesLongContext) GetCachePrice() float64 {
-	if x != nil && x.CachePrice != nil {
-		return *x.CachePrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetCacheReadPrice() float64 {
-	if x != nil && x.CacheReadPrice != nil {
-		return *x.CacheReadPrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetCacheWritePrice() float64 {
-	if x != nil && x.CacheWritePrice != nil {
-		return *x.CacheWritePrice
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetCacheWrite1HPrice() float64 {
-	if x != nil && x.CacheWrite1HPrice != nil {
-		return *x.CacheWrite1HPrice
-	}
-	return 0
-}
-
-// Deprecated: Marked as deprecated in copilot/cli/v1/models.proto.
-func (x *ModelBillingTokenPricesLongContext) GetContextMax() int64 {
-	if x != nil && x.ContextMax != nil {
-		return *x.ContextMax
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetMaxPromptTokens() int64 {
-	if x != nil && x.MaxPromptTokens != nil {
-		return *x.MaxPromptTokens
-	}
-	return 0
-}
-
-func (x *ModelBillingTokenPricesLongContext) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelMessage struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Code    string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	Message string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelMessage) Reset() {
-	*x = ModelMessage{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[14]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelMessage) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelMessage) ProtoMessage() {}
-
-func (x *ModelMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[14]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelMessage.ProtoReflect.Descriptor instead.
-func (*ModelMessage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{14}
-}
-
-func (x *ModelMessage) GetCode() string {
-	if x != nil {
-		return x.Code
-	}
-	return ""
-}
-
-func (x *ModelMessage) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *ModelMessage) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ModelPolicy struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	State ModelPolicyState       `protobuf:"varint,1,opt,name=state,proto3,enum=copilot.cli.v1.ModelPolicyState" json:"state,omitempty"`
-	Terms *string                `protobuf:"bytes,2,opt,name=terms,proto3,oneof" json:"terms,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelPolicy) Reset() {
-	*x = ModelPolicy{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelPolicy) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelPolicy) ProtoMessage() {}
-
-func (x *ModelPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelPolicy.ProtoReflect.Descriptor instead.
-func (*ModelPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *ModelPolicy) GetState() ModelPolicyState {
-	if x != nil {
-		return x.State
-	}
-	return ModelPolicyState_MODEL_POLICY_STATE_UNSPECIFIED
-}
-
-func (x *ModelPolicy) GetTerms() string {
-	if x != nil && x.Terms != nil {
-		return *x.Terms
-	}
-	return ""
-}
-
-func (x *ModelPolicy) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // Since CLI 1.0.102.
 type ModelTokenPriceUnit struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1617,7 +784,7 @@ type ModelTokenPriceUnit struct {
 
 func (x *ModelTokenPriceUnit) Reset() {
 	*x = ModelTokenPriceUnit{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +796,7 @@ func (x *ModelTokenPriceUnit) String() string {
 func (*ModelTokenPriceUnit) ProtoMessage() {}
 
 func (x *ModelTokenPriceUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_models_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +809,7 @@ func (x *ModelTokenPriceUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelTokenPriceUnit.ProtoReflect.Descriptor instead.
 func (*ModelTokenPriceUnit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ModelTokenPriceUnit) GetModelId() string {
@@ -1666,64 +833,11 @@ func (x *ModelTokenPriceUnit) GetJsonExtra() string {
 	return ""
 }
 
-type ModelWarningText struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DataRetention *string                `protobuf:"bytes,1,opt,name=data_retention,json=dataRetention,proto3,oneof" json:"data_retention,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ModelWarningText) Reset() {
-	*x = ModelWarningText{}
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ModelWarningText) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ModelWarningText) ProtoMessage() {}
-
-func (x *ModelWarningText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_models_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ModelWarningText.ProtoReflect.Descriptor instead.
-func (*ModelWarningText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_models_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *ModelWarningText) GetDataRetention() string {
-	if x != nil && x.DataRetention != nil {
-		return *x.DataRetention
-	}
-	return ""
-}
-
-func (x *ModelWarningText) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_models_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/models.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"O\n" +
+	"\x1bcopilot/cli/v1/models.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1dcopilot/json/v1/options.proto\"O\n" +
 	"%ModelsServiceGetBuiltInCatalogRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x92\x01\n" +
@@ -1781,128 +895,12 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\x11_text_input_priceB\x14\n" +
 	"\x12_text_output_priceB\x14\n" +
 	"\x12_image_input_priceB\x15\n" +
-	"\x13_image_output_price\"\xb2\b\n" +
-	"\x05Model\x12\x16\n" +
-	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12M\n" +
-	"\fcapabilities\x18\x03 \x01(\v2!.copilot.cli.v1.ModelCapabilitiesB\x06\x82\x80\x19\x02\x18\x01R\fcapabilities\x123\n" +
-	"\x06policy\x18\x04 \x01(\v2\x1b.copilot.cli.v1.ModelPolicyR\x06policy\x126\n" +
-	"\abilling\x18\x05 \x01(\v2\x1c.copilot.cli.v1.ModelBillingR\abilling\x12>\n" +
-	"\x1bsupported_reasoning_efforts\x18\x06 \x03(\tR\x19supportedReasoningEfforts\x12=\n" +
-	"\x18default_reasoning_effort\x18\a \x01(\tH\x00R\x16defaultReasoningEffort\x88\x01\x01\x126\n" +
-	"\x17supported_context_tiers\x18\b \x03(\tR\x15supportedContextTiers\x12W\n" +
-	"\x15model_picker_category\x18\t \x01(\x0e2#.copilot.cli.v1.ModelPickerCategoryR\x13modelPickerCategory\x12g\n" +
-	"\x1bmodel_picker_price_category\x18\n" +
-	" \x01(\x0e2(.copilot.cli.v1.ModelPickerPriceCategoryR\x18modelPickerPriceCategory\x12C\n" +
-	"\fwarning_text\x18\v \x01(\v2 .copilot.cli.v1.ModelWarningTextR\vwarningText\x12A\n" +
-	"\rinfo_messages\x18\f \x03(\v2\x1c.copilot.cli.v1.ModelMessageR\finfoMessages\x12G\n" +
-	"\x10warning_messages\x18\r \x03(\v2\x1c.copilot.cli.v1.ModelMessageR\x0fwarningMessages\x12:\n" +
-	"\rmetadata_json\x18\x0e \x01(\tB\x10\x82\x80\x19\f\n" +
-	"\bmetadata\x10\x01H\x01R\fmetadataJson\x88\x01\x01\x12<\n" +
-	"\bprovider\x18\x0f \x01(\v2 .copilot.cli.v1.ModelProviderRefR\bprovider\x12\x1b\n" +
-	"\x06vendor\x18\x10 \x01(\tH\x02R\x06vendor\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1b\n" +
-	"\x19_default_reasoning_effortB\x10\n" +
-	"\x0e_metadata_jsonB\t\n" +
-	"\a_vendor\"\xac\x02\n" +
-	"\fModelBilling\x12#\n" +
-	"\n" +
-	"multiplier\x18\x01 \x01(\x01H\x00R\n" +
-	"multiplier\x88\x01\x01\x12J\n" +
-	"\ftoken_prices\x18\x02 \x01(\v2'.copilot.cli.v1.ModelBillingTokenPricesR\vtokenPrices\x12.\n" +
-	"\x10discount_percent\x18\x03 \x01(\x03H\x01R\x0fdiscountPercent\x88\x01\x01\x127\n" +
-	"\x05promo\x18\x04 \x01(\v2!.copilot.cli.v1.ModelBillingPromoR\x05promo\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_multiplierB\x13\n" +
-	"\x11_discount_percent\"\x9f\x02\n" +
-	"\x11ModelBillingPromo\x12\x13\n" +
-	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12.\n" +
-	"\x10discount_percent\x18\x02 \x01(\x01H\x01R\x0fdiscountPercent\x88\x01\x01\x12\x1c\n" +
-	"\aends_at\x18\x03 \x01(\tH\x02R\x06endsAt\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\x04 \x01(\tH\x03R\amessage\x88\x01\x01\x12$\n" +
-	"\vshow_banner\x18\x05 \x01(\bH\x04R\n" +
-	"showBanner\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x05\n" +
-	"\x03_idB\x13\n" +
-	"\x11_discount_percentB\n" +
-	"\n" +
-	"\b_ends_atB\n" +
-	"\n" +
-	"\b_messageB\x0e\n" +
-	"\f_show_banner\"\xc5\x05\n" +
-	"\x17ModelBillingTokenPrices\x12$\n" +
-	"\vinput_price\x18\x01 \x01(\x01H\x00R\n" +
-	"inputPrice\x88\x01\x01\x12&\n" +
-	"\foutput_price\x18\x02 \x01(\x01H\x01R\voutputPrice\x88\x01\x01\x12(\n" +
-	"\vcache_price\x18\x03 \x01(\x01B\x02\x18\x01H\x02R\n" +
-	"cachePrice\x88\x01\x01\x12-\n" +
-	"\x10cache_read_price\x18\x04 \x01(\x01H\x03R\x0ecacheReadPrice\x88\x01\x01\x12/\n" +
-	"\x11cache_write_price\x18\x05 \x01(\x01H\x04R\x0fcacheWritePrice\x88\x01\x01\x123\n" +
-	"\x13cache_write1h_price\x18\x06 \x01(\x01H\x05R\x11cacheWrite1hPrice\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"batch_size\x18\a \x01(\x03H\x06R\tbatchSize\x88\x01\x01\x12(\n" +
-	"\vcontext_max\x18\b \x01(\x03B\x02\x18\x01H\aR\n" +
-	"contextMax\x88\x01\x01\x12/\n" +
-	"\x11max_prompt_tokens\x18\t \x01(\x03H\bR\x0fmaxPromptTokens\x88\x01\x01\x12U\n" +
-	"\flong_context\x18\n" +
-	" \x01(\v22.copilot.cli.v1.ModelBillingTokenPricesLongContextR\vlongContext\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_input_priceB\x0f\n" +
-	"\r_output_priceB\x0e\n" +
-	"\f_cache_priceB\x13\n" +
-	"\x11_cache_read_priceB\x14\n" +
-	"\x12_cache_write_priceB\x16\n" +
-	"\x14_cache_write1h_priceB\r\n" +
-	"\v_batch_sizeB\x0e\n" +
-	"\f_context_maxB\x14\n" +
-	"\x12_max_prompt_tokens\"\xc6\x04\n" +
-	"\"ModelBillingTokenPricesLongContext\x12$\n" +
-	"\vinput_price\x18\x01 \x01(\x01H\x00R\n" +
-	"inputPrice\x88\x01\x01\x12&\n" +
-	"\foutput_price\x18\x02 \x01(\x01H\x01R\voutputPrice\x88\x01\x01\x12(\n" +
-	"\vcache_price\x18\x03 \x01(\x01B\x02\x18\x01H\x02R\n" +
-	"cachePrice\x88\x01\x01\x12-\n" +
-	"\x10cache_read_price\x18\x04 \x01(\x01H\x03R\x0ecacheReadPrice\x88\x01\x01\x12/\n" +
-	"\x11cache_write_price\x18\x05 \x01(\x01H\x04R\x0fcacheWritePrice\x88\x01\x01\x123\n" +
-	"\x13cache_write1h_price\x18\x06 \x01(\x01H\x05R\x11cacheWrite1hPrice\x88\x01\x01\x12(\n" +
-	"\vcontext_max\x18\a \x01(\x03B\x02\x18\x01H\x06R\n" +
-	"contextMax\x88\x01\x01\x12/\n" +
-	"\x11max_prompt_tokens\x18\b \x01(\x03H\aR\x0fmaxPromptTokens\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_input_priceB\x0f\n" +
-	"\r_output_priceB\x0e\n" +
-	"\f_cache_priceB\x13\n" +
-	"\x11_cache_read_priceB\x14\n" +
-	"\x12_cache_write_priceB\x16\n" +
-	"\x14_cache_write1h_priceB\x0e\n" +
-	"\f_context_maxB\x14\n" +
-	"\x12_max_prompt_tokens\"l\n" +
-	"\fModelMessage\x12\x1a\n" +
-	"\x04code\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04code\x12 \n" +
-	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x92\x01\n" +
-	"\vModelPolicy\x12>\n" +
-	"\x05state\x18\x01 \x01(\x0e2 .copilot.cli.v1.ModelPolicyStateB\x06\x82\x80\x19\x02\x18\x01R\x05state\x12\x19\n" +
-	"\x05terms\x18\x02 \x01(\tH\x00R\x05terms\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_terms\"\x94\x01\n" +
+	"\x13_image_output_price\"\x94\x01\n" +
 	"\x13ModelTokenPriceUnit\x12!\n" +
 	"\bmodel_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amodelId\x12:\n" +
 	"\x04unit\x18\x02 \x01(\x0e2\x1e.copilot.cli.v1.TokenPriceUnitB\x06\x82\x80\x19\x02\x18\x01R\x04unit\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"q\n" +
-	"\x10ModelWarningText\x12*\n" +
-	"\x0edata_retention\x18\x01 \x01(\tH\x00R\rdataRetention\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_data_retention*\xcb\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xcb\x01\n" +
 	"\x1aImageToolModelAvailability\x12-\n" +
 	")IMAGE_TOOL_MODEL_AVAILABILITY_UNSPECIFIED\x10\x00\x12<\n" +
 	"'IMAGE_TOOL_MODEL_AVAILABILITY_AVAILABLE\x10\x01\x1a\x0f\x82\x80\x19\v\n" +
@@ -1916,25 +914,7 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\bgenerate\x12/\n" +
 	"\x1fIMAGE_TOOL_MODEL_OPERATION_EDIT\x10\x02\x1a\n" +
 	"\x82\x80\x19\x06\n" +
-	"\x04edit*\xe0\x01\n" +
-	"\x13ModelPickerCategory\x12%\n" +
-	"!MODEL_PICKER_CATEGORY_UNSPECIFIED\x10\x00\x128\n" +
-	"!MODEL_PICKER_CATEGORY_LIGHTWEIGHT\x10\x01\x1a\x11\x82\x80\x19\r\n" +
-	"\vlightweight\x124\n" +
-	"\x1fMODEL_PICKER_CATEGORY_VERSATILE\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
-	"\tversatile\x122\n" +
-	"\x1eMODEL_PICKER_CATEGORY_POWERFUL\x10\x03\x1a\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\bpowerful*\xcf\x01\n" +
-	"\x10ModelPolicyState\x12\"\n" +
-	"\x1eMODEL_POLICY_STATE_UNSPECIFIED\x10\x00\x12-\n" +
-	"\x1aMODEL_POLICY_STATE_ENABLED\x10\x01\x1a\r\x82\x80\x19\t\n" +
-	"\aenabled\x12/\n" +
-	"\x1bMODEL_POLICY_STATE_DISABLED\x10\x02\x1a\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\bdisabled\x127\n" +
-	"\x1fMODEL_POLICY_STATE_UNCONFIGURED\x10\x03\x1a\x12\x82\x80\x19\x0e\n" +
-	"\funconfigured*\x94\x01\n" +
+	"\x04edit*\x94\x01\n" +
 	"\x0eTokenPriceUnit\x12 \n" +
 	"\x1cTOKEN_PRICE_UNIT_UNSPECIFIED\x10\x00\x121\n" +
 	"\x1bTOKEN_PRICE_UNIT_AI_CREDITS\x10\x01\x1a\x10\x82\x80\x19\f\n" +
@@ -1963,71 +943,46 @@ func file_copilot_cli_v1_models_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_models_proto_rawDescData
 }
 
-var file_copilot_cli_v1_models_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_copilot_cli_v1_models_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_copilot_cli_v1_models_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_copilot_cli_v1_models_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_copilot_cli_v1_models_proto_goTypes = []any{
 	(ImageToolModelAvailability)(0),                  // 0: copilot.cli.v1.ImageToolModelAvailability
 	(ImageToolModelOperation)(0),                     // 1: copilot.cli.v1.ImageToolModelOperation
-	(ModelPickerCategory)(0),                         // 2: copilot.cli.v1.ModelPickerCategory
-	(ModelPolicyState)(0),                            // 3: copilot.cli.v1.ModelPolicyState
-	(TokenPriceUnit)(0),                              // 4: copilot.cli.v1.TokenPriceUnit
-	(*ModelsServiceGetBuiltInCatalogRequest)(nil),    // 5: copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
-	(*ModelsServiceGetBuiltInCatalogResponse)(nil),   // 6: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
-	(*ModelsServiceListRequest)(nil),                 // 7: copilot.cli.v1.ModelsServiceListRequest
-	(*ModelsServiceListResponse)(nil),                // 8: copilot.cli.v1.ModelsServiceListResponse
-	(*ModelsServiceListTokenPriceUnitsRequest)(nil),  // 9: copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
-	(*ModelsServiceListTokenPriceUnitsResponse)(nil), // 10: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
-	(*BuiltInModelCatalogEntry)(nil),                 // 11: copilot.cli.v1.BuiltInModelCatalogEntry
-	(*ImageToolModel)(nil),                           // 12: copilot.cli.v1.ImageToolModel
-	(*ImageToolModelPricing)(nil),                    // 13: copilot.cli.v1.ImageToolModelPricing
-	(*Model)(nil),                                    // 14: copilot.cli.v1.Model
-	(*ModelBilling)(nil),                             // 15: copilot.cli.v1.ModelBilling
-	(*ModelBillingPromo)(nil),                        // 16: copilot.cli.v1.ModelBillingPromo
-	(*ModelBillingTokenPrices)(nil),                  // 17: copilot.cli.v1.ModelBillingTokenPrices
-	(*ModelBillingTokenPricesLongContext)(nil),       // 18: copilot.cli.v1.ModelBillingTokenPricesLongContext
-	(*ModelMessage)(nil),                             // 19: copilot.cli.v1.ModelMessage
-	(*ModelPolicy)(nil),                              // 20: copilot.cli.v1.ModelPolicy
-	(*ModelTokenPriceUnit)(nil),                      // 21: copilot.cli.v1.ModelTokenPriceUnit
-	(*ModelWarningText)(nil),                         // 22: copilot.cli.v1.ModelWarningText
-	(*AutoTierMetadata)(nil),                         // 23: copilot.cli.v1.AutoTierMetadata
-	(*ModelCapabilities)(nil),                        // 24: copilot.cli.v1.ModelCapabilities
-	(ModelPickerPriceCategory)(0),                    // 25: copilot.cli.v1.ModelPickerPriceCategory
-	(*ModelProviderRef)(nil),                         // 26: copilot.cli.v1.ModelProviderRef
+	(TokenPriceUnit)(0),                              // 2: copilot.cli.v1.TokenPriceUnit
+	(*ModelsServiceGetBuiltInCatalogRequest)(nil),    // 3: copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
+	(*ModelsServiceGetBuiltInCatalogResponse)(nil),   // 4: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
+	(*ModelsServiceListRequest)(nil),                 // 5: copilot.cli.v1.ModelsServiceListRequest
+	(*ModelsServiceListResponse)(nil),                // 6: copilot.cli.v1.ModelsServiceListResponse
+	(*ModelsServiceListTokenPriceUnitsRequest)(nil),  // 7: copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
+	(*ModelsServiceListTokenPriceUnitsResponse)(nil), // 8: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
+	(*BuiltInModelCatalogEntry)(nil),                 // 9: copilot.cli.v1.BuiltInModelCatalogEntry
+	(*ImageToolModel)(nil),                           // 10: copilot.cli.v1.ImageToolModel
+	(*ImageToolModelPricing)(nil),                    // 11: copilot.cli.v1.ImageToolModelPricing
+	(*ModelTokenPriceUnit)(nil),                      // 12: copilot.cli.v1.ModelTokenPriceUnit
+	(*Model)(nil),                                    // 13: copilot.cli.v1.Model
+	(*AutoTierMetadata)(nil),                         // 14: copilot.cli.v1.AutoTierMetadata
 }
 var file_copilot_cli_v1_models_proto_depIdxs = []int32{
-	11, // 0: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse.models:type_name -> copilot.cli.v1.BuiltInModelCatalogEntry
-	14, // 1: copilot.cli.v1.ModelsServiceListResponse.models:type_name -> copilot.cli.v1.Model
-	23, // 2: copilot.cli.v1.ModelsServiceListResponse.auto:type_name -> copilot.cli.v1.AutoTierMetadata
-	12, // 3: copilot.cli.v1.ModelsServiceListResponse.image_models:type_name -> copilot.cli.v1.ImageToolModel
-	21, // 4: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse.units:type_name -> copilot.cli.v1.ModelTokenPriceUnit
+	9,  // 0: copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse.models:type_name -> copilot.cli.v1.BuiltInModelCatalogEntry
+	13, // 1: copilot.cli.v1.ModelsServiceListResponse.models:type_name -> copilot.cli.v1.Model
+	14, // 2: copilot.cli.v1.ModelsServiceListResponse.auto:type_name -> copilot.cli.v1.AutoTierMetadata
+	10, // 3: copilot.cli.v1.ModelsServiceListResponse.image_models:type_name -> copilot.cli.v1.ImageToolModel
+	12, // 4: copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse.units:type_name -> copilot.cli.v1.ModelTokenPriceUnit
 	1,  // 5: copilot.cli.v1.ImageToolModel.supported_operations:type_name -> copilot.cli.v1.ImageToolModelOperation
 	0,  // 6: copilot.cli.v1.ImageToolModel.availability:type_name -> copilot.cli.v1.ImageToolModelAvailability
-	13, // 7: copilot.cli.v1.ImageToolModel.pricing:type_name -> copilot.cli.v1.ImageToolModelPricing
-	24, // 8: copilot.cli.v1.Model.capabilities:type_name -> copilot.cli.v1.ModelCapabilities
-	20, // 9: copilot.cli.v1.Model.policy:type_name -> copilot.cli.v1.ModelPolicy
-	15, // 10: copilot.cli.v1.Model.billing:type_name -> copilot.cli.v1.ModelBilling
-	2,  // 11: copilot.cli.v1.Model.model_picker_category:type_name -> copilot.cli.v1.ModelPickerCategory
-	25, // 12: copilot.cli.v1.Model.model_picker_price_category:type_name -> copilot.cli.v1.ModelPickerPriceCategory
-	22, // 13: copilot.cli.v1.Model.warning_text:type_name -> copilot.cli.v1.ModelWarningText
-	19, // 14: copilot.cli.v1.Model.info_messages:type_name -> copilot.cli.v1.ModelMessage
-	19, // 15: copilot.cli.v1.Model.warning_messages:type_name -> copilot.cli.v1.ModelMessage
-	26, // 16: copilot.cli.v1.Model.provider:type_name -> copilot.cli.v1.ModelProviderRef
-	17, // 17: copilot.cli.v1.ModelBilling.token_prices:type_name -> copilot.cli.v1.ModelBillingTokenPrices
-	16, // 18: copilot.cli.v1.ModelBilling.promo:type_name -> copilot.cli.v1.ModelBillingPromo
-	18, // 19: copilot.cli.v1.ModelBillingTokenPrices.long_context:type_name -> copilot.cli.v1.ModelBillingTokenPricesLongContext
-	3,  // 20: copilot.cli.v1.ModelPolicy.state:type_name -> copilot.cli.v1.ModelPolicyState
-	4,  // 21: copilot.cli.v1.ModelTokenPriceUnit.unit:type_name -> copilot.cli.v1.TokenPriceUnit
-	5,  // 22: copilot.cli.v1.ModelsService.GetBuiltInCatalog:input_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
-	7,  // 23: copilot.cli.v1.ModelsService.List:input_type -> copilot.cli.v1.ModelsServiceListRequest
-	9,  // 24: copilot.cli.v1.ModelsService.ListTokenPriceUnits:input_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
-	6,  // 25: copilot.cli.v1.ModelsService.GetBuiltInCatalog:output_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
-	8,  // 26: copilot.cli.v1.ModelsService.List:output_type -> copilot.cli.v1.ModelsServiceListResponse
-	10, // 27: copilot.cli.v1.ModelsService.ListTokenPriceUnits:output_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	11, // 7: copilot.cli.v1.ImageToolModel.pricing:type_name -> copilot.cli.v1.ImageToolModelPricing
+	2,  // 8: copilot.cli.v1.ModelTokenPriceUnit.unit:type_name -> copilot.cli.v1.TokenPriceUnit
+	3,  // 9: copilot.cli.v1.ModelsService.GetBuiltInCatalog:input_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest
+	5,  // 10: copilot.cli.v1.ModelsService.List:input_type -> copilot.cli.v1.ModelsServiceListRequest
+	7,  // 11: copilot.cli.v1.ModelsService.ListTokenPriceUnits:input_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest
+	4,  // 12: copilot.cli.v1.ModelsService.GetBuiltInCatalog:output_type -> copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse
+	6,  // 13: copilot.cli.v1.ModelsService.List:output_type -> copilot.cli.v1.ModelsServiceListResponse
+	8,  // 14: copilot.cli.v1.ModelsService.ListTokenPriceUnits:output_type -> copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_models_proto_init() }
@@ -2035,24 +990,18 @@ func file_copilot_cli_v1_models_proto_init() {
 	if File_copilot_cli_v1_models_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_runtime_types_proto_init()
 	file_copilot_cli_v1_models_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[4].OneofWrappers = []any{}
 	file_copilot_cli_v1_models_proto_msgTypes[8].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[9].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[10].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[11].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[12].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[13].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[15].OneofWrappers = []any{}
-	file_copilot_cli_v1_models_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_models_proto_rawDesc), len(file_copilot_cli_v1_models_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   18,
+			NumEnums:      3,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2345,7 +2345,7 @@ var File_copilot_cli_v1_plugins_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_plugins_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/plugins.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xeb\x01\n" +
+	"\x1ccopilot/cli/v1/plugins.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xeb\x01\n" +
 	"!PluginsServiceApplyInstallRequest\x12I\n" +
 	"\bcontract\x18\x01 \x01(\v2%.copilot.cli.v1.CatalogClientContractB\x06\x82\x80\x19\x02\x18\x01R\bcontract\x12'\n" +
 	"\vplan_handle\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
@@ -2742,6 +2742,7 @@ func file_copilot_cli_v1_plugins_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_plugins_proto_msgTypes[1].OneofWrappers = []any{
 		(*PluginsServiceApplyInstallResponse_Outcome)(nil),
 		(*PluginsServiceApplyInstallResponse_NegotiationRefused)(nil),

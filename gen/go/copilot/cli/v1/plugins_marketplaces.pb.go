@@ -583,7 +583,7 @@ var File_copilot_cli_v1_plugins_marketplaces_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_plugins_marketplaces_proto_rawDesc = "" +
 	"\n" +
-	")copilot/cli/v1/plugins_marketplaces.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xae\x01\n" +
+	")copilot/cli/v1/plugins_marketplaces.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xae\x01\n" +
 	"$PluginsMarketplacesServiceAddRequest\x12\x1e\n" +
 	"\x06source\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06source\x120\n" +
 	"\x11working_directory\x18\x02 \x01(\tH\x00R\x10workingDirectory\x88\x01\x01\x12\x1e\n" +
@@ -695,7 +695,7 @@ func file_copilot_cli_v1_plugins_marketplaces_proto_init() {
 	if File_copilot_cli_v1_plugins_marketplaces_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_plugins_marketplaces_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_plugins_marketplaces_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_plugins_marketplaces_proto_msgTypes[8].OneofWrappers = []any{}

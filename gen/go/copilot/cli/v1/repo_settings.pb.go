@@ -599,7 +599,7 @@ var File_copilot_cli_v1_repo_settings_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_repo_settings_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/repo_settings.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xe3\x02\n" +
+	"\"copilot/cli/v1/repo_settings.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xe3\x02\n" +
 	"&InternalRepoSettingsServiceEditRequest\x12#\n" +
 	"\trepo_root\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\brepoRoot\x12C\n" +
 	"\x05scope\x18\x02 \x01(\x0e2%.copilot.cli.v1.RepoSettingsEditScopeB\x06\x82\x80\x19\x02\x18\x01R\x05scope\x12\x18\n" +
@@ -720,7 +720,7 @@ func file_copilot_cli_v1_repo_settings_proto_init() {
 	if File_copilot_cli_v1_repo_settings_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_repo_settings_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_repo_settings_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_repo_settings_proto_msgTypes[6].OneofWrappers = []any{}

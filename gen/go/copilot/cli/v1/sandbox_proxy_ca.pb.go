@@ -888,7 +888,7 @@ var File_copilot_cli_v1_sandbox_proxy_ca_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_sandbox_proxy_ca_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/cli/v1/sandbox_proxy_ca.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"^\n" +
+	"%copilot/cli/v1/sandbox_proxy_ca.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"^\n" +
 	"4SandboxProxyCaServiceCheckInstallationSupportRequest\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01\"\x9f\x01\n" +
@@ -1055,7 +1055,7 @@ func file_copilot_cli_v1_sandbox_proxy_ca_proto_init() {
 	if File_copilot_cli_v1_sandbox_proxy_ca_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_sandbox_proxy_ca_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_sandbox_proxy_ca_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_sandbox_proxy_ca_proto_msgTypes[7].OneofWrappers = []any{}

@@ -32,63 +32,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Since CLI 1.0.83.
-type TaskKind int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
-	// JSON: "agent".
-	TaskKind_TASK_KIND_AGENT TaskKind = 1
-	// JSON: "shell".
-	TaskKind_TASK_KIND_SHELL TaskKind = 2
-	// JSON: "client".
-	TaskKind_TASK_KIND_CLIENT TaskKind = 3
-)
-
-// Enum value maps for TaskKind.
-var (
-	TaskKind_name = map[int32]string{
-		0: "TASK_KIND_UNSPECIFIED",
-		1: "TASK_KIND_AGENT",
-		2: "TASK_KIND_SHELL",
-		3: "TASK_KIND_CLIENT",
-	}
-	TaskKind_value = map[string]int32{
-		"TASK_KIND_UNSPECIFIED": 0,
-		"TASK_KIND_AGENT":       1,
-		"TASK_KIND_SHELL":       2,
-		"TASK_KIND_CLIENT":      3,
-	}
-)
-
-func (x TaskKind) Enum() *TaskKind {
-	p := new(TaskKind)
-	*p = x
-	return p
-}
-
-func (x TaskKind) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (TaskKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_server_proto_enumTypes[0].Descriptor()
-}
-
-func (TaskKind) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_server_proto_enumTypes[0]
-}
-
-func (x TaskKind) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use TaskKind.Descriptor instead.
-func (TaskKind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{0}
-}
-
 type InternalServerServiceConnectRequest struct {
 	state                           protoimpl.MessageState `protogen:"open.v1"`
 	EnableGithubTelemetryForwarding *bool                  `protobuf:"varint,1,opt,name=enable_github_telemetry_forwarding,json=enableGitHubTelemetryForwarding,proto3,oneof" json:"enable_github_telemetry_forwarding,omitempty"`
@@ -167,76 +110,6 @@ func (x *InternalServerServiceConnectRequest) GetJsonExtra() string {
 	return ""
 }
 
-type InternalServerServiceConnectResponse struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ProtocolVersion int64                  `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Since CLI 1.0.83.
-	TaskKinds []TaskKind `protobuf:"varint,3,rep,packed,name=task_kinds,json=taskKinds,proto3,enum=copilot.cli.v1.TaskKind" json:"task_kinds,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InternalServerServiceConnectResponse) Reset() {
-	*x = InternalServerServiceConnectResponse{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InternalServerServiceConnectResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InternalServerServiceConnectResponse) ProtoMessage() {}
-
-func (x *InternalServerServiceConnectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InternalServerServiceConnectResponse.ProtoReflect.Descriptor instead.
-func (*InternalServerServiceConnectResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *InternalServerServiceConnectResponse) GetProtocolVersion() int64 {
-	if x != nil {
-		return x.ProtocolVersion
-	}
-	return 0
-}
-
-func (x *InternalServerServiceConnectResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-func (x *InternalServerServiceConnectResponse) GetTaskKinds() []TaskKind {
-	if x != nil {
-		return x.TaskKinds
-	}
-	return nil
-}
-
-func (x *InternalServerServiceConnectResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type ServerServicePingRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Message *string                `protobuf:"bytes,1,opt,name=message,proto3,oneof" json:"message,omitempty"`
@@ -248,7 +121,7 @@ type ServerServicePingRequest struct {
 
 func (x *ServerServicePingRequest) Reset() {
 	*x = ServerServicePingRequest{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +133,7 @@ func (x *ServerServicePingRequest) String() string {
 func (*ServerServicePingRequest) ProtoMessage() {}
 
 func (x *ServerServicePingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +146,7 @@ func (x *ServerServicePingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerServicePingRequest.ProtoReflect.Descriptor instead.
 func (*ServerServicePingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ServerServicePingRequest) GetMessage() string {
@@ -303,7 +176,7 @@ type ServerServicePingResponse struct {
 
 func (x *ServerServicePingResponse) Reset() {
 	*x = ServerServicePingResponse{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +188,7 @@ func (x *ServerServicePingResponse) String() string {
 func (*ServerServicePingResponse) ProtoMessage() {}
 
 func (x *ServerServicePingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +201,7 @@ func (x *ServerServicePingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerServicePingResponse.ProtoReflect.Descriptor instead.
 func (*ServerServicePingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ServerServicePingResponse) GetMessage() string {
@@ -370,7 +243,7 @@ type ServerServiceRegisterExtensionLaunchProviderRequest struct {
 
 func (x *ServerServiceRegisterExtensionLaunchProviderRequest) Reset() {
 	*x = ServerServiceRegisterExtensionLaunchProviderRequest{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +255,7 @@ func (x *ServerServiceRegisterExtensionLaunchProviderRequest) String() string {
 func (*ServerServiceRegisterExtensionLaunchProviderRequest) ProtoMessage() {}
 
 func (x *ServerServiceRegisterExtensionLaunchProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +268,7 @@ func (x *ServerServiceRegisterExtensionLaunchProviderRequest) ProtoReflect() pro
 
 // Deprecated: Use ServerServiceRegisterExtensionLaunchProviderRequest.ProtoReflect.Descriptor instead.
 func (*ServerServiceRegisterExtensionLaunchProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ServerServiceRegisterExtensionLaunchProviderRequest) GetJsonExtra() string {
@@ -416,7 +289,7 @@ type ServerServiceRegisterExtensionLaunchProviderResponse struct {
 
 func (x *ServerServiceRegisterExtensionLaunchProviderResponse) Reset() {
 	*x = ServerServiceRegisterExtensionLaunchProviderResponse{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +301,7 @@ func (x *ServerServiceRegisterExtensionLaunchProviderResponse) String() string {
 func (*ServerServiceRegisterExtensionLaunchProviderResponse) ProtoMessage() {}
 
 func (x *ServerServiceRegisterExtensionLaunchProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +314,7 @@ func (x *ServerServiceRegisterExtensionLaunchProviderResponse) ProtoReflect() pr
 
 // Deprecated: Use ServerServiceRegisterExtensionLaunchProviderResponse.ProtoReflect.Descriptor instead.
 func (*ServerServiceRegisterExtensionLaunchProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ServerServiceRegisterExtensionLaunchProviderResponse) GetUnrecognized() string {
@@ -466,7 +339,7 @@ type ConnectClientInfo struct {
 
 func (x *ConnectClientInfo) Reset() {
 	*x = ConnectClientInfo{}
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +351,7 @@ func (x *ConnectClientInfo) String() string {
 func (*ConnectClientInfo) ProtoMessage() {}
 
 func (x *ConnectClientInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_server_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_server_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +364,7 @@ func (x *ConnectClientInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectClientInfo.ProtoReflect.Descriptor instead.
 func (*ConnectClientInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ConnectClientInfo) GetEditorName() string {
@@ -533,7 +406,7 @@ var File_copilot_cli_v1_server_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/server.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
+	"\x1bcopilot/cli/v1/server.proto\x12\x0ecopilot.cli.v1\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
 	"#InternalServerServiceConnectRequest\x12P\n" +
 	"\"enable_github_telemetry_forwarding\x18\x01 \x01(\bH\x00R\x1fenableGitHubTelemetryForwarding\x88\x01\x01\x12B\n" +
 	"\vclient_info\x18\x02 \x01(\v2!.copilot.cli.v1.ConnectClientInfoR\n" +
@@ -543,16 +416,7 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B%\n" +
 	"#_enable_github_telemetry_forwardingB\b\n" +
-	"\x06_token\"\xe8\x01\n" +
-	"$InternalServerServiceConnectResponse\x121\n" +
-	"\x10protocol_version\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x0fprotocolVersion\x12 \n" +
-	"\aversion\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aversion\x127\n" +
-	"\n" +
-	"task_kinds\x18\x03 \x03(\x0e2\x18.copilot.cli.v1.TaskKindR\ttaskKinds\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x12\x82\x80\x19\x0e\x12\n" +
-	"\n" +
-	"\x02ok\x12\x04true0\x01\"e\n" +
+	"\x06_token\"e\n" +
 	"\x18ServerServicePingRequest\x12\x1d\n" +
 	"\amessage\x18\x01 \x01(\tH\x00R\amessage\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -582,15 +446,7 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\f_editor_nameB\x11\n" +
 	"\x0f_editor_versionB\x11\n" +
 	"\x0f_extension_nameB\x14\n" +
-	"\x12_extension_version*\x8d\x01\n" +
-	"\bTaskKind\x12\x19\n" +
-	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12 \n" +
-	"\x0fTASK_KIND_AGENT\x10\x01\x1a\v\x82\x80\x19\a\n" +
-	"\x05agent\x12 \n" +
-	"\x0fTASK_KIND_SHELL\x10\x02\x1a\v\x82\x80\x19\a\n" +
-	"\x05shell\x12\"\n" +
-	"\x10TASK_KIND_CLIENT\x10\x03\x1a\f\x82\x80\x19\b\n" +
-	"\x06client2\x9f\x01\n" +
+	"\x12_extension_version2\x9f\x01\n" +
 	"\x15InternalServerService\x12\x85\x01\n" +
 	"\aConnect\x123.copilot.cli.v1.InternalServerServiceConnectRequest\x1a4.copilot.cli.v1.InternalServerServiceConnectResponse\"\x0f\x82\x80\x19\v\n" +
 	"\aconnect \x012\xce\x02\n" +
@@ -613,35 +469,33 @@ func file_copilot_cli_v1_server_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_server_proto_rawDescData
 }
 
-var file_copilot_cli_v1_server_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_cli_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_copilot_cli_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_copilot_cli_v1_server_proto_goTypes = []any{
-	(TaskKind)(0), // 0: copilot.cli.v1.TaskKind
-	(*InternalServerServiceConnectRequest)(nil),                  // 1: copilot.cli.v1.InternalServerServiceConnectRequest
-	(*InternalServerServiceConnectResponse)(nil),                 // 2: copilot.cli.v1.InternalServerServiceConnectResponse
-	(*ServerServicePingRequest)(nil),                             // 3: copilot.cli.v1.ServerServicePingRequest
-	(*ServerServicePingResponse)(nil),                            // 4: copilot.cli.v1.ServerServicePingResponse
-	(*ServerServiceRegisterExtensionLaunchProviderRequest)(nil),  // 5: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
-	(*ServerServiceRegisterExtensionLaunchProviderResponse)(nil), // 6: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
-	(*ConnectClientInfo)(nil),                                    // 7: copilot.cli.v1.ConnectClientInfo
-	(*timestamppb.Timestamp)(nil),                                // 8: google.protobuf.Timestamp
+	(*InternalServerServiceConnectRequest)(nil),                  // 0: copilot.cli.v1.InternalServerServiceConnectRequest
+	(*ServerServicePingRequest)(nil),                             // 1: copilot.cli.v1.ServerServicePingRequest
+	(*ServerServicePingResponse)(nil),                            // 2: copilot.cli.v1.ServerServicePingResponse
+	(*ServerServiceRegisterExtensionLaunchProviderRequest)(nil),  // 3: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
+	(*ServerServiceRegisterExtensionLaunchProviderResponse)(nil), // 4: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
+	(*ConnectClientInfo)(nil),                                    // 5: copilot.cli.v1.ConnectClientInfo
+	(TaskKind)(0),                                                // 6: copilot.cli.v1.TaskKind
+	(*timestamppb.Timestamp)(nil),                                // 7: google.protobuf.Timestamp
+	(*InternalServerServiceConnectResponse)(nil),                 // 8: copilot.cli.v1.InternalServerServiceConnectResponse
 }
 var file_copilot_cli_v1_server_proto_depIdxs = []int32{
-	7, // 0: copilot.cli.v1.InternalServerServiceConnectRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
-	0, // 1: copilot.cli.v1.InternalServerServiceConnectRequest.supported_task_kinds:type_name -> copilot.cli.v1.TaskKind
-	0, // 2: copilot.cli.v1.InternalServerServiceConnectResponse.task_kinds:type_name -> copilot.cli.v1.TaskKind
-	8, // 3: copilot.cli.v1.ServerServicePingResponse.timestamp:type_name -> google.protobuf.Timestamp
-	1, // 4: copilot.cli.v1.InternalServerService.Connect:input_type -> copilot.cli.v1.InternalServerServiceConnectRequest
-	3, // 5: copilot.cli.v1.ServerService.Ping:input_type -> copilot.cli.v1.ServerServicePingRequest
-	5, // 6: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:input_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
-	2, // 7: copilot.cli.v1.InternalServerService.Connect:output_type -> copilot.cli.v1.InternalServerServiceConnectResponse
-	4, // 8: copilot.cli.v1.ServerService.Ping:output_type -> copilot.cli.v1.ServerServicePingResponse
-	6, // 9: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:output_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 0: copilot.cli.v1.InternalServerServiceConnectRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
+	6, // 1: copilot.cli.v1.InternalServerServiceConnectRequest.supported_task_kinds:type_name -> copilot.cli.v1.TaskKind
+	7, // 2: copilot.cli.v1.ServerServicePingResponse.timestamp:type_name -> google.protobuf.Timestamp
+	0, // 3: copilot.cli.v1.InternalServerService.Connect:input_type -> copilot.cli.v1.InternalServerServiceConnectRequest
+	1, // 4: copilot.cli.v1.ServerService.Ping:input_type -> copilot.cli.v1.ServerServicePingRequest
+	3, // 5: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:input_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
+	8, // 6: copilot.cli.v1.InternalServerService.Connect:output_type -> copilot.cli.v1.InternalServerServiceConnectResponse
+	2, // 7: copilot.cli.v1.ServerService.Ping:output_type -> copilot.cli.v1.ServerServicePingResponse
+	4, // 8: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:output_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
+	6, // [6:9] is the sub-list for method output_type
+	3, // [3:6] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_server_proto_init() }
@@ -649,23 +503,23 @@ func file_copilot_cli_v1_server_proto_init() {
 	if File_copilot_cli_v1_server_proto != nil {
 		return
 	}
+	file_copilot_cli_v1_runtime_types_proto_init()
 	file_copilot_cli_v1_server_proto_msgTypes[0].OneofWrappers = []any{}
-	file_copilot_cli_v1_server_proto_msgTypes[2].OneofWrappers = []any{}
+	file_copilot_cli_v1_server_proto_msgTypes[1].OneofWrappers = []any{}
+	file_copilot_cli_v1_server_proto_msgTypes[4].OneofWrappers = []any{}
 	file_copilot_cli_v1_server_proto_msgTypes[5].OneofWrappers = []any{}
-	file_copilot_cli_v1_server_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_server_proto_rawDesc), len(file_copilot_cli_v1_server_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   7,
+			NumEnums:      0,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
 		GoTypes:           file_copilot_cli_v1_server_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_server_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_server_proto_enumTypes,
 		MessageInfos:      file_copilot_cli_v1_server_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_server_proto = out.File

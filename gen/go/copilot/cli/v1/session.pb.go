@@ -19,7 +19,6 @@ import (
 	_ "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -31,454 +30,6 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
-
-// Storage of embeddings of the code.
-type EmbeddingCacheStorage int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_UNSPECIFIED EmbeddingCacheStorage = 0
-	// On disk, for later sessions. JSON: "persistent".
-	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_PERSISTENT EmbeddingCacheStorage = 1
-	// In the process only. JSON: "in-memory".
-	EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_IN_MEMORY EmbeddingCacheStorage = 2
-)
-
-// Enum value maps for EmbeddingCacheStorage.
-var (
-	EmbeddingCacheStorage_name = map[int32]string{
-		0: "EMBEDDING_CACHE_STORAGE_UNSPECIFIED",
-		1: "EMBEDDING_CACHE_STORAGE_PERSISTENT",
-		2: "EMBEDDING_CACHE_STORAGE_IN_MEMORY",
-	}
-	EmbeddingCacheStorage_value = map[string]int32{
-		"EMBEDDING_CACHE_STORAGE_UNSPECIFIED": 0,
-		"EMBEDDING_CACHE_STORAGE_PERSISTENT":  1,
-		"EMBEDDING_CACHE_STORAGE_IN_MEMORY":   2,
-	}
-)
-
-func (x EmbeddingCacheStorage) Enum() *EmbeddingCacheStorage {
-	p := new(EmbeddingCacheStorage)
-	*p = x
-	return p
-}
-
-func (x EmbeddingCacheStorage) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (EmbeddingCacheStorage) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[0].Descriptor()
-}
-
-func (EmbeddingCacheStorage) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[0]
-}
-
-func (x EmbeddingCacheStorage) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use EmbeddingCacheStorage.Descriptor instead.
-func (EmbeddingCacheStorage) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{0}
-}
-
-// How values of environment variables are read.
-type EnvValueMode int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	EnvValueMode_ENV_VALUE_MODE_UNSPECIFIED EnvValueMode = 0
-	// As they stand. JSON: "direct".
-	EnvValueMode_ENV_VALUE_MODE_DIRECT EnvValueMode = 1
-)
-
-// Enum value maps for EnvValueMode.
-var (
-	EnvValueMode_name = map[int32]string{
-		0: "ENV_VALUE_MODE_UNSPECIFIED",
-		1: "ENV_VALUE_MODE_DIRECT",
-	}
-	EnvValueMode_value = map[string]int32{
-		"ENV_VALUE_MODE_UNSPECIFIED": 0,
-		"ENV_VALUE_MODE_DIRECT":      1,
-	}
-)
-
-func (x EnvValueMode) Enum() *EnvValueMode {
-	p := new(EnvValueMode)
-	*p = x
-	return p
-}
-
-func (x EnvValueMode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (EnvValueMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[1].Descriptor()
-}
-
-func (EnvValueMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[1]
-}
-
-func (x EnvValueMode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use EnvValueMode.Descriptor instead.
-func (EnvValueMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{1}
-}
-
-// Whether a session can be seen and steered from elsewhere.
-type RemoteSessionExposure int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_UNSPECIFIED RemoteSessionExposure = 0
-	// It cannot. JSON: "off".
-	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_OFF RemoteSessionExposure = 1
-	// It can be seen. JSON: "export".
-	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_EXPORT RemoteSessionExposure = 2
-	// It can be seen and steered. JSON: "on".
-	RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_ON RemoteSessionExposure = 3
-)
-
-// Enum value maps for RemoteSessionExposure.
-var (
-	RemoteSessionExposure_name = map[int32]string{
-		0: "REMOTE_SESSION_EXPOSURE_UNSPECIFIED",
-		1: "REMOTE_SESSION_EXPOSURE_OFF",
-		2: "REMOTE_SESSION_EXPOSURE_EXPORT",
-		3: "REMOTE_SESSION_EXPOSURE_ON",
-	}
-	RemoteSessionExposure_value = map[string]int32{
-		"REMOTE_SESSION_EXPOSURE_UNSPECIFIED": 0,
-		"REMOTE_SESSION_EXPOSURE_OFF":         1,
-		"REMOTE_SESSION_EXPOSURE_EXPORT":      2,
-		"REMOTE_SESSION_EXPOSURE_ON":          3,
-	}
-)
-
-func (x RemoteSessionExposure) Enum() *RemoteSessionExposure {
-	p := new(RemoteSessionExposure)
-	*p = x
-	return p
-}
-
-func (x RemoteSessionExposure) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (RemoteSessionExposure) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[2].Descriptor()
-}
-
-func (RemoteSessionExposure) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[2]
-}
-
-func (x RemoteSessionExposure) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use RemoteSessionExposure.Descriptor instead.
-func (RemoteSessionExposure) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{2}
-}
-
-type SessionLogLevel int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	SessionLogLevel_SESSION_LOG_LEVEL_UNSPECIFIED SessionLogLevel = 0
-	// JSON: "info".
-	SessionLogLevel_SESSION_LOG_LEVEL_INFO SessionLogLevel = 1
-	// JSON: "warning".
-	SessionLogLevel_SESSION_LOG_LEVEL_WARNING SessionLogLevel = 2
-	// JSON: "error".
-	SessionLogLevel_SESSION_LOG_LEVEL_ERROR SessionLogLevel = 3
-)
-
-// Enum value maps for SessionLogLevel.
-var (
-	SessionLogLevel_name = map[int32]string{
-		0: "SESSION_LOG_LEVEL_UNSPECIFIED",
-		1: "SESSION_LOG_LEVEL_INFO",
-		2: "SESSION_LOG_LEVEL_WARNING",
-		3: "SESSION_LOG_LEVEL_ERROR",
-	}
-	SessionLogLevel_value = map[string]int32{
-		"SESSION_LOG_LEVEL_UNSPECIFIED": 0,
-		"SESSION_LOG_LEVEL_INFO":        1,
-		"SESSION_LOG_LEVEL_WARNING":     2,
-		"SESSION_LOG_LEVEL_ERROR":       3,
-	}
-)
-
-func (x SessionLogLevel) Enum() *SessionLogLevel {
-	p := new(SessionLogLevel)
-	*p = x
-	return p
-}
-
-func (x SessionLogLevel) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SessionLogLevel) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[3].Descriptor()
-}
-
-func (SessionLogLevel) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[3]
-}
-
-func (x SessionLogLevel) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SessionLogLevel.Descriptor instead.
-func (SessionLogLevel) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{3}
-}
-
-// What the content of a SystemMessageConfig does.
-type SystemMessageMode int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	SystemMessageMode_SYSTEM_MESSAGE_MODE_UNSPECIFIED SystemMessageMode = 0
-	// The content follows the CLI's own system message. JSON: "append".
-	SystemMessageMode_SYSTEM_MESSAGE_MODE_APPEND SystemMessageMode = 1
-	// The content takes its place. JSON: "replace".
-	SystemMessageMode_SYSTEM_MESSAGE_MODE_REPLACE SystemMessageMode = 2
-	// Single sections are changed; the content follows. JSON: "customize".
-	SystemMessageMode_SYSTEM_MESSAGE_MODE_CUSTOMIZE SystemMessageMode = 3
-)
-
-// Enum value maps for SystemMessageMode.
-var (
-	SystemMessageMode_name = map[int32]string{
-		0: "SYSTEM_MESSAGE_MODE_UNSPECIFIED",
-		1: "SYSTEM_MESSAGE_MODE_APPEND",
-		2: "SYSTEM_MESSAGE_MODE_REPLACE",
-		3: "SYSTEM_MESSAGE_MODE_CUSTOMIZE",
-	}
-	SystemMessageMode_value = map[string]int32{
-		"SYSTEM_MESSAGE_MODE_UNSPECIFIED": 0,
-		"SYSTEM_MESSAGE_MODE_APPEND":      1,
-		"SYSTEM_MESSAGE_MODE_REPLACE":     2,
-		"SYSTEM_MESSAGE_MODE_CUSTOMIZE":   3,
-	}
-)
-
-func (x SystemMessageMode) Enum() *SystemMessageMode {
-	p := new(SystemMessageMode)
-	*p = x
-	return p
-}
-
-func (x SystemMessageMode) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SystemMessageMode) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[4].Descriptor()
-}
-
-func (SystemMessageMode) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[4]
-}
-
-func (x SystemMessageMode) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SystemMessageMode.Descriptor instead.
-func (SystemMessageMode) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{4}
-}
-
-// What happens to a section of the system message.
-type SystemMessageSectionAction int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED SystemMessageSectionAction = 0
-	// The content takes the section's place. JSON: "replace".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REPLACE SystemMessageSectionAction = 1
-	// The section is left out. JSON: "remove".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_REMOVE SystemMessageSectionAction = 2
-	// The content follows the section. JSON: "append".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_APPEND SystemMessageSectionAction = 3
-	// The content precedes the section. JSON: "prepend".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_PREPEND SystemMessageSectionAction = 4
-	// Later layers cannot change the section. JSON: "preserve".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_PRESERVE SystemMessageSectionAction = 5
-	// The client provides the section's text (systemMessage.transform). JSON:
-	// "transform".
-	SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM SystemMessageSectionAction = 6
-)
-
-// Enum value maps for SystemMessageSectionAction.
-var (
-	SystemMessageSectionAction_name = map[int32]string{
-		0: "SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED",
-		1: "SYSTEM_MESSAGE_SECTION_ACTION_REPLACE",
-		2: "SYSTEM_MESSAGE_SECTION_ACTION_REMOVE",
-		3: "SYSTEM_MESSAGE_SECTION_ACTION_APPEND",
-		4: "SYSTEM_MESSAGE_SECTION_ACTION_PREPEND",
-		5: "SYSTEM_MESSAGE_SECTION_ACTION_PRESERVE",
-		6: "SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM",
-	}
-	SystemMessageSectionAction_value = map[string]int32{
-		"SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED": 0,
-		"SYSTEM_MESSAGE_SECTION_ACTION_REPLACE":     1,
-		"SYSTEM_MESSAGE_SECTION_ACTION_REMOVE":      2,
-		"SYSTEM_MESSAGE_SECTION_ACTION_APPEND":      3,
-		"SYSTEM_MESSAGE_SECTION_ACTION_PREPEND":     4,
-		"SYSTEM_MESSAGE_SECTION_ACTION_PRESERVE":    5,
-		"SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM":   6,
-	}
-)
-
-func (x SystemMessageSectionAction) Enum() *SystemMessageSectionAction {
-	p := new(SystemMessageSectionAction)
-	*p = x
-	return p
-}
-
-func (x SystemMessageSectionAction) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (SystemMessageSectionAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[5].Descriptor()
-}
-
-func (SystemMessageSectionAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[5]
-}
-
-func (x SystemMessageSectionAction) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use SystemMessageSectionAction.Descriptor instead.
-func (SystemMessageSectionAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{5}
-}
-
-// Storage of tokens.
-type TokenStorage int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	TokenStorage_TOKEN_STORAGE_UNSPECIFIED TokenStorage = 0
-	// On disk, for later sessions. JSON: "persistent".
-	TokenStorage_TOKEN_STORAGE_PERSISTENT TokenStorage = 1
-	// In the process only. JSON: "in-memory".
-	TokenStorage_TOKEN_STORAGE_IN_MEMORY TokenStorage = 2
-)
-
-// Enum value maps for TokenStorage.
-var (
-	TokenStorage_name = map[int32]string{
-		0: "TOKEN_STORAGE_UNSPECIFIED",
-		1: "TOKEN_STORAGE_PERSISTENT",
-		2: "TOKEN_STORAGE_IN_MEMORY",
-	}
-	TokenStorage_value = map[string]int32{
-		"TOKEN_STORAGE_UNSPECIFIED": 0,
-		"TOKEN_STORAGE_PERSISTENT":  1,
-		"TOKEN_STORAGE_IN_MEMORY":   2,
-	}
-)
-
-func (x TokenStorage) Enum() *TokenStorage {
-	p := new(TokenStorage)
-	*p = x
-	return p
-}
-
-func (x TokenStorage) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (TokenStorage) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[6].Descriptor()
-}
-
-func (TokenStorage) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[6]
-}
-
-func (x TokenStorage) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use TokenStorage.Descriptor instead.
-func (TokenStorage) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{6}
-}
-
-// Which list of tools wins.
-type ToolFilterPrecedence int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_UNSPECIFIED ToolFilterPrecedence = 0
-	// The list of available tools. JSON: "available".
-	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_AVAILABLE ToolFilterPrecedence = 1
-	// The list of excluded tools. JSON: "excluded".
-	ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_EXCLUDED ToolFilterPrecedence = 2
-)
-
-// Enum value maps for ToolFilterPrecedence.
-var (
-	ToolFilterPrecedence_name = map[int32]string{
-		0: "TOOL_FILTER_PRECEDENCE_UNSPECIFIED",
-		1: "TOOL_FILTER_PRECEDENCE_AVAILABLE",
-		2: "TOOL_FILTER_PRECEDENCE_EXCLUDED",
-	}
-	ToolFilterPrecedence_value = map[string]int32{
-		"TOOL_FILTER_PRECEDENCE_UNSPECIFIED": 0,
-		"TOOL_FILTER_PRECEDENCE_AVAILABLE":   1,
-		"TOOL_FILTER_PRECEDENCE_EXCLUDED":    2,
-	}
-)
-
-func (x ToolFilterPrecedence) Enum() *ToolFilterPrecedence {
-	p := new(ToolFilterPrecedence)
-	*p = x
-	return p
-}
-
-func (x ToolFilterPrecedence) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ToolFilterPrecedence) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_proto_enumTypes[7].Descriptor()
-}
-
-func (ToolFilterPrecedence) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_proto_enumTypes[7]
-}
-
-func (x ToolFilterPrecedence) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ToolFilterPrecedence.Descriptor instead.
-func (ToolFilterPrecedence) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
-}
 
 type InternalSessionServiceSendSystemNotificationRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -1622,134 +1173,6 @@ func (x *SessionServiceCreateRequest) GetJsonExtra() string {
 	return ""
 }
 
-// The session that was created.
-type SessionServiceCreateResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Directory in which the CLI keeps the session's files. Absent when the
-	// client keeps them.
-	WorkspacePath *string `protobuf:"bytes,2,opt,name=workspace_path,json=workspacePath,proto3,oneof" json:"workspace_path,omitempty"`
-	// What the session can ask of its clients at the moment.
-	Capabilities *SessionCapabilities `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Canvases that are open.
-	OpenCanvases []*OpenCanvasInstance `protobuf:"bytes,4,rep,name=open_canvases,json=openCanvases,proto3" json:"open_canvases,omitempty"`
-	// Identifier of the session inside the CLI.
-	NativeSessionId *string `protobuf:"bytes,5,opt,name=native_session_id,json=nativeSessionId,proto3,oneof" json:"native_session_id,omitempty"`
-	// When the session began.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Whether the session runs elsewhere.
-	IsRemote *bool `protobuf:"varint,7,opt,name=is_remote,json=isRemote,proto3,oneof" json:"is_remote,omitempty"`
-	// The agent mode the session is in.
-	Mode SessionMode `protobuf:"varint,8,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// The model in use. 1.0.102 sends it, 1.0.81 does not.
-	ModelState *SessionModelState `protobuf:"bytes,9,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionServiceCreateResponse) Reset() {
-	*x = SessionServiceCreateResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionServiceCreateResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionServiceCreateResponse) ProtoMessage() {}
-
-func (x *SessionServiceCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionServiceCreateResponse.ProtoReflect.Descriptor instead.
-func (*SessionServiceCreateResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *SessionServiceCreateResponse) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *SessionServiceCreateResponse) GetWorkspacePath() string {
-	if x != nil && x.WorkspacePath != nil {
-		return *x.WorkspacePath
-	}
-	return ""
-}
-
-func (x *SessionServiceCreateResponse) GetCapabilities() *SessionCapabilities {
-	if x != nil {
-		return x.Capabilities
-	}
-	return nil
-}
-
-func (x *SessionServiceCreateResponse) GetOpenCanvases() []*OpenCanvasInstance {
-	if x != nil {
-		return x.OpenCanvases
-	}
-	return nil
-}
-
-func (x *SessionServiceCreateResponse) GetNativeSessionId() string {
-	if x != nil && x.NativeSessionId != nil {
-		return *x.NativeSessionId
-	}
-	return ""
-}
-
-func (x *SessionServiceCreateResponse) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
-	}
-	return nil
-}
-
-func (x *SessionServiceCreateResponse) GetIsRemote() bool {
-	if x != nil && x.IsRemote != nil {
-		return *x.IsRemote
-	}
-	return false
-}
-
-func (x *SessionServiceCreateResponse) GetMode() SessionMode {
-	if x != nil {
-		return x.Mode
-	}
-	return SessionMode_SESSION_MODE_UNSPECIFIED
-}
-
-func (x *SessionServiceCreateResponse) GetModelState() *SessionModelState {
-	if x != nil {
-		return x.ModelState
-	}
-	return nil
-}
-
-func (x *SessionServiceCreateResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // A session, by its identifier.
 type SessionServiceDeleteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1763,7 +1186,7 @@ type SessionServiceDeleteRequest struct {
 
 func (x *SessionServiceDeleteRequest) Reset() {
 	*x = SessionServiceDeleteRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1198,7 @@ func (x *SessionServiceDeleteRequest) String() string {
 func (*SessionServiceDeleteRequest) ProtoMessage() {}
 
 func (x *SessionServiceDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1211,7 @@ func (x *SessionServiceDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDeleteRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SessionServiceDeleteRequest) GetSessionId() string {
@@ -1820,7 +1243,7 @@ type SessionServiceDeleteResponse struct {
 
 func (x *SessionServiceDeleteResponse) Reset() {
 	*x = SessionServiceDeleteResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1255,7 @@ func (x *SessionServiceDeleteResponse) String() string {
 func (*SessionServiceDeleteResponse) ProtoMessage() {}
 
 func (x *SessionServiceDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1268,7 @@ func (x *SessionServiceDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDeleteResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SessionServiceDeleteResponse) GetSuccess() bool {
@@ -1882,7 +1305,7 @@ type SessionServiceDestroyRequest struct {
 
 func (x *SessionServiceDestroyRequest) Reset() {
 	*x = SessionServiceDestroyRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +1317,7 @@ func (x *SessionServiceDestroyRequest) String() string {
 func (*SessionServiceDestroyRequest) ProtoMessage() {}
 
 func (x *SessionServiceDestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +1330,7 @@ func (x *SessionServiceDestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDestroyRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDestroyRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionServiceDestroyRequest) GetSessionId() string {
@@ -1937,7 +1360,7 @@ type SessionServiceDestroyResponse struct {
 
 func (x *SessionServiceDestroyResponse) Reset() {
 	*x = SessionServiceDestroyResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +1372,7 @@ func (x *SessionServiceDestroyResponse) String() string {
 func (*SessionServiceDestroyResponse) ProtoMessage() {}
 
 func (x *SessionServiceDestroyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +1385,7 @@ func (x *SessionServiceDestroyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDestroyResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDestroyResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionServiceDestroyResponse) GetSuccess() bool {
@@ -1992,7 +1415,7 @@ type SessionServiceDetachRequest struct {
 
 func (x *SessionServiceDetachRequest) Reset() {
 	*x = SessionServiceDetachRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +1427,7 @@ func (x *SessionServiceDetachRequest) String() string {
 func (*SessionServiceDetachRequest) ProtoMessage() {}
 
 func (x *SessionServiceDetachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +1440,7 @@ func (x *SessionServiceDetachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDetachRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceDetachRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SessionServiceDetachRequest) GetSessionId() string {
@@ -2047,7 +1470,7 @@ type SessionServiceDetachResponse struct {
 
 func (x *SessionServiceDetachResponse) Reset() {
 	*x = SessionServiceDetachResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +1482,7 @@ func (x *SessionServiceDetachResponse) String() string {
 func (*SessionServiceDetachResponse) ProtoMessage() {}
 
 func (x *SessionServiceDetachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +1495,7 @@ func (x *SessionServiceDetachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceDetachResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceDetachResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SessionServiceDetachResponse) GetSuccess() bool {
@@ -2100,7 +1523,7 @@ type SessionServiceGetForegroundRequest struct {
 
 func (x *SessionServiceGetForegroundRequest) Reset() {
 	*x = SessionServiceGetForegroundRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +1535,7 @@ func (x *SessionServiceGetForegroundRequest) String() string {
 func (*SessionServiceGetForegroundRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetForegroundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +1548,7 @@ func (x *SessionServiceGetForegroundRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceGetForegroundRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetForegroundRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SessionServiceGetForegroundRequest) GetJsonExtra() string {
@@ -2150,7 +1573,7 @@ type SessionServiceGetForegroundResponse struct {
 
 func (x *SessionServiceGetForegroundResponse) Reset() {
 	*x = SessionServiceGetForegroundResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +1585,7 @@ func (x *SessionServiceGetForegroundResponse) String() string {
 func (*SessionServiceGetForegroundResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetForegroundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +1598,7 @@ func (x *SessionServiceGetForegroundResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionServiceGetForegroundResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetForegroundResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SessionServiceGetForegroundResponse) GetSessionId() string {
@@ -2210,7 +1633,7 @@ type SessionServiceGetLastIdRequest struct {
 
 func (x *SessionServiceGetLastIdRequest) Reset() {
 	*x = SessionServiceGetLastIdRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +1645,7 @@ func (x *SessionServiceGetLastIdRequest) String() string {
 func (*SessionServiceGetLastIdRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetLastIdRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +1658,7 @@ func (x *SessionServiceGetLastIdRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetLastIdRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetLastIdRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionServiceGetLastIdRequest) GetJsonExtra() string {
@@ -2258,7 +1681,7 @@ type SessionServiceGetLastIdResponse struct {
 
 func (x *SessionServiceGetLastIdResponse) Reset() {
 	*x = SessionServiceGetLastIdResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +1693,7 @@ func (x *SessionServiceGetLastIdResponse) String() string {
 func (*SessionServiceGetLastIdResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetLastIdResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +1706,7 @@ func (x *SessionServiceGetLastIdResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetLastIdResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetLastIdResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionServiceGetLastIdResponse) GetSessionId() string {
@@ -2313,7 +1736,7 @@ type SessionServiceGetMessagesRequest struct {
 
 func (x *SessionServiceGetMessagesRequest) Reset() {
 	*x = SessionServiceGetMessagesRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +1748,7 @@ func (x *SessionServiceGetMessagesRequest) String() string {
 func (*SessionServiceGetMessagesRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +1761,7 @@ func (x *SessionServiceGetMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetMessagesRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionServiceGetMessagesRequest) GetSessionId() string {
@@ -2368,7 +1791,7 @@ type SessionServiceGetMessagesResponse struct {
 
 func (x *SessionServiceGetMessagesResponse) Reset() {
 	*x = SessionServiceGetMessagesResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +1803,7 @@ func (x *SessionServiceGetMessagesResponse) String() string {
 func (*SessionServiceGetMessagesResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +1816,7 @@ func (x *SessionServiceGetMessagesResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceGetMessagesResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionServiceGetMessagesResponse) GetEvents() []*SessionEvent {
@@ -2423,7 +1846,7 @@ type SessionServiceGetMetadataRequest struct {
 
 func (x *SessionServiceGetMetadataRequest) Reset() {
 	*x = SessionServiceGetMetadataRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +1858,7 @@ func (x *SessionServiceGetMetadataRequest) String() string {
 func (*SessionServiceGetMetadataRequest) ProtoMessage() {}
 
 func (x *SessionServiceGetMetadataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +1871,7 @@ func (x *SessionServiceGetMetadataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceGetMetadataRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMetadataRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SessionServiceGetMetadataRequest) GetSessionId() string {
@@ -2478,7 +1901,7 @@ type SessionServiceGetMetadataResponse struct {
 
 func (x *SessionServiceGetMetadataResponse) Reset() {
 	*x = SessionServiceGetMetadataResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +1913,7 @@ func (x *SessionServiceGetMetadataResponse) String() string {
 func (*SessionServiceGetMetadataResponse) ProtoMessage() {}
 
 func (x *SessionServiceGetMetadataResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +1926,7 @@ func (x *SessionServiceGetMetadataResponse) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceGetMetadataResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceGetMetadataResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SessionServiceGetMetadataResponse) GetSession() *LocalSessionMetadataValue {
@@ -2532,7 +1955,7 @@ type SessionServiceInterruptMainTurnRequest struct {
 
 func (x *SessionServiceInterruptMainTurnRequest) Reset() {
 	*x = SessionServiceInterruptMainTurnRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2544,7 +1967,7 @@ func (x *SessionServiceInterruptMainTurnRequest) String() string {
 func (*SessionServiceInterruptMainTurnRequest) ProtoMessage() {}
 
 func (x *SessionServiceInterruptMainTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2557,7 +1980,7 @@ func (x *SessionServiceInterruptMainTurnRequest) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use SessionServiceInterruptMainTurnRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceInterruptMainTurnRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionServiceInterruptMainTurnRequest) GetSessionId() string {
@@ -2592,7 +2015,7 @@ type SessionServiceInterruptMainTurnResponse struct {
 
 func (x *SessionServiceInterruptMainTurnResponse) Reset() {
 	*x = SessionServiceInterruptMainTurnResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2027,7 @@ func (x *SessionServiceInterruptMainTurnResponse) String() string {
 func (*SessionServiceInterruptMainTurnResponse) ProtoMessage() {}
 
 func (x *SessionServiceInterruptMainTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2040,7 @@ func (x *SessionServiceInterruptMainTurnResponse) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use SessionServiceInterruptMainTurnResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceInterruptMainTurnResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SessionServiceInterruptMainTurnResponse) GetInterrupted() bool {
@@ -2648,7 +2071,7 @@ type SessionServiceListRequest struct {
 
 func (x *SessionServiceListRequest) Reset() {
 	*x = SessionServiceListRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2660,7 +2083,7 @@ func (x *SessionServiceListRequest) String() string {
 func (*SessionServiceListRequest) ProtoMessage() {}
 
 func (x *SessionServiceListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2673,7 +2096,7 @@ func (x *SessionServiceListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceListRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceListRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionServiceListRequest) GetFilter() *SessionListFilter {
@@ -2703,7 +2126,7 @@ type SessionServiceListResponse struct {
 
 func (x *SessionServiceListResponse) Reset() {
 	*x = SessionServiceListResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2138,7 @@ func (x *SessionServiceListResponse) String() string {
 func (*SessionServiceListResponse) ProtoMessage() {}
 
 func (x *SessionServiceListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2151,7 @@ func (x *SessionServiceListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceListResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceListResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionServiceListResponse) GetSessions() []*LocalSessionMetadataValue {
@@ -2766,7 +2189,7 @@ type SessionServiceLogRequest struct {
 
 func (x *SessionServiceLogRequest) Reset() {
 	*x = SessionServiceLogRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +2201,7 @@ func (x *SessionServiceLogRequest) String() string {
 func (*SessionServiceLogRequest) ProtoMessage() {}
 
 func (x *SessionServiceLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +2214,7 @@ func (x *SessionServiceLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceLogRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionServiceLogRequest) GetSessionId() string {
@@ -2862,7 +2285,7 @@ type SessionServiceLogResponse struct {
 
 func (x *SessionServiceLogResponse) Reset() {
 	*x = SessionServiceLogResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2874,7 +2297,7 @@ func (x *SessionServiceLogResponse) String() string {
 func (*SessionServiceLogResponse) ProtoMessage() {}
 
 func (x *SessionServiceLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2887,7 +2310,7 @@ func (x *SessionServiceLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceLogResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionServiceLogResponse) GetEventId() string {
@@ -3098,7 +2521,7 @@ type SessionServiceResumeRequest struct {
 
 func (x *SessionServiceResumeRequest) Reset() {
 	*x = SessionServiceResumeRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +2533,7 @@ func (x *SessionServiceResumeRequest) String() string {
 func (*SessionServiceResumeRequest) ProtoMessage() {}
 
 func (x *SessionServiceResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +2546,7 @@ func (x *SessionServiceResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceResumeRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceResumeRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionServiceResumeRequest) GetClientName() string {
@@ -3728,143 +3151,6 @@ func (x *SessionServiceResumeRequest) GetJsonExtra() string {
 	return ""
 }
 
-// The session that was resumed.
-type SessionServiceResumeResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the session.
-	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Directory in which the CLI keeps the session's files. Absent when the
-	// client keeps them.
-	WorkspacePath *string `protobuf:"bytes,2,opt,name=workspace_path,json=workspacePath,proto3,oneof" json:"workspace_path,omitempty"`
-	// What the session can ask of its clients at the moment.
-	Capabilities *SessionCapabilities `protobuf:"bytes,3,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
-	// Canvases that are open.
-	OpenCanvases []*OpenCanvasInstance `protobuf:"bytes,4,rep,name=open_canvases,json=openCanvases,proto3" json:"open_canvases,omitempty"`
-	// Identifier of the session inside the CLI.
-	NativeSessionId *string `protobuf:"bytes,5,opt,name=native_session_id,json=nativeSessionId,proto3,oneof" json:"native_session_id,omitempty"`
-	// When the session began.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// Whether the session runs elsewhere.
-	IsRemote *bool `protobuf:"varint,7,opt,name=is_remote,json=isRemote,proto3,oneof" json:"is_remote,omitempty"`
-	// The agent mode the session is in.
-	Mode SessionMode `protobuf:"varint,8,opt,name=mode,proto3,enum=copilot.cli.v1.SessionMode" json:"mode,omitempty"`
-	// The model in use. 1.0.102 sends it, 1.0.81 does not.
-	ModelState *SessionModelState `protobuf:"bytes,9,opt,name=model_state,json=modelState,proto3" json:"model_state,omitempty"`
-	// Environment variables that were granted, with their values.
-	GrantedEnvironmentVariables map[string]string `protobuf:"bytes,10,rep,name=granted_environment_variables,json=grantedEnvironmentVariables,proto3" json:"granted_environment_variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionServiceResumeResponse) Reset() {
-	*x = SessionServiceResumeResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionServiceResumeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionServiceResumeResponse) ProtoMessage() {}
-
-func (x *SessionServiceResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionServiceResumeResponse.ProtoReflect.Descriptor instead.
-func (*SessionServiceResumeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *SessionServiceResumeResponse) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *SessionServiceResumeResponse) GetWorkspacePath() string {
-	if x != nil && x.WorkspacePath != nil {
-		return *x.WorkspacePath
-	}
-	return ""
-}
-
-func (x *SessionServiceResumeResponse) GetCapabilities() *SessionCapabilities {
-	if x != nil {
-		return x.Capabilities
-	}
-	return nil
-}
-
-func (x *SessionServiceResumeResponse) GetOpenCanvases() []*OpenCanvasInstance {
-	if x != nil {
-		return x.OpenCanvases
-	}
-	return nil
-}
-
-func (x *SessionServiceResumeResponse) GetNativeSessionId() string {
-	if x != nil && x.NativeSessionId != nil {
-		return *x.NativeSessionId
-	}
-	return ""
-}
-
-func (x *SessionServiceResumeResponse) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
-	}
-	return nil
-}
-
-func (x *SessionServiceResumeResponse) GetIsRemote() bool {
-	if x != nil && x.IsRemote != nil {
-		return *x.IsRemote
-	}
-	return false
-}
-
-func (x *SessionServiceResumeResponse) GetMode() SessionMode {
-	if x != nil {
-		return x.Mode
-	}
-	return SessionMode_SESSION_MODE_UNSPECIFIED
-}
-
-func (x *SessionServiceResumeResponse) GetModelState() *SessionModelState {
-	if x != nil {
-		return x.ModelState
-	}
-	return nil
-}
-
-func (x *SessionServiceResumeResponse) GetGrantedEnvironmentVariables() map[string]string {
-	if x != nil {
-		return x.GrantedEnvironmentVariables
-	}
-	return nil
-}
-
-func (x *SessionServiceResumeResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type SessionServiceSendRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -3906,7 +3192,7 @@ type SessionServiceSendRequest struct {
 
 func (x *SessionServiceSendRequest) Reset() {
 	*x = SessionServiceSendRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +3204,7 @@ func (x *SessionServiceSendRequest) String() string {
 func (*SessionServiceSendRequest) ProtoMessage() {}
 
 func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +3217,7 @@ func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSendRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionServiceSendRequest) GetSessionId() string {
@@ -4057,7 +3343,7 @@ type SessionServiceSendResponse struct {
 
 func (x *SessionServiceSendResponse) Reset() {
 	*x = SessionServiceSendResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +3355,7 @@ func (x *SessionServiceSendResponse) String() string {
 func (*SessionServiceSendResponse) ProtoMessage() {}
 
 func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +3368,7 @@ func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSendResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionServiceSendResponse) GetMessageId() string {
@@ -4123,7 +3409,7 @@ type SessionServiceSendMessagesRequest struct {
 
 func (x *SessionServiceSendMessagesRequest) Reset() {
 	*x = SessionServiceSendMessagesRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +3421,7 @@ func (x *SessionServiceSendMessagesRequest) String() string {
 func (*SessionServiceSendMessagesRequest) ProtoMessage() {}
 
 func (x *SessionServiceSendMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +3434,7 @@ func (x *SessionServiceSendMessagesRequest) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceSendMessagesRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionServiceSendMessagesRequest) GetSessionId() string {
@@ -4239,7 +3525,7 @@ type SessionServiceSendMessagesResponse struct {
 
 func (x *SessionServiceSendMessagesResponse) Reset() {
 	*x = SessionServiceSendMessagesResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4251,7 +3537,7 @@ func (x *SessionServiceSendMessagesResponse) String() string {
 func (*SessionServiceSendMessagesResponse) ProtoMessage() {}
 
 func (x *SessionServiceSendMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4264,7 +3550,7 @@ func (x *SessionServiceSendMessagesResponse) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceSendMessagesResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionServiceSendMessagesResponse) GetMessageIds() []string {
@@ -4294,7 +3580,7 @@ type SessionServiceSetForegroundRequest struct {
 
 func (x *SessionServiceSetForegroundRequest) Reset() {
 	*x = SessionServiceSetForegroundRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4306,7 +3592,7 @@ func (x *SessionServiceSetForegroundRequest) String() string {
 func (*SessionServiceSetForegroundRequest) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +3605,7 @@ func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceSetForegroundRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionServiceSetForegroundRequest) GetSessionId() string {
@@ -4351,7 +3637,7 @@ type SessionServiceSetForegroundResponse struct {
 
 func (x *SessionServiceSetForegroundResponse) Reset() {
 	*x = SessionServiceSetForegroundResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +3649,7 @@ func (x *SessionServiceSetForegroundResponse) String() string {
 func (*SessionServiceSetForegroundResponse) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +3662,7 @@ func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionServiceSetForegroundResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionServiceSetForegroundResponse) GetSuccess() bool {
@@ -4415,7 +3701,7 @@ type SessionServiceShutdownRequest struct {
 
 func (x *SessionServiceShutdownRequest) Reset() {
 	*x = SessionServiceShutdownRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4427,7 +3713,7 @@ func (x *SessionServiceShutdownRequest) String() string {
 func (*SessionServiceShutdownRequest) ProtoMessage() {}
 
 func (x *SessionServiceShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +3726,7 @@ func (x *SessionServiceShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceShutdownRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionServiceShutdownRequest) GetSessionId() string {
@@ -4489,7 +3775,7 @@ type SessionServiceShutdownResponse struct {
 
 func (x *SessionServiceShutdownResponse) Reset() {
 	*x = SessionServiceShutdownResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4501,7 +3787,7 @@ func (x *SessionServiceShutdownResponse) String() string {
 func (*SessionServiceShutdownResponse) ProtoMessage() {}
 
 func (x *SessionServiceShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4514,7 +3800,7 @@ func (x *SessionServiceShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceShutdownResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionServiceShutdownResponse) GetUnrecognized() string {
@@ -4535,7 +3821,7 @@ type SessionServiceSuspendRequest struct {
 
 func (x *SessionServiceSuspendRequest) Reset() {
 	*x = SessionServiceSuspendRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +3833,7 @@ func (x *SessionServiceSuspendRequest) String() string {
 func (*SessionServiceSuspendRequest) ProtoMessage() {}
 
 func (x *SessionServiceSuspendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +3846,7 @@ func (x *SessionServiceSuspendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSuspendRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSuspendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SessionServiceSuspendRequest) GetSessionId() string {
@@ -4588,7 +3874,7 @@ type SessionServiceSuspendResponse struct {
 
 func (x *SessionServiceSuspendResponse) Reset() {
 	*x = SessionServiceSuspendResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +3886,7 @@ func (x *SessionServiceSuspendResponse) String() string {
 func (*SessionServiceSuspendResponse) ProtoMessage() {}
 
 func (x *SessionServiceSuspendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,1202 +3899,12 @@ func (x *SessionServiceSuspendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSuspendResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSuspendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionServiceSuspendResponse) GetUnrecognized() string {
 	if x != nil && x.Unrecognized != nil {
 		return *x.Unrecognized
-	}
-	return ""
-}
-
-// An action on a canvas.
-type CanvasActionDeclaration struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the action.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What the action does; the model reads it.
-	Description *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// JSON Schema of the action's input. The member inputSchema, as JSON text.
-	InputSchemaJson *string `protobuf:"bytes,3,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CanvasActionDeclaration) Reset() {
-	*x = CanvasActionDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CanvasActionDeclaration) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CanvasActionDeclaration) ProtoMessage() {}
-
-func (x *CanvasActionDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CanvasActionDeclaration.ProtoReflect.Descriptor instead.
-func (*CanvasActionDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *CanvasActionDeclaration) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CanvasActionDeclaration) GetDescription() string {
-	if x != nil && x.Description != nil {
-		return *x.Description
-	}
-	return ""
-}
-
-func (x *CanvasActionDeclaration) GetInputSchemaJson() string {
-	if x != nil && x.InputSchemaJson != nil {
-		return *x.InputSchemaJson
-	}
-	return ""
-}
-
-func (x *CanvasActionDeclaration) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A canvas that a client can show: an interactive surface beside the
-// conversation.
-type CanvasDeclaration struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the kind of canvas.
-	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Name to show to people.
-	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
-	// What the canvas is for; the model reads it.
-	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// JSON Schema of what opening the canvas takes. The member inputSchema, as
-	// JSON text.
-	InputSchemaJson *string `protobuf:"bytes,4,opt,name=input_schema_json,json=inputSchemaJson,proto3,oneof" json:"input_schema_json,omitempty"`
-	// What can be done on the canvas.
-	Actions []*CanvasActionDeclaration `protobuf:"bytes,5,rep,name=actions,proto3" json:"actions,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CanvasDeclaration) Reset() {
-	*x = CanvasDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CanvasDeclaration) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CanvasDeclaration) ProtoMessage() {}
-
-func (x *CanvasDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CanvasDeclaration.ProtoReflect.Descriptor instead.
-func (*CanvasDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *CanvasDeclaration) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *CanvasDeclaration) GetDisplayName() string {
-	if x != nil {
-		return x.DisplayName
-	}
-	return ""
-}
-
-func (x *CanvasDeclaration) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
-func (x *CanvasDeclaration) GetInputSchemaJson() string {
-	if x != nil && x.InputSchemaJson != nil {
-		return *x.InputSchemaJson
-	}
-	return ""
-}
-
-func (x *CanvasDeclaration) GetActions() []*CanvasActionDeclaration {
-	if x != nil {
-		return x.Actions
-	}
-	return nil
-}
-
-func (x *CanvasDeclaration) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The provider of canvases that a client is.
-type CanvasProviderIdentity struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the provider.
-	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Name to show to people.
-	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CanvasProviderIdentity) Reset() {
-	*x = CanvasProviderIdentity{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CanvasProviderIdentity) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CanvasProviderIdentity) ProtoMessage() {}
-
-func (x *CanvasProviderIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CanvasProviderIdentity.ProtoReflect.Descriptor instead.
-func (*CanvasProviderIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *CanvasProviderIdentity) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *CanvasProviderIdentity) GetName() string {
-	if x != nil && x.Name != nil {
-		return *x.Name
-	}
-	return ""
-}
-
-func (x *CanvasProviderIdentity) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A session that runs in the cloud.
-type CloudSessionConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Repository the session works on.
-	Repository *CloudSessionRepository `protobuf:"bytes,1,opt,name=repository,proto3" json:"repository,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloudSessionConfig) Reset() {
-	*x = CloudSessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloudSessionConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloudSessionConfig) ProtoMessage() {}
-
-func (x *CloudSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloudSessionConfig.ProtoReflect.Descriptor instead.
-func (*CloudSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *CloudSessionConfig) GetRepository() *CloudSessionRepository {
-	if x != nil {
-		return x.Repository
-	}
-	return nil
-}
-
-func (x *CloudSessionConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A repository on GitHub.
-type CloudSessionRepository struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The repository's owner.
-	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// The repository's name.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Branch to work on.
-	Branch *string `protobuf:"bytes,3,opt,name=branch,proto3,oneof" json:"branch,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CloudSessionRepository) Reset() {
-	*x = CloudSessionRepository{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CloudSessionRepository) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CloudSessionRepository) ProtoMessage() {}
-
-func (x *CloudSessionRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CloudSessionRepository.ProtoReflect.Descriptor instead.
-func (*CloudSessionRepository) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *CloudSessionRepository) GetOwner() string {
-	if x != nil {
-		return x.Owner
-	}
-	return ""
-}
-
-func (x *CloudSessionRepository) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CloudSessionRepository) GetBranch() string {
-	if x != nil && x.Branch != nil {
-		return *x.Branch
-	}
-	return ""
-}
-
-func (x *CloudSessionRepository) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A slash command that the client carries out.
-type CommandDeclaration struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The command's name, without the slash.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What the command does. It may be empty, but is always sent.
-	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CommandDeclaration) Reset() {
-	*x = CommandDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CommandDeclaration) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CommandDeclaration) ProtoMessage() {}
-
-func (x *CommandDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CommandDeclaration.ProtoReflect.Descriptor instead.
-func (*CommandDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *CommandDeclaration) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CommandDeclaration) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
-func (x *CommandDeclaration) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// An agent that the client defines.
-type CustomAgentConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name by which the agent is chosen.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Name to show to people.
-	DisplayName *string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
-	// What the agent is good at; the model reads it to decide when to delegate to
-	// it.
-	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// The only tools the agent may use. An empty list leaves it none; absent or
-	// null, it has all. An explicit null is in json_extra; it differs from an
-	// absent member.
-	Tools *StringList `protobuf:"bytes,4,opt,name=tools,proto3" json:"tools,omitempty"`
-	// The agent's instructions.
-	Prompt string `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// MCP servers of this agent alone, by name.
-	McpServers map[string]*McpSerializableServerConfig `protobuf:"bytes,6,rep,name=mcp_servers,json=mcpServers,proto3" json:"mcp_servers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Whether the model may delegate to the agent on its own.
-	Infer *bool `protobuf:"varint,7,opt,name=infer,proto3,oneof" json:"infer,omitempty"`
-	// Skills that are loaded into the agent's prompt.
-	Skills []string `protobuf:"bytes,8,rep,name=skills,proto3" json:"skills,omitempty"`
-	// Model the agent uses.
-	Model *string `protobuf:"bytes,9,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// Reasoning effort of the agent's model.
-	ReasoningEffort *string `protobuf:"bytes,10,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CustomAgentConfig) Reset() {
-	*x = CustomAgentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CustomAgentConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CustomAgentConfig) ProtoMessage() {}
-
-func (x *CustomAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CustomAgentConfig.ProtoReflect.Descriptor instead.
-func (*CustomAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *CustomAgentConfig) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetDisplayName() string {
-	if x != nil && x.DisplayName != nil {
-		return *x.DisplayName
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetDescription() string {
-	if x != nil && x.Description != nil {
-		return *x.Description
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetTools() *StringList {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
-}
-
-func (x *CustomAgentConfig) GetPrompt() string {
-	if x != nil {
-		return x.Prompt
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetMcpServers() map[string]*McpSerializableServerConfig {
-	if x != nil {
-		return x.McpServers
-	}
-	return nil
-}
-
-func (x *CustomAgentConfig) GetInfer() bool {
-	if x != nil && x.Infer != nil {
-		return *x.Infer
-	}
-	return false
-}
-
-func (x *CustomAgentConfig) GetSkills() []string {
-	if x != nil {
-		return x.Skills
-	}
-	return nil
-}
-
-func (x *CustomAgentConfig) GetModel() string {
-	if x != nil && x.Model != nil {
-		return *x.Model
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetReasoningEffort() string {
-	if x != nil && x.ReasoningEffort != nil {
-		return *x.ReasoningEffort
-	}
-	return ""
-}
-
-func (x *CustomAgentConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Changes to the agent that is used when no other is chosen.
-type DefaultAgentConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tools hidden from this agent; custom agents may still use them.
-	ExcludedTools []string `protobuf:"bytes,1,rep,name=excluded_tools,json=excludedTools,proto3" json:"excluded_tools,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *DefaultAgentConfig) Reset() {
-	*x = DefaultAgentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *DefaultAgentConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*DefaultAgentConfig) ProtoMessage() {}
-
-func (x *DefaultAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use DefaultAgentConfig.ProtoReflect.Descriptor instead.
-func (*DefaultAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *DefaultAgentConfig) GetExcludedTools() []string {
-	if x != nil {
-		return x.ExcludedTools
-	}
-	return nil
-}
-
-func (x *DefaultAgentConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Assignments of feature experiments. Its members have capital first letters.
-type ExperimentAssignments struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Features that are switched on.
-	Features []string `protobuf:"bytes,1,rep,name=features,json=Features,proto3" json:"features,omitempty"`
-	// Assigned variants, by experiment.
-	Flights map[string]string `protobuf:"bytes,2,rep,name=flights,json=Flights,proto3" json:"flights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Parameters, by configuration.
-	Configs []*ExperimentConfig `protobuf:"bytes,3,rep,name=configs,json=Configs,proto3" json:"configs,omitempty"`
-	// Groups of parameters. The member ParameterGroups, as JSON text.
-	ParameterGroupsJson *string `protobuf:"bytes,4,opt,name=parameter_groups_json,json=parameterGroupsJson,proto3,oneof" json:"parameter_groups_json,omitempty"`
-	// Version of the assignment service.
-	FlightingVersion *int64 `protobuf:"varint,5,opt,name=flighting_version,json=FlightingVersion,proto3,oneof" json:"flighting_version,omitempty"`
-	// Identifier of this assignment.
-	ImpressionId *string `protobuf:"bytes,6,opt,name=impression_id,json=ImpressionId,proto3,oneof" json:"impression_id,omitempty"`
-	// The assignment in the form that telemetry carries.
-	AssignmentContext string `protobuf:"bytes,7,opt,name=assignment_context,json=AssignmentContext,proto3" json:"assignment_context,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExperimentAssignments) Reset() {
-	*x = ExperimentAssignments{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExperimentAssignments) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExperimentAssignments) ProtoMessage() {}
-
-func (x *ExperimentAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[48]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExperimentAssignments.ProtoReflect.Descriptor instead.
-func (*ExperimentAssignments) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{48}
-}
-
-func (x *ExperimentAssignments) GetFeatures() []string {
-	if x != nil {
-		return x.Features
-	}
-	return nil
-}
-
-func (x *ExperimentAssignments) GetFlights() map[string]string {
-	if x != nil {
-		return x.Flights
-	}
-	return nil
-}
-
-func (x *ExperimentAssignments) GetConfigs() []*ExperimentConfig {
-	if x != nil {
-		return x.Configs
-	}
-	return nil
-}
-
-func (x *ExperimentAssignments) GetParameterGroupsJson() string {
-	if x != nil && x.ParameterGroupsJson != nil {
-		return *x.ParameterGroupsJson
-	}
-	return ""
-}
-
-func (x *ExperimentAssignments) GetFlightingVersion() int64 {
-	if x != nil && x.FlightingVersion != nil {
-		return *x.FlightingVersion
-	}
-	return 0
-}
-
-func (x *ExperimentAssignments) GetImpressionId() string {
-	if x != nil && x.ImpressionId != nil {
-		return *x.ImpressionId
-	}
-	return ""
-}
-
-func (x *ExperimentAssignments) GetAssignmentContext() string {
-	if x != nil {
-		return x.AssignmentContext
-	}
-	return ""
-}
-
-func (x *ExperimentAssignments) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Parameters of one configuration.
-type ExperimentConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the configuration.
-	Id string `protobuf:"bytes,1,opt,name=id,json=Id,proto3" json:"id,omitempty"`
-	// Values by name: strings, numbers, booleans or null. The member Parameters,
-	// as JSON text.
-	ParametersJson string `protobuf:"bytes,2,opt,name=parameters_json,json=parametersJson,proto3" json:"parameters_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExperimentConfig) Reset() {
-	*x = ExperimentConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExperimentConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExperimentConfig) ProtoMessage() {}
-
-func (x *ExperimentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExperimentConfig.ProtoReflect.Descriptor instead.
-func (*ExperimentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *ExperimentConfig) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-func (x *ExperimentConfig) GetParametersJson() string {
-	if x != nil {
-		return x.ParametersJson
-	}
-	return ""
-}
-
-func (x *ExperimentConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The extension that a client is.
-type ExtensionIdentity struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the extension comes from.
-	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Name of the extension.
-	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExtensionIdentity) Reset() {
-	*x = ExtensionIdentity{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExtensionIdentity) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExtensionIdentity) ProtoMessage() {}
-
-func (x *ExtensionIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[50]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExtensionIdentity.ProtoReflect.Descriptor instead.
-func (*ExtensionIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{50}
-}
-
-func (x *ExtensionIdentity) GetSource() string {
-	if x != nil {
-		return x.Source
-	}
-	return ""
-}
-
-func (x *ExtensionIdentity) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ExtensionIdentity) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Limits for the compaction of a long conversation.
-type InfiniteSessionConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether conversations are compacted.
-	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// Share of the context window, 0 to 1, at which compaction starts in the
-	// background.
-	BackgroundCompactionThreshold *float64 `protobuf:"fixed64,2,opt,name=background_compaction_threshold,json=backgroundCompactionThreshold,proto3,oneof" json:"background_compaction_threshold,omitempty"`
-	// Share of the context window, 0 to 1, at which the turn waits for
-	// compaction.
-	BufferExhaustionThreshold *float64 `protobuf:"fixed64,3,opt,name=buffer_exhaustion_threshold,json=bufferExhaustionThreshold,proto3,oneof" json:"buffer_exhaustion_threshold,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *InfiniteSessionConfig) Reset() {
-	*x = InfiniteSessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *InfiniteSessionConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*InfiniteSessionConfig) ProtoMessage() {}
-
-func (x *InfiniteSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[51]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use InfiniteSessionConfig.ProtoReflect.Descriptor instead.
-func (*InfiniteSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{51}
-}
-
-func (x *InfiniteSessionConfig) GetEnabled() bool {
-	if x != nil && x.Enabled != nil {
-		return *x.Enabled
-	}
-	return false
-}
-
-func (x *InfiniteSessionConfig) GetBackgroundCompactionThreshold() float64 {
-	if x != nil && x.BackgroundCompactionThreshold != nil {
-		return *x.BackgroundCompactionThreshold
-	}
-	return 0
-}
-
-func (x *InfiniteSessionConfig) GetBufferExhaustionThreshold() float64 {
-	if x != nil && x.BufferExhaustionThreshold != nil {
-		return *x.BufferExhaustionThreshold
-	}
-	return 0
-}
-
-func (x *InfiniteSessionConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Since CLI 1.0.85.
-type JsonSchemaResponseFormat struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The member schema, as JSON text.
-	SchemaJson  string  `protobuf:"bytes,2,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"`
-	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Strict      *bool   `protobuf:"varint,4,opt,name=strict,proto3,oneof" json:"strict,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *JsonSchemaResponseFormat) Reset() {
-	*x = JsonSchemaResponseFormat{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *JsonSchemaResponseFormat) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*JsonSchemaResponseFormat) ProtoMessage() {}
-
-func (x *JsonSchemaResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[52]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use JsonSchemaResponseFormat.ProtoReflect.Descriptor instead.
-func (*JsonSchemaResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{52}
-}
-
-func (x *JsonSchemaResponseFormat) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *JsonSchemaResponseFormat) GetSchemaJson() string {
-	if x != nil {
-		return x.SchemaJson
-	}
-	return ""
-}
-
-func (x *JsonSchemaResponseFormat) GetDescription() string {
-	if x != nil && x.Description != nil {
-		return *x.Description
-	}
-	return ""
-}
-
-func (x *JsonSchemaResponseFormat) GetStrict() bool {
-	if x != nil && x.Strict != nil {
-		return *x.Strict
-	}
-	return false
-}
-
-func (x *JsonSchemaResponseFormat) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// What happens to tool output that is too large for the model.
-type LargeOutputConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Writes such output to a file and tells the model where it is.
-	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// Size in bytes above which output is too large.
-	MaxSizeBytes *int64 `protobuf:"varint,2,opt,name=max_size_bytes,json=maxSizeBytes,proto3,oneof" json:"max_size_bytes,omitempty"`
-	// Directory of the files.
-	OutputDir *string `protobuf:"bytes,3,opt,name=output_dir,json=outputDir,proto3,oneof" json:"output_dir,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *LargeOutputConfig) Reset() {
-	*x = LargeOutputConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LargeOutputConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LargeOutputConfig) ProtoMessage() {}
-
-func (x *LargeOutputConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[53]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LargeOutputConfig.ProtoReflect.Descriptor instead.
-func (*LargeOutputConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{53}
-}
-
-func (x *LargeOutputConfig) GetEnabled() bool {
-	if x != nil && x.Enabled != nil {
-		return *x.Enabled
-	}
-	return false
-}
-
-func (x *LargeOutputConfig) GetMaxSizeBytes() int64 {
-	if x != nil && x.MaxSizeBytes != nil {
-		return *x.MaxSizeBytes
-	}
-	return 0
-}
-
-func (x *LargeOutputConfig) GetOutputDir() string {
-	if x != nil && x.OutputDir != nil {
-		return *x.OutputDir
-	}
-	return ""
-}
-
-func (x *LargeOutputConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Whether the agent remembers across sessions.
-type MemoryConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether it does.
-	Enabled bool `protobuf:"varint,1,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *MemoryConfig) Reset() {
-	*x = MemoryConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *MemoryConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*MemoryConfig) ProtoMessage() {}
-
-func (x *MemoryConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[54]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use MemoryConfig.ProtoReflect.Descriptor instead.
-func (*MemoryConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *MemoryConfig) GetEnabled() bool {
-	if x != nil {
-		return x.Enabled
-	}
-	return false
-}
-
-func (x *MemoryConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Since CLI 1.0.85.
-type ResponseFormat struct {
-	state      protoimpl.MessageState    `protogen:"open.v1"`
-	JsonSchema *JsonSchemaResponseFormat `protobuf:"bytes,1,opt,name=json_schema,json=jsonSchema,proto3" json:"json_schema,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ResponseFormat) Reset() {
-	*x = ResponseFormat{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ResponseFormat) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ResponseFormat) ProtoMessage() {}
-
-func (x *ResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ResponseFormat.ProtoReflect.Descriptor instead.
-func (*ResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{55}
-}
-
-func (x *ResponseFormat) GetJsonSchema() *JsonSchemaResponseFormat {
-	if x != nil {
-		return x.JsonSchema
-	}
-	return nil
-}
-
-func (x *ResponseFormat) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
 	}
 	return ""
 }
@@ -5831,7 +3927,7 @@ type SendMessageItem struct {
 
 func (x *SendMessageItem) Reset() {
 	*x = SendMessageItem{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5843,7 +3939,7 @@ func (x *SendMessageItem) String() string {
 func (*SendMessageItem) ProtoMessage() {}
 
 func (x *SendMessageItem) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5856,7 +3952,7 @@ func (x *SendMessageItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageItem.ProtoReflect.Descriptor instead.
 func (*SendMessageItem) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{56}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SendMessageItem) GetPrompt() string {
@@ -5908,1608 +4004,11 @@ func (x *SendMessageItem) GetJsonExtra() string {
 	return ""
 }
 
-// What a session can ask of its clients at the moment.
-type SessionCapabilities struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it can show to people.
-	Ui *SessionUiCapabilities `protobuf:"bytes,1,opt,name=ui,proto3" json:"ui,omitempty"`
-	// Whether extensions are loaded.
-	Extensions *bool `protobuf:"varint,2,opt,name=extensions,proto3,oneof" json:"extensions,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionCapabilities) Reset() {
-	*x = SessionCapabilities{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[57]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionCapabilities) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionCapabilities) ProtoMessage() {}
-
-func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[57]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionCapabilities.ProtoReflect.Descriptor instead.
-func (*SessionCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{57}
-}
-
-func (x *SessionCapabilities) GetUi() *SessionUiCapabilities {
-	if x != nil {
-		return x.Ui
-	}
-	return nil
-}
-
-func (x *SessionCapabilities) GetExtensions() bool {
-	if x != nil && x.Extensions != nil {
-		return *x.Extensions
-	}
-	return false
-}
-
-func (x *SessionCapabilities) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// What a session is to be: everything that both creating and resuming one
-// accept. The CLI keeps none of it when it unloads the session, so a cold
-// resume sends it all again.
-type SessionConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the program that uses the session, as it appears in sessions'
-	// metadata and in telemetry.
-	ClientName *string `protobuf:"bytes,1,opt,name=client_name,json=clientName,proto3,oneof" json:"client_name,omitempty"`
-	// Identifier of the model that answers. Absent: the CLI's default.
-	Model *string `protobuf:"bytes,2,opt,name=model,proto3,oneof" json:"model,omitempty"`
-	// How much the model may think before it answers; the possible values are the
-	// model's own.
-	ReasoningEffort *string `protobuf:"bytes,3,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// How much of its reasoning the model sums up.
-	ReasoningSummary ReasoningSummary `protobuf:"varint,4,opt,name=reasoning_summary,json=reasoningSummary,proto3,enum=copilot.cli.v1.ReasoningSummary" json:"reasoning_summary,omitempty"`
-	// Size of the model's context window, where it has several.
-	ContextTier ContextTier `protobuf:"varint,5,opt,name=context_tier,json=contextTier,proto3,enum=copilot.cli.v1.ContextTier" json:"context_tier,omitempty"`
-	// Switches experimental features of the CLI on.
-	IsExperimentalMode *bool `protobuf:"varint,6,opt,name=is_experimental_mode,json=isExperimentalMode,proto3,oneof" json:"is_experimental_mode,omitempty"`
-	// Tools that the client carries out. On a resume the list replaces that of
-	// the same connection.
-	Tools []*ToolDefinition `protobuf:"bytes,7,rep,name=tools,proto3" json:"tools,omitempty"`
-	// How tools are found when there are too many to offer them all.
-	ToolSearch *ToolSearchConfig `protobuf:"bytes,8,opt,name=tool_search,json=toolSearch,proto3" json:"tool_search,omitempty"`
-	// Canvases that the client can show.
-	Canvases []*CanvasDeclaration `protobuf:"bytes,9,rep,name=canvases,proto3" json:"canvases,omitempty"`
-	// Asks for the role of the one who draws canvases.
-	RequestCanvasRenderer *bool `protobuf:"varint,10,opt,name=request_canvas_renderer,json=requestCanvasRenderer,proto3,oneof" json:"request_canvas_renderer,omitempty"`
-	// Lets the CLI load extensions in this session.
-	RequestExtensions *bool `protobuf:"varint,11,opt,name=request_extensions,json=requestExtensions,proto3,oneof" json:"request_extensions,omitempty"`
-	// Path of the SDK that extensions are to use.
-	ExtensionSdkPath *string `protobuf:"bytes,12,opt,name=extension_sdk_path,json=extensionSdkPath,proto3,oneof" json:"extension_sdk_path,omitempty"`
-	// Who the client is, when it is an extension.
-	ExtensionInfo *ExtensionIdentity `protobuf:"bytes,13,opt,name=extension_info,json=extensionInfo,proto3" json:"extension_info,omitempty"`
-	// Who the client is, when it provides canvases.
-	CanvasProvider *CanvasProviderIdentity `protobuf:"bytes,14,opt,name=canvas_provider,json=canvasProvider,proto3" json:"canvas_provider,omitempty"`
-	// Slash commands that the client carries out.
-	Commands []*CommandDeclaration `protobuf:"bytes,15,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Changes to the system message. Absent: the CLI's own.
-	SystemMessage *SystemMessageConfig `protobuf:"bytes,16,opt,name=system_message,json=systemMessage,proto3" json:"system_message,omitempty"`
-	// The only tools the model may use. An empty list leaves it none; absent, it
-	// has all.
-	AvailableTools *StringList `protobuf:"bytes,17,opt,name=available_tools,json=availableTools,proto3" json:"available_tools,omitempty"`
-	// Tools the model may not use.
-	ExcludedTools *StringList `protobuf:"bytes,18,opt,name=excluded_tools,json=excludedTools,proto3" json:"excluded_tools,omitempty"`
-	// Built-in agents that are not offered.
-	ExcludedBuiltinAgents []string `protobuf:"bytes,19,rep,name=excluded_builtin_agents,json=excludedBuiltinAgents,proto3" json:"excluded_builtin_agents,omitempty"`
-	// Which list wins for a tool that is in both availableTools and
-	// excludedTools.
-	ToolFilterPrecedence ToolFilterPrecedence `protobuf:"varint,20,opt,name=tool_filter_precedence,json=toolFilterPrecedence,proto3,enum=copilot.cli.v1.ToolFilterPrecedence" json:"tool_filter_precedence,omitempty"`
-	// The model endpoint to use instead of GitHub's. Cannot be combined with
-	// gitHubToken.
-	Provider *ProviderConfig `protobuf:"bytes,21,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Further model endpoints, referred to by name in models.
-	Providers []*NamedProviderConfig `protobuf:"bytes,22,rep,name=providers,proto3" json:"providers,omitempty"`
-	// Models that the endpoints in providers offer.
-	Models []*ProviderModelConfig `protobuf:"bytes,23,rep,name=models,proto3" json:"models,omitempty"`
-	// Options of GitHub's own model endpoint.
-	Capi *CapiSessionOptions `protobuf:"bytes,24,opt,name=capi,proto3" json:"capi,omitempty"`
-	// What the session may use up.
-	SessionLimits *SessionLimitsConfig `protobuf:"bytes,25,opt,name=session_limits,json=sessionLimits,proto3" json:"session_limits,omitempty"`
-	// Corrections to what the CLI knows about the model.
-	ModelCapabilities *ModelCapabilitiesOverride `protobuf:"bytes,26,opt,name=model_capabilities,json=modelCapabilities,proto3" json:"model_capabilities,omitempty"`
-	// What happens to tool output that is too large for the model.
-	LargeOutput *LargeOutputConfig `protobuf:"bytes,27,opt,name=large_output,json=largeOutput,proto3" json:"large_output,omitempty"`
-	// Lets the CLI report usage of this session to GitHub.
-	EnableSessionTelemetry *bool `protobuf:"varint,28,opt,name=enable_session_telemetry,json=enableSessionTelemetry,proto3,oneof" json:"enable_session_telemetry,omitempty"`
-	// Asks the model to name its sources.
-	EnableCitations *bool `protobuf:"varint,29,opt,name=enable_citations,json=enableCitations,proto3,oneof" json:"enable_citations,omitempty"`
-	// Records which files the agent changes.
-	EnableFileChangeTracking *bool `protobuf:"varint,30,opt,name=enable_file_change_tracking,json=enableFileChangeTracking,proto3,oneof" json:"enable_file_change_tracking,omitempty"`
-	// Leaves instruction files of the working directory out of the prompt.
-	SkipCustomInstructions *bool `protobuf:"varint,31,opt,name=skip_custom_instructions,json=skipCustomInstructions,proto3,oneof" json:"skip_custom_instructions,omitempty"`
-	// Ignores agents that are defined outside the machine.
-	CustomAgentsLocalOnly *bool `protobuf:"varint,32,opt,name=custom_agents_local_only,json=customAgentsLocalOnly,proto3,oneof" json:"custom_agents_local_only,omitempty"`
-	// Adds the agent as co-author to the commits it makes.
-	CoauthorEnabled *bool `protobuf:"varint,33,opt,name=coauthor_enabled,json=coauthorEnabled,proto3,oneof" json:"coauthor_enabled,omitempty"`
-	// Lets the agent schedule prompts.
-	ManageScheduleEnabled *bool `protobuf:"varint,34,opt,name=manage_schedule_enabled,json=manageScheduleEnabled,proto3,oneof" json:"manage_schedule_enabled,omitempty"`
-	// Sends permission questions to the client. Without it the CLI denies every
-	// action that needs permission.
-	RequestPermission *bool `protobuf:"varint,35,opt,name=request_permission,json=requestPermission,proto3,oneof" json:"request_permission,omitempty"`
-	// Sends the agent's questions for the user to the client, and offers the
-	// agent the tool to ask them.
-	RequestUserInput *bool `protobuf:"varint,36,opt,name=request_user_input,json=requestUserInput,proto3,oneof" json:"request_user_input,omitempty"`
-	// Sends forms that tools want filled in to the client.
-	RequestElicitation *bool `protobuf:"varint,37,opt,name=request_elicitation,json=requestElicitation,proto3,oneof" json:"request_elicitation,omitempty"`
-	// Sends the agent's plans to the client for approval.
-	RequestExitPlanMode *bool `protobuf:"varint,38,opt,name=request_exit_plan_mode,json=requestExitPlanMode,proto3,oneof" json:"request_exit_plan_mode,omitempty"`
-	// Asks the client before the CLI changes to automatic model choice.
-	RequestAutoModeSwitch *bool `protobuf:"varint,39,opt,name=request_auto_mode_switch,json=requestAutoModeSwitch,proto3,oneof" json:"request_auto_mode_switch,omitempty"`
-	// Calls the client's hooks. Every connection that asked for them must answer
-	// each.
-	Hooks *bool `protobuf:"varint,40,opt,name=hooks,proto3,oneof" json:"hooks,omitempty"`
-	// Sends applications of MCP servers to the client.
-	RequestMcpApps *bool `protobuf:"varint,41,opt,name=request_mcp_apps,json=requestMcpApps,proto3,oneof" json:"request_mcp_apps,omitempty"`
-	// Which tools of GitHub's MCP server are offered.
-	GithubMcpToolConfig *SessionGitHubMcpToolConfig `protobuf:"bytes,42,opt,name=github_mcp_tool_config,json=githubMcpToolConfig,proto3" json:"github_mcp_tool_config,omitempty"`
-	// Absolute path in which the agent works. It must exist.
-	WorkingDirectory *string `protobuf:"bytes,43,opt,name=working_directory,json=workingDirectory,proto3,oneof" json:"working_directory,omitempty"`
-	// Further directories the agent may work in.
-	AdditionalDirectories []string `protobuf:"bytes,44,rep,name=additional_directories,json=additionalDirectories,proto3" json:"additional_directories,omitempty"`
-	// Sends answers piece by piece, as assistant.message_delta events.
-	Streaming *bool `protobuf:"varint,45,opt,name=streaming,proto3,oneof" json:"streaming,omitempty"`
-	// Sends the pieces of sub-agents' answers too.
-	IncludeSubAgentStreamingEvents *bool `protobuf:"varint,46,opt,name=include_sub_agent_streaming_events,json=includeSubAgentStreamingEvents,proto3,oneof" json:"include_sub_agent_streaming_events,omitempty"`
-	// Sends a copy of GitHub telemetry to the client, as gitHubTelemetry.event.
-	EnableGithubTelemetryForwarding *bool `protobuf:"varint,47,opt,name=enable_github_telemetry_forwarding,json=enableGitHubTelemetryForwarding,proto3,oneof" json:"enable_github_telemetry_forwarding,omitempty"`
-	// Name of the custom agent to start with.
-	Agent *string `protobuf:"bytes,48,opt,name=agent,proto3,oneof" json:"agent,omitempty"`
-	// MCP servers to start or to call, by name.
-	McpServers map[string]*McpSerializableServerConfig `protobuf:"bytes,49,rep,name=mcp_servers,json=mcpServers,proto3" json:"mcp_servers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Storage of tokens for MCP servers.
-	McpOauthTokenStorage TokenStorage `protobuf:"varint,50,opt,name=mcp_oauth_token_storage,json=mcpOAuthTokenStorage,proto3,enum=copilot.cli.v1.TokenStorage" json:"mcp_oauth_token_storage,omitempty"`
-	// How values in env of an MCP server are read; "direct" takes them as they
-	// stand.
-	EnvValueMode EnvValueMode `protobuf:"varint,51,opt,name=env_value_mode,json=envValueMode,proto3,enum=copilot.cli.v1.EnvValueMode" json:"env_value_mode,omitempty"`
-	// Storage of embeddings of the code.
-	EmbeddingCacheStorage EmbeddingCacheStorage `protobuf:"varint,52,opt,name=embedding_cache_storage,json=embeddingCacheStorage,proto3,enum=copilot.cli.v1.EmbeddingCacheStorage" json:"embedding_cache_storage,omitempty"`
-	// Agents the client defines.
-	CustomAgents []*CustomAgentConfig `protobuf:"bytes,53,rep,name=custom_agents,json=customAgents,proto3" json:"custom_agents,omitempty"`
-	// Changes to the agent that is used when no other is chosen.
-	DefaultAgent *DefaultAgentConfig `protobuf:"bytes,54,opt,name=default_agent,json=defaultAgent,proto3" json:"default_agent,omitempty"`
-	// Directory of the user's CLI configuration.
-	ConfigDir *string `protobuf:"bytes,55,opt,name=config_dir,json=configDir,proto3,oneof" json:"config_dir,omitempty"`
-	// Looks for configuration files in the working directory.
-	EnableConfigDiscovery *bool `protobuf:"varint,56,opt,name=enable_config_discovery,json=enableConfigDiscovery,proto3,oneof" json:"enable_config_discovery,omitempty"`
-	// Does without search by embeddings.
-	SkipEmbeddingRetrieval *bool `protobuf:"varint,57,opt,name=skip_embedding_retrieval,json=skipEmbeddingRetrieval,proto3,oneof" json:"skip_embedding_retrieval,omitempty"`
-	// Reads instruction files of a directory when the agent first touches it.
-	EnableOnDemandInstructionDiscovery *bool `protobuf:"varint,58,opt,name=enable_on_demand_instruction_discovery,json=enableOnDemandInstructionDiscovery,proto3,oneof" json:"enable_on_demand_instruction_discovery,omitempty"`
-	// Runs hooks defined in files.
-	EnableFileHooks *bool `protobuf:"varint,59,opt,name=enable_file_hooks,json=enableFileHooks,proto3,oneof" json:"enable_file_hooks,omitempty"`
-	// Lets the CLI run git on the machine it runs on.
-	EnableHostGitOperations *bool `protobuf:"varint,60,opt,name=enable_host_git_operations,json=enableHostGitOperations,proto3,oneof" json:"enable_host_git_operations,omitempty"`
-	// Keeps the session in the database over all sessions.
-	EnableSessionStore *bool `protobuf:"varint,61,opt,name=enable_session_store,json=enableSessionStore,proto3,oneof" json:"enable_session_store,omitempty"`
-	// Offers skills to the agent.
-	EnableSkills *bool `protobuf:"varint,62,opt,name=enable_skills,json=enableSkills,proto3,oneof" json:"enable_skills,omitempty"`
-	// Instructions of the user's organisation, added to the prompt.
-	OrganizationCustomInstructions *string `protobuf:"bytes,63,opt,name=organization_custom_instructions,json=organizationCustomInstructions,proto3,oneof" json:"organization_custom_instructions,omitempty"`
-	// Directories to look for skills in.
-	SkillDirectories []string `protobuf:"bytes,64,rep,name=skill_directories,json=skillDirectories,proto3" json:"skill_directories,omitempty"`
-	// Directories to look for plugins in.
-	PluginDirectories []string `protobuf:"bytes,65,rep,name=plugin_directories,json=pluginDirectories,proto3" json:"plugin_directories,omitempty"`
-	// Directories to look for instruction files in.
-	InstructionDirectories []string `protobuf:"bytes,66,rep,name=instruction_directories,json=instructionDirectories,proto3" json:"instruction_directories,omitempty"`
-	// Skills that are not offered.
-	DisabledSkills []string `protobuf:"bytes,67,rep,name=disabled_skills,json=disabledSkills,proto3" json:"disabled_skills,omitempty"`
-	// MCP servers that stay off. An empty list switches all on.
-	DisabledMcpServers *StringList `protobuf:"bytes,68,opt,name=disabled_mcp_servers,json=disabledMcpServers,proto3" json:"disabled_mcp_servers,omitempty"`
-	// When a long conversation is compacted.
-	InfiniteSessions *InfiniteSessionConfig `protobuf:"bytes,69,opt,name=infinite_sessions,json=infiniteSessions,proto3" json:"infinite_sessions,omitempty"`
-	// Whether the agent remembers across sessions.
-	Memory *MemoryConfig `protobuf:"bytes,70,opt,name=memory,proto3" json:"memory,omitempty"`
-	// GitHub token for this session. Cannot be combined with provider.
-	GithubToken *string `protobuf:"bytes,71,opt,name=github_token,json=gitHubToken,proto3,oneof" json:"github_token,omitempty"`
-	// Whether the session can be seen and steered from elsewhere.
-	RemoteSession RemoteSessionExposure `protobuf:"varint,72,opt,name=remote_session,json=remoteSession,proto3,enum=copilot.cli.v1.RemoteSessionExposure" json:"remote_session,omitempty"`
-	// Assignments of feature experiments.
-	ExpAssignments *ExperimentAssignments `protobuf:"bytes,73,opt,name=exp_assignments,json=expAssignments,proto3" json:"exp_assignments,omitempty"`
-	// Applies settings that an administrator manages.
-	EnableManagedSettings *bool `protobuf:"varint,74,opt,name=enable_managed_settings,json=enableManagedSettings,proto3,oneof" json:"enable_managed_settings,omitempty"`
-	// Settings that an administrator manages, given directly.
-	ManagedSettings *SessionManagedSettings `protobuf:"bytes,75,opt,name=managed_settings,json=managedSettings,proto3" json:"managed_settings,omitempty"`
-	// W3C trace context of the caller.
-	Traceparent *string `protobuf:"bytes,76,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
-	// W3C trace state of the caller.
-	Tracestate *string `protobuf:"bytes,77,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
-	// Has the CLI ask the client for GitHub tokens, by gitHubToken.getToken and
-	// under this name, in the place of gitHubToken.
-	GithubTokenProviderRegistrationId *string `protobuf:"bytes,78,opt,name=github_token_provider_registration_id,json=gitHubTokenProviderRegistrationId,proto3,oneof" json:"github_token_provider_registration_id,omitempty"`
-	// Asks the client for the names of further skills, and for those that are
-	// used.
-	HasSkillProvider *bool `protobuf:"varint,79,opt,name=has_skill_provider,json=hasSkillProvider,proto3,oneof" json:"has_skill_provider,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionConfig) Reset() {
-	*x = SessionConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[58]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionConfig) ProtoMessage() {}
-
-func (x *SessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[58]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionConfig.ProtoReflect.Descriptor instead.
-func (*SessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{58}
-}
-
-func (x *SessionConfig) GetClientName() string {
-	if x != nil && x.ClientName != nil {
-		return *x.ClientName
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetModel() string {
-	if x != nil && x.Model != nil {
-		return *x.Model
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetReasoningEffort() string {
-	if x != nil && x.ReasoningEffort != nil {
-		return *x.ReasoningEffort
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetReasoningSummary() ReasoningSummary {
-	if x != nil {
-		return x.ReasoningSummary
-	}
-	return ReasoningSummary_REASONING_SUMMARY_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetContextTier() ContextTier {
-	if x != nil {
-		return x.ContextTier
-	}
-	return ContextTier_CONTEXT_TIER_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetIsExperimentalMode() bool {
-	if x != nil && x.IsExperimentalMode != nil {
-		return *x.IsExperimentalMode
-	}
-	return false
-}
-
-func (x *SessionConfig) GetTools() []*ToolDefinition {
-	if x != nil {
-		return x.Tools
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetToolSearch() *ToolSearchConfig {
-	if x != nil {
-		return x.ToolSearch
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetCanvases() []*CanvasDeclaration {
-	if x != nil {
-		return x.Canvases
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetRequestCanvasRenderer() bool {
-	if x != nil && x.RequestCanvasRenderer != nil {
-		return *x.RequestCanvasRenderer
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestExtensions() bool {
-	if x != nil && x.RequestExtensions != nil {
-		return *x.RequestExtensions
-	}
-	return false
-}
-
-func (x *SessionConfig) GetExtensionSdkPath() string {
-	if x != nil && x.ExtensionSdkPath != nil {
-		return *x.ExtensionSdkPath
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetExtensionInfo() *ExtensionIdentity {
-	if x != nil {
-		return x.ExtensionInfo
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetCanvasProvider() *CanvasProviderIdentity {
-	if x != nil {
-		return x.CanvasProvider
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetCommands() []*CommandDeclaration {
-	if x != nil {
-		return x.Commands
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetSystemMessage() *SystemMessageConfig {
-	if x != nil {
-		return x.SystemMessage
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetAvailableTools() *StringList {
-	if x != nil {
-		return x.AvailableTools
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetExcludedTools() *StringList {
-	if x != nil {
-		return x.ExcludedTools
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetExcludedBuiltinAgents() []string {
-	if x != nil {
-		return x.ExcludedBuiltinAgents
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetToolFilterPrecedence() ToolFilterPrecedence {
-	if x != nil {
-		return x.ToolFilterPrecedence
-	}
-	return ToolFilterPrecedence_TOOL_FILTER_PRECEDENCE_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetProvider() *ProviderConfig {
-	if x != nil {
-		return x.Provider
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetProviders() []*NamedProviderConfig {
-	if x != nil {
-		return x.Providers
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetModels() []*ProviderModelConfig {
-	if x != nil {
-		return x.Models
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetCapi() *CapiSessionOptions {
-	if x != nil {
-		return x.Capi
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetSessionLimits() *SessionLimitsConfig {
-	if x != nil {
-		return x.SessionLimits
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetModelCapabilities() *ModelCapabilitiesOverride {
-	if x != nil {
-		return x.ModelCapabilities
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetLargeOutput() *LargeOutputConfig {
-	if x != nil {
-		return x.LargeOutput
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetEnableSessionTelemetry() bool {
-	if x != nil && x.EnableSessionTelemetry != nil {
-		return *x.EnableSessionTelemetry
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableCitations() bool {
-	if x != nil && x.EnableCitations != nil {
-		return *x.EnableCitations
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableFileChangeTracking() bool {
-	if x != nil && x.EnableFileChangeTracking != nil {
-		return *x.EnableFileChangeTracking
-	}
-	return false
-}
-
-func (x *SessionConfig) GetSkipCustomInstructions() bool {
-	if x != nil && x.SkipCustomInstructions != nil {
-		return *x.SkipCustomInstructions
-	}
-	return false
-}
-
-func (x *SessionConfig) GetCustomAgentsLocalOnly() bool {
-	if x != nil && x.CustomAgentsLocalOnly != nil {
-		return *x.CustomAgentsLocalOnly
-	}
-	return false
-}
-
-func (x *SessionConfig) GetCoauthorEnabled() bool {
-	if x != nil && x.CoauthorEnabled != nil {
-		return *x.CoauthorEnabled
-	}
-	return false
-}
-
-func (x *SessionConfig) GetManageScheduleEnabled() bool {
-	if x != nil && x.ManageScheduleEnabled != nil {
-		return *x.ManageScheduleEnabled
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestPermission() bool {
-	if x != nil && x.RequestPermission != nil {
-		return *x.RequestPermission
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestUserInput() bool {
-	if x != nil && x.RequestUserInput != nil {
-		return *x.RequestUserInput
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestElicitation() bool {
-	if x != nil && x.RequestElicitation != nil {
-		return *x.RequestElicitation
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestExitPlanMode() bool {
-	if x != nil && x.RequestExitPlanMode != nil {
-		return *x.RequestExitPlanMode
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestAutoModeSwitch() bool {
-	if x != nil && x.RequestAutoModeSwitch != nil {
-		return *x.RequestAutoModeSwitch
-	}
-	return false
-}
-
-func (x *SessionConfig) GetHooks() bool {
-	if x != nil && x.Hooks != nil {
-		return *x.Hooks
-	}
-	return false
-}
-
-func (x *SessionConfig) GetRequestMcpApps() bool {
-	if x != nil && x.RequestMcpApps != nil {
-		return *x.RequestMcpApps
-	}
-	return false
-}
-
-func (x *SessionConfig) GetGithubMcpToolConfig() *SessionGitHubMcpToolConfig {
-	if x != nil {
-		return x.GithubMcpToolConfig
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetWorkingDirectory() string {
-	if x != nil && x.WorkingDirectory != nil {
-		return *x.WorkingDirectory
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetAdditionalDirectories() []string {
-	if x != nil {
-		return x.AdditionalDirectories
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetStreaming() bool {
-	if x != nil && x.Streaming != nil {
-		return *x.Streaming
-	}
-	return false
-}
-
-func (x *SessionConfig) GetIncludeSubAgentStreamingEvents() bool {
-	if x != nil && x.IncludeSubAgentStreamingEvents != nil {
-		return *x.IncludeSubAgentStreamingEvents
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableGithubTelemetryForwarding() bool {
-	if x != nil && x.EnableGithubTelemetryForwarding != nil {
-		return *x.EnableGithubTelemetryForwarding
-	}
-	return false
-}
-
-func (x *SessionConfig) GetAgent() string {
-	if x != nil && x.Agent != nil {
-		return *x.Agent
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetMcpServers() map[string]*McpSerializableServerConfig {
-	if x != nil {
-		return x.McpServers
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetMcpOauthTokenStorage() TokenStorage {
-	if x != nil {
-		return x.McpOauthTokenStorage
-	}
-	return TokenStorage_TOKEN_STORAGE_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetEnvValueMode() EnvValueMode {
-	if x != nil {
-		return x.EnvValueMode
-	}
-	return EnvValueMode_ENV_VALUE_MODE_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetEmbeddingCacheStorage() EmbeddingCacheStorage {
-	if x != nil {
-		return x.EmbeddingCacheStorage
-	}
-	return EmbeddingCacheStorage_EMBEDDING_CACHE_STORAGE_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetCustomAgents() []*CustomAgentConfig {
-	if x != nil {
-		return x.CustomAgents
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetDefaultAgent() *DefaultAgentConfig {
-	if x != nil {
-		return x.DefaultAgent
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetConfigDir() string {
-	if x != nil && x.ConfigDir != nil {
-		return *x.ConfigDir
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetEnableConfigDiscovery() bool {
-	if x != nil && x.EnableConfigDiscovery != nil {
-		return *x.EnableConfigDiscovery
-	}
-	return false
-}
-
-func (x *SessionConfig) GetSkipEmbeddingRetrieval() bool {
-	if x != nil && x.SkipEmbeddingRetrieval != nil {
-		return *x.SkipEmbeddingRetrieval
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableOnDemandInstructionDiscovery() bool {
-	if x != nil && x.EnableOnDemandInstructionDiscovery != nil {
-		return *x.EnableOnDemandInstructionDiscovery
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableFileHooks() bool {
-	if x != nil && x.EnableFileHooks != nil {
-		return *x.EnableFileHooks
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableHostGitOperations() bool {
-	if x != nil && x.EnableHostGitOperations != nil {
-		return *x.EnableHostGitOperations
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableSessionStore() bool {
-	if x != nil && x.EnableSessionStore != nil {
-		return *x.EnableSessionStore
-	}
-	return false
-}
-
-func (x *SessionConfig) GetEnableSkills() bool {
-	if x != nil && x.EnableSkills != nil {
-		return *x.EnableSkills
-	}
-	return false
-}
-
-func (x *SessionConfig) GetOrganizationCustomInstructions() string {
-	if x != nil && x.OrganizationCustomInstructions != nil {
-		return *x.OrganizationCustomInstructions
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetSkillDirectories() []string {
-	if x != nil {
-		return x.SkillDirectories
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetPluginDirectories() []string {
-	if x != nil {
-		return x.PluginDirectories
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetInstructionDirectories() []string {
-	if x != nil {
-		return x.InstructionDirectories
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetDisabledSkills() []string {
-	if x != nil {
-		return x.DisabledSkills
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetDisabledMcpServers() *StringList {
-	if x != nil {
-		return x.DisabledMcpServers
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetInfiniteSessions() *InfiniteSessionConfig {
-	if x != nil {
-		return x.InfiniteSessions
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetMemory() *MemoryConfig {
-	if x != nil {
-		return x.Memory
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetGithubToken() string {
-	if x != nil && x.GithubToken != nil {
-		return *x.GithubToken
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetRemoteSession() RemoteSessionExposure {
-	if x != nil {
-		return x.RemoteSession
-	}
-	return RemoteSessionExposure_REMOTE_SESSION_EXPOSURE_UNSPECIFIED
-}
-
-func (x *SessionConfig) GetExpAssignments() *ExperimentAssignments {
-	if x != nil {
-		return x.ExpAssignments
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetEnableManagedSettings() bool {
-	if x != nil && x.EnableManagedSettings != nil {
-		return *x.EnableManagedSettings
-	}
-	return false
-}
-
-func (x *SessionConfig) GetManagedSettings() *SessionManagedSettings {
-	if x != nil {
-		return x.ManagedSettings
-	}
-	return nil
-}
-
-func (x *SessionConfig) GetTraceparent() string {
-	if x != nil && x.Traceparent != nil {
-		return *x.Traceparent
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetTracestate() string {
-	if x != nil && x.Tracestate != nil {
-		return *x.Tracestate
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetGithubTokenProviderRegistrationId() string {
-	if x != nil && x.GithubTokenProviderRegistrationId != nil {
-		return *x.GithubTokenProviderRegistrationId
-	}
-	return ""
-}
-
-func (x *SessionConfig) GetHasSkillProvider() bool {
-	if x != nil && x.HasSkillProvider != nil {
-		return *x.HasSkillProvider
-	}
-	return false
-}
-
-func (x *SessionConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Which tools of GitHub's MCP server are offered.
-type SessionGitHubMcpToolConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Offers all of them.
-	EnableAllTools *bool `protobuf:"varint,1,opt,name=enable_all_tools,json=enableAllTools,proto3,oneof" json:"enable_all_tools,omitempty"`
-	// Sets of tools to offer besides the default ones.
-	AdditionalToolsets []string `protobuf:"bytes,2,rep,name=additional_toolsets,json=additionalToolsets,proto3" json:"additional_toolsets,omitempty"`
-	// Tools to offer besides the default ones.
-	AdditionalTools []string `protobuf:"bytes,3,rep,name=additional_tools,json=additionalTools,proto3" json:"additional_tools,omitempty"`
-	// Offers tools that are not released yet.
-	EnableInsidersMode *bool `protobuf:"varint,4,opt,name=enable_insiders_mode,json=enableInsidersMode,proto3,oneof" json:"enable_insiders_mode,omitempty"`
-	// Offers tools that show forms at once, rather than on demand.
-	DisableFormDeferral *bool `protobuf:"varint,5,opt,name=disable_form_deferral,json=disableFormDeferral,proto3,oneof" json:"disable_form_deferral,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionGitHubMcpToolConfig) Reset() {
-	*x = SessionGitHubMcpToolConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[59]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionGitHubMcpToolConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionGitHubMcpToolConfig) ProtoMessage() {}
-
-func (x *SessionGitHubMcpToolConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[59]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionGitHubMcpToolConfig.ProtoReflect.Descriptor instead.
-func (*SessionGitHubMcpToolConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{59}
-}
-
-func (x *SessionGitHubMcpToolConfig) GetEnableAllTools() bool {
-	if x != nil && x.EnableAllTools != nil {
-		return *x.EnableAllTools
-	}
-	return false
-}
-
-func (x *SessionGitHubMcpToolConfig) GetAdditionalToolsets() []string {
-	if x != nil {
-		return x.AdditionalToolsets
-	}
-	return nil
-}
-
-func (x *SessionGitHubMcpToolConfig) GetAdditionalTools() []string {
-	if x != nil {
-		return x.AdditionalTools
-	}
-	return nil
-}
-
-func (x *SessionGitHubMcpToolConfig) GetEnableInsidersMode() bool {
-	if x != nil && x.EnableInsidersMode != nil {
-		return *x.EnableInsidersMode
-	}
-	return false
-}
-
-func (x *SessionGitHubMcpToolConfig) GetDisableFormDeferral() bool {
-	if x != nil && x.DisableFormDeferral != nil {
-		return *x.DisableFormDeferral
-	}
-	return false
-}
-
-func (x *SessionGitHubMcpToolConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// The model a session uses.
-type SessionModelState struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifier of the model.
-	ModelId *string `protobuf:"bytes,1,opt,name=model_id,json=modelId,proto3,oneof" json:"model_id,omitempty"`
-	// How much the model may think before it answers.
-	ReasoningEffort *string `protobuf:"bytes,2,opt,name=reasoning_effort,json=reasoningEffort,proto3,oneof" json:"reasoning_effort,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionModelState) Reset() {
-	*x = SessionModelState{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[60]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionModelState) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionModelState) ProtoMessage() {}
-
-func (x *SessionModelState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[60]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionModelState.ProtoReflect.Descriptor instead.
-func (*SessionModelState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{60}
-}
-
-func (x *SessionModelState) GetModelId() string {
-	if x != nil && x.ModelId != nil {
-		return *x.ModelId
-	}
-	return ""
-}
-
-func (x *SessionModelState) GetReasoningEffort() string {
-	if x != nil && x.ReasoningEffort != nil {
-		return *x.ReasoningEffort
-	}
-	return ""
-}
-
-func (x *SessionModelState) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// What resuming a session accepts besides its configuration.
-type SessionResumeExtras struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Leaves the session.resume event out.
-	DisableResume *bool `protobuf:"varint,1,opt,name=disable_resume,json=disableResume,proto3,oneof" json:"disable_resume,omitempty"`
-	// Keeps unanswered tool calls and permission requests, under their old
-	// request identifiers. Without it they are lost and their turn with them.
-	ContinuePendingWork *bool `protobuf:"varint,2,opt,name=continue_pending_work,json=continuePendingWork,proto3,oneof" json:"continue_pending_work,omitempty"`
-	// Canvases the client still shows.
-	OpenCanvases []*OpenCanvasInstance `protobuf:"bytes,3,rep,name=open_canvases,json=openCanvases,proto3" json:"open_canvases,omitempty"`
-	// Workflows that an extension offers.
-	Factories []*WorkflowFactoryDeclaration `protobuf:"bytes,4,rep,name=factories,proto3" json:"factories,omitempty"`
-	// Environment variables that an extension would like to read.
-	RequestedEnvironmentVariables []string `protobuf:"bytes,5,rep,name=requested_environment_variables,json=requestedEnvironmentVariables,proto3" json:"requested_environment_variables,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionResumeExtras) Reset() {
-	*x = SessionResumeExtras{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionResumeExtras) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionResumeExtras) ProtoMessage() {}
-
-func (x *SessionResumeExtras) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionResumeExtras.ProtoReflect.Descriptor instead.
-func (*SessionResumeExtras) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{61}
-}
-
-func (x *SessionResumeExtras) GetDisableResume() bool {
-	if x != nil && x.DisableResume != nil {
-		return *x.DisableResume
-	}
-	return false
-}
-
-func (x *SessionResumeExtras) GetContinuePendingWork() bool {
-	if x != nil && x.ContinuePendingWork != nil {
-		return *x.ContinuePendingWork
-	}
-	return false
-}
-
-func (x *SessionResumeExtras) GetOpenCanvases() []*OpenCanvasInstance {
-	if x != nil {
-		return x.OpenCanvases
-	}
-	return nil
-}
-
-func (x *SessionResumeExtras) GetFactories() []*WorkflowFactoryDeclaration {
-	if x != nil {
-		return x.Factories
-	}
-	return nil
-}
-
-func (x *SessionResumeExtras) GetRequestedEnvironmentVariables() []string {
-	if x != nil {
-		return x.RequestedEnvironmentVariables
-	}
-	return nil
-}
-
-func (x *SessionResumeExtras) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// What a session can show to people.
-type SessionUiCapabilities struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Forms.
-	Elicitation *bool `protobuf:"varint,1,opt,name=elicitation,proto3,oneof" json:"elicitation,omitempty"`
-	// Applications of MCP servers.
-	McpApps *bool `protobuf:"varint,2,opt,name=mcp_apps,json=mcpApps,proto3,oneof" json:"mcp_apps,omitempty"`
-	// Canvases.
-	Canvases *bool `protobuf:"varint,3,opt,name=canvases,proto3,oneof" json:"canvases,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionUiCapabilities) Reset() {
-	*x = SessionUiCapabilities{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[62]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionUiCapabilities) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionUiCapabilities) ProtoMessage() {}
-
-func (x *SessionUiCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[62]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionUiCapabilities.ProtoReflect.Descriptor instead.
-func (*SessionUiCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{62}
-}
-
-func (x *SessionUiCapabilities) GetElicitation() bool {
-	if x != nil && x.Elicitation != nil {
-		return *x.Elicitation
-	}
-	return false
-}
-
-func (x *SessionUiCapabilities) GetMcpApps() bool {
-	if x != nil && x.McpApps != nil {
-		return *x.McpApps
-	}
-	return false
-}
-
-func (x *SessionUiCapabilities) GetCanvases() bool {
-	if x != nil && x.Canvases != nil {
-		return *x.Canvases
-	}
-	return false
-}
-
-func (x *SessionUiCapabilities) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// Changes to the system message.
-type SystemMessageConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What content does to the CLI's own message. Absent: append.
-	Mode SystemMessageMode `protobuf:"varint,1,opt,name=mode,proto3,enum=copilot.cli.v1.SystemMessageMode" json:"mode,omitempty"`
-	// Text to append, or to put in place of the whole message.
-	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Changes to single sections, by the section's name; only with mode
-	// customize. Names are preamble, identity, tone, tool_efficiency,
-	// environment_context, code_change_rules, guidelines, safety,
-	// tool_instructions, custom_instructions, runtime_instructions and
-	// last_instructions.
-	Sections map[string]*SystemMessageSectionOverride `protobuf:"bytes,3,rep,name=sections,proto3" json:"sections,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SystemMessageConfig) Reset() {
-	*x = SystemMessageConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[63]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SystemMessageConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SystemMessageConfig) ProtoMessage() {}
-
-func (x *SystemMessageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[63]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SystemMessageConfig.ProtoReflect.Descriptor instead.
-func (*SystemMessageConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{63}
-}
-
-func (x *SystemMessageConfig) GetMode() SystemMessageMode {
-	if x != nil {
-		return x.Mode
-	}
-	return SystemMessageMode_SYSTEM_MESSAGE_MODE_UNSPECIFIED
-}
-
-func (x *SystemMessageConfig) GetContent() string {
-	if x != nil && x.Content != nil {
-		return *x.Content
-	}
-	return ""
-}
-
-func (x *SystemMessageConfig) GetSections() map[string]*SystemMessageSectionOverride {
-	if x != nil {
-		return x.Sections
-	}
-	return nil
-}
-
-func (x *SystemMessageConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A change to one section of the system message.
-type SystemMessageSectionOverride struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happens to the section.
-	Action SystemMessageSectionAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.SystemMessageSectionAction" json:"action,omitempty"`
-	// Text for the actions that need one.
-	Content *string `protobuf:"bytes,2,opt,name=content,proto3,oneof" json:"content,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SystemMessageSectionOverride) Reset() {
-	*x = SystemMessageSectionOverride{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[64]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SystemMessageSectionOverride) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SystemMessageSectionOverride) ProtoMessage() {}
-
-func (x *SystemMessageSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[64]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SystemMessageSectionOverride.ProtoReflect.Descriptor instead.
-func (*SystemMessageSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{64}
-}
-
-func (x *SystemMessageSectionOverride) GetAction() SystemMessageSectionAction {
-	if x != nil {
-		return x.Action
-	}
-	return SystemMessageSectionAction_SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED
-}
-
-func (x *SystemMessageSectionOverride) GetContent() string {
-	if x != nil && x.Content != nil {
-		return *x.Content
-	}
-	return ""
-}
-
-func (x *SystemMessageSectionOverride) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// How tools are found when there are too many to offer them all to the model.
-type ToolSearchConfig struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the model gets a tool to search for tools.
-	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// Number of tools above which they are searched for instead of offered.
-	DeferThreshold *int64 `protobuf:"varint,2,opt,name=defer_threshold,json=deferThreshold,proto3,oneof" json:"defer_threshold,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ToolSearchConfig) Reset() {
-	*x = ToolSearchConfig{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[65]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ToolSearchConfig) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ToolSearchConfig) ProtoMessage() {}
-
-func (x *ToolSearchConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[65]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ToolSearchConfig.ProtoReflect.Descriptor instead.
-func (*ToolSearchConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{65}
-}
-
-func (x *ToolSearchConfig) GetEnabled() bool {
-	if x != nil && x.Enabled != nil {
-		return *x.Enabled
-	}
-	return false
-}
-
-func (x *ToolSearchConfig) GetDeferThreshold() int64 {
-	if x != nil && x.DeferThreshold != nil {
-		return *x.DeferThreshold
-	}
-	return 0
-}
-
-func (x *ToolSearchConfig) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A workflow that an extension offers.
-type WorkflowFactoryDeclaration struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name of the workflow.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What the workflow does.
-	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// The steps it goes through.
-	Phases []*WorkflowFactoryPhase `protobuf:"bytes,3,rep,name=phases,proto3" json:"phases,omitempty"`
-	// JSON Schema of its arguments. The member argsSchema, as JSON text.
-	ArgsSchemaJson *string `protobuf:"bytes,4,opt,name=args_schema_json,json=argsSchemaJson,proto3,oneof" json:"args_schema_json,omitempty"`
-	// What one run may use up.
-	Limits *WorkflowFactoryLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkflowFactoryDeclaration) Reset() {
-	*x = WorkflowFactoryDeclaration{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[66]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkflowFactoryDeclaration) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkflowFactoryDeclaration) ProtoMessage() {}
-
-func (x *WorkflowFactoryDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[66]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkflowFactoryDeclaration.ProtoReflect.Descriptor instead.
-func (*WorkflowFactoryDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{66}
-}
-
-func (x *WorkflowFactoryDeclaration) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *WorkflowFactoryDeclaration) GetDescription() string {
-	if x != nil {
-		return x.Description
-	}
-	return ""
-}
-
-func (x *WorkflowFactoryDeclaration) GetPhases() []*WorkflowFactoryPhase {
-	if x != nil {
-		return x.Phases
-	}
-	return nil
-}
-
-func (x *WorkflowFactoryDeclaration) GetArgsSchemaJson() string {
-	if x != nil && x.ArgsSchemaJson != nil {
-		return *x.ArgsSchemaJson
-	}
-	return ""
-}
-
-func (x *WorkflowFactoryDeclaration) GetLimits() *WorkflowFactoryLimits {
-	if x != nil {
-		return x.Limits
-	}
-	return nil
-}
-
-func (x *WorkflowFactoryDeclaration) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// What one run of a workflow may use up.
-type WorkflowFactoryLimits struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Largest number of sub-agents at one time.
-	MaxConcurrentSubagents *int64 `protobuf:"varint,1,opt,name=max_concurrent_subagents,json=maxConcurrentSubagents,proto3,oneof" json:"max_concurrent_subagents,omitempty"`
-	// Largest number of sub-agents in all.
-	MaxTotalSubagents *int64 `protobuf:"varint,2,opt,name=max_total_subagents,json=maxTotalSubagents,proto3,oneof" json:"max_total_subagents,omitempty"`
-	// Largest number of AI credits.
-	MaxAiCredits *float64 `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// Longest time in seconds.
-	TimeoutSeconds *float64 `protobuf:"fixed64,4,opt,name=timeout_seconds,json=timeoutSeconds,proto3,oneof" json:"timeout_seconds,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkflowFactoryLimits) Reset() {
-	*x = WorkflowFactoryLimits{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[67]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkflowFactoryLimits) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkflowFactoryLimits) ProtoMessage() {}
-
-func (x *WorkflowFactoryLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[67]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkflowFactoryLimits.ProtoReflect.Descriptor instead.
-func (*WorkflowFactoryLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{67}
-}
-
-func (x *WorkflowFactoryLimits) GetMaxConcurrentSubagents() int64 {
-	if x != nil && x.MaxConcurrentSubagents != nil {
-		return *x.MaxConcurrentSubagents
-	}
-	return 0
-}
-
-func (x *WorkflowFactoryLimits) GetMaxTotalSubagents() int64 {
-	if x != nil && x.MaxTotalSubagents != nil {
-		return *x.MaxTotalSubagents
-	}
-	return 0
-}
-
-func (x *WorkflowFactoryLimits) GetMaxAiCredits() float64 {
-	if x != nil && x.MaxAiCredits != nil {
-		return *x.MaxAiCredits
-	}
-	return 0
-}
-
-func (x *WorkflowFactoryLimits) GetTimeoutSeconds() float64 {
-	if x != nil && x.TimeoutSeconds != nil {
-		return *x.TimeoutSeconds
-	}
-	return 0
-}
-
-func (x *WorkflowFactoryLimits) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A step of a workflow.
-type WorkflowFactoryPhase struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Name to show to people.
-	Title string `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
-	// What happens in it.
-	Detail *string `protobuf:"bytes,2,opt,name=detail,proto3,oneof" json:"detail,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *WorkflowFactoryPhase) Reset() {
-	*x = WorkflowFactoryPhase{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[68]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *WorkflowFactoryPhase) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*WorkflowFactoryPhase) ProtoMessage() {}
-
-func (x *WorkflowFactoryPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[68]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use WorkflowFactoryPhase.ProtoReflect.Descriptor instead.
-func (*WorkflowFactoryPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{68}
-}
-
-func (x *WorkflowFactoryPhase) GetTitle() string {
-	if x != nil {
-		return x.Title
-	}
-	return ""
-}
-
-func (x *WorkflowFactoryPhase) GetDetail() string {
-	if x != nil && x.Detail != nil {
-		return *x.Detail
-	}
-	return ""
-}
-
-func (x *WorkflowFactoryPhase) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_session_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccopilot/cli/v1/session.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x02\n" +
+	"\x1ccopilot/cli/v1/session.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\xae\x02\n" +
 	"3InternalSessionServiceSendSystemNotificationRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12 \n" +
@@ -7686,26 +4185,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\v_tracestateB\r\n" +
 	"\v_session_idB(\n" +
 	"&_github_token_provider_registration_idB\x15\n" +
-	"\x13_has_skill_provider\"\xdd\x04\n" +
-	"\x1cSessionServiceCreateResponse\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
-	"\x0eworkspace_path\x18\x02 \x01(\tH\x00R\rworkspacePath\x88\x01\x01\x12G\n" +
-	"\fcapabilities\x18\x03 \x01(\v2#.copilot.cli.v1.SessionCapabilitiesR\fcapabilities\x12G\n" +
-	"\ropen_canvases\x18\x04 \x03(\v2\".copilot.cli.v1.OpenCanvasInstanceR\fopenCanvases\x12/\n" +
-	"\x11native_session_id\x18\x05 \x01(\tH\x01R\x0fnativeSessionId\x88\x01\x01\x129\n" +
-	"\n" +
-	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12 \n" +
-	"\tis_remote\x18\a \x01(\bH\x02R\bisRemote\x88\x01\x01\x12/\n" +
-	"\x04mode\x18\b \x01(\x0e2\x1b.copilot.cli.v1.SessionModeR\x04mode\x12B\n" +
-	"\vmodel_state\x18\t \x01(\v2!.copilot.cli.v1.SessionModelStateR\n" +
-	"modelState\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_workspace_pathB\x14\n" +
-	"\x12_native_session_idB\f\n" +
-	"\n" +
-	"_is_remote\"d\n" +
+	"\x13_has_skill_provider\"d\n" +
 	"\x1bSessionServiceDeleteRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
@@ -7959,31 +4439,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x0f_disable_resumeB\x18\n" +
 	"\x16_continue_pending_workB(\n" +
 	"&_github_token_provider_registration_idB\x15\n" +
-	"\x13_has_skill_provider\"\xc6\x06\n" +
-	"\x1cSessionServiceResumeResponse\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12*\n" +
-	"\x0eworkspace_path\x18\x02 \x01(\tH\x00R\rworkspacePath\x88\x01\x01\x12G\n" +
-	"\fcapabilities\x18\x03 \x01(\v2#.copilot.cli.v1.SessionCapabilitiesR\fcapabilities\x12G\n" +
-	"\ropen_canvases\x18\x04 \x03(\v2\".copilot.cli.v1.OpenCanvasInstanceR\fopenCanvases\x12/\n" +
-	"\x11native_session_id\x18\x05 \x01(\tH\x01R\x0fnativeSessionId\x88\x01\x01\x129\n" +
-	"\n" +
-	"start_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12 \n" +
-	"\tis_remote\x18\a \x01(\bH\x02R\bisRemote\x88\x01\x01\x12/\n" +
-	"\x04mode\x18\b \x01(\x0e2\x1b.copilot.cli.v1.SessionModeR\x04mode\x12B\n" +
-	"\vmodel_state\x18\t \x01(\v2!.copilot.cli.v1.SessionModelStateR\n" +
-	"modelState\x12\x96\x01\n" +
-	"\x1dgranted_environment_variables\x18\n" +
-	" \x03(\v2M.copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntryB\x03\x80\x01\x01R\x1bgrantedEnvironmentVariables\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aN\n" +
-	" GrantedEnvironmentVariablesEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_workspace_pathB\x14\n" +
-	"\x12_native_session_idB\f\n" +
-	"\n" +
-	"_is_remote\"\xb6\a\n" +
+	"\x13_has_skill_provider\"\xb6\a\n" +
 	"\x19SessionServiceSendRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
@@ -8086,148 +4542,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"b\n" +
 	"\x1dSessionServiceSuspendResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized\"\xe8\x01\n" +
-	"\x17CanvasActionDeclaration\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12%\n" +
-	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12D\n" +
-	"\x11input_schema_json\x18\x03 \x01(\tB\x13\x82\x80\x19\x0f\n" +
-	"\vinputSchema\x10\x01H\x01R\x0finputSchemaJson\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_descriptionB\x14\n" +
-	"\x12_input_schema_json\"\xbf\x02\n" +
-	"\x11CanvasDeclaration\x12\x16\n" +
-	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12)\n" +
-	"\fdisplay_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12(\n" +
-	"\vdescription\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12D\n" +
-	"\x11input_schema_json\x18\x04 \x01(\tB\x13\x82\x80\x19\x0f\n" +
-	"\vinputSchema\x10\x01H\x00R\x0finputSchemaJson\x88\x01\x01\x12A\n" +
-	"\aactions\x18\x05 \x03(\v2'.copilot.cli.v1.CanvasActionDeclarationR\aactions\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x14\n" +
-	"\x12_input_schema_json\"r\n" +
-	"\x16CanvasProviderIdentity\x12\x16\n" +
-	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x17\n" +
-	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
-	"\x05_name\"|\n" +
-	"\x12CloudSessionConfig\x12F\n" +
-	"\n" +
-	"repository\x18\x01 \x01(\v2&.copilot.cli.v1.CloudSessionRepositoryR\n" +
-	"repository\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9a\x01\n" +
-	"\x16CloudSessionRepository\x12\x1c\n" +
-	"\x05owner\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05owner\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1b\n" +
-	"\x06branch\x18\x03 \x01(\tH\x00R\x06branch\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
-	"\a_branch\"z\n" +
-	"\x12CommandDeclaration\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
-	"\vdescription\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x80\x05\n" +
-	"\x11CustomAgentConfig\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12&\n" +
-	"\fdisplay_name\x18\x02 \x01(\tH\x00R\vdisplayName\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x128\n" +
-	"\x05tools\x18\x04 \x01(\v2\x1a.copilot.cli.v1.StringListB\x06\x82\x80\x19\x02 \x01R\x05tools\x12\x1e\n" +
-	"\x06prompt\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12R\n" +
-	"\vmcp_servers\x18\x06 \x03(\v21.copilot.cli.v1.CustomAgentConfig.McpServersEntryR\n" +
-	"mcpServers\x12\x19\n" +
-	"\x05infer\x18\a \x01(\bH\x02R\x05infer\x88\x01\x01\x12\x16\n" +
-	"\x06skills\x18\b \x03(\tR\x06skills\x12\x19\n" +
-	"\x05model\x18\t \x01(\tH\x03R\x05model\x88\x01\x01\x12.\n" +
-	"\x10reasoning_effort\x18\n" +
-	" \x01(\tH\x04R\x0freasoningEffort\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
-	"\x0fMcpServersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12A\n" +
-	"\x05value\x18\x02 \x01(\v2+.copilot.cli.v1.McpSerializableServerConfigR\x05value:\x028\x01B\x0f\n" +
-	"\r_display_nameB\x0e\n" +
-	"\f_descriptionB\b\n" +
-	"\x06_inferB\b\n" +
-	"\x06_modelB\x13\n" +
-	"\x11_reasoning_effort\"[\n" +
-	"\x12DefaultAgentConfig\x12%\n" +
-	"\x0eexcluded_tools\x18\x01 \x03(\tR\rexcludedTools\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd8\x04\n" +
-	"\x15ExperimentAssignments\x12\"\n" +
-	"\bfeatures\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\bFeatures\x12T\n" +
-	"\aflights\x18\x02 \x03(\v22.copilot.cli.v1.ExperimentAssignments.FlightsEntryB\x06\x82\x80\x19\x02\x18\x01R\aFlights\x12B\n" +
-	"\aconfigs\x18\x03 \x03(\v2 .copilot.cli.v1.ExperimentConfigB\x06\x82\x80\x19\x02\x18\x01R\aConfigs\x12P\n" +
-	"\x15parameter_groups_json\x18\x04 \x01(\tB\x17\x82\x80\x19\x13\n" +
-	"\x0fParameterGroups\x10\x01H\x00R\x13parameterGroupsJson\x88\x01\x01\x120\n" +
-	"\x11flighting_version\x18\x05 \x01(\x03H\x01R\x10FlightingVersion\x88\x01\x01\x12(\n" +
-	"\rimpression_id\x18\x06 \x01(\tH\x02R\fImpressionId\x88\x01\x01\x125\n" +
-	"\x12assignment_context\x18\a \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x11AssignmentContext\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a:\n" +
-	"\fFlightsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x18\n" +
-	"\x16_parameter_groups_jsonB\x14\n" +
-	"\x12_flighting_versionB\x10\n" +
-	"\x0e_impression_id\"\x89\x01\n" +
-	"\x10ExperimentConfig\x12\x16\n" +
-	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02Id\x12=\n" +
-	"\x0fparameters_json\x18\x02 \x01(\tB\x14\x82\x80\x19\x10\n" +
-	"\n" +
-	"Parameters\x10\x01\x18\x01R\x0eparametersJson\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"o\n" +
-	"\x11ExtensionIdentity\x12\x1e\n" +
-	"\x06source\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb8\x02\n" +
-	"\x15InfiniteSessionConfig\x12\x1d\n" +
-	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12K\n" +
-	"\x1fbackground_compaction_threshold\x18\x02 \x01(\x01H\x01R\x1dbackgroundCompactionThreshold\x88\x01\x01\x12C\n" +
-	"\x1bbuffer_exhaustion_threshold\x18\x03 \x01(\x01H\x02R\x19bufferExhaustionThreshold\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
-	"\n" +
-	"\b_enabledB\"\n" +
-	" _background_compaction_thresholdB\x1e\n" +
-	"\x1c_buffer_exhaustion_threshold\"\xe8\x01\n" +
-	"\x18JsonSchemaResponseFormat\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x121\n" +
-	"\vschema_json\x18\x02 \x01(\tB\x10\x82\x80\x19\f\n" +
-	"\x06schema\x10\x01\x18\x01R\n" +
-	"schemaJson\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x1b\n" +
-	"\x06strict\x18\x04 \x01(\bH\x01R\x06strict\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_descriptionB\t\n" +
-	"\a_strict\"\xcf\x01\n" +
-	"\x11LargeOutputConfig\x12\x1d\n" +
-	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12)\n" +
-	"\x0emax_size_bytes\x18\x02 \x01(\x03H\x01R\fmaxSizeBytes\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"output_dir\x18\x03 \x01(\tH\x02R\toutputDir\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
-	"\n" +
-	"\b_enabledB\x11\n" +
-	"\x0f_max_size_bytesB\r\n" +
-	"\v_output_dir\"P\n" +
-	"\fMemoryConfig\x12 \n" +
-	"\aenabled\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aenabled\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa0\x01\n" +
-	"\x0eResponseFormat\x12Q\n" +
-	"\vjson_schema\x18\x01 \x01(\v2(.copilot.cli.v1.JsonSchemaResponseFormatB\x06\x82\x80\x19\x02\x18\x01R\n" +
-	"jsonSchema\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1b\x82\x80\x19\x17\x12\x15\n" +
-	"\x04type\x12\r\"json_schema\"\"\xf0\x02\n" +
+	"\r_unrecognized\"\xf0\x02\n" +
 	"\x0fSendMessageItem\x12\x1e\n" +
 	"\x06prompt\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12*\n" +
 	"\x0edisplay_prompt\x18\x02 \x01(\tH\x00R\rdisplayPrompt\x88\x01\x01\x12<\n" +
@@ -8240,306 +4555,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x0f_display_promptB\v\n" +
 	"\t_billableB\x10\n" +
 	"\x0e_required_toolB\t\n" +
-	"\a_source\"\xa0\x01\n" +
-	"\x13SessionCapabilities\x125\n" +
-	"\x02ui\x18\x01 \x01(\v2%.copilot.cli.v1.SessionUiCapabilitiesR\x02ui\x12#\n" +
-	"\n" +
-	"extensions\x18\x02 \x01(\bH\x00R\n" +
-	"extensions\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_extensions\"\xa1/\n" +
-	"\rSessionConfig\x12$\n" +
-	"\vclient_name\x18\x01 \x01(\tH\x00R\n" +
-	"clientName\x88\x01\x01\x12\x19\n" +
-	"\x05model\x18\x02 \x01(\tH\x01R\x05model\x88\x01\x01\x12.\n" +
-	"\x10reasoning_effort\x18\x03 \x01(\tH\x02R\x0freasoningEffort\x88\x01\x01\x12M\n" +
-	"\x11reasoning_summary\x18\x04 \x01(\x0e2 .copilot.cli.v1.ReasoningSummaryR\x10reasoningSummary\x12>\n" +
-	"\fcontext_tier\x18\x05 \x01(\x0e2\x1b.copilot.cli.v1.ContextTierR\vcontextTier\x125\n" +
-	"\x14is_experimental_mode\x18\x06 \x01(\bH\x03R\x12isExperimentalMode\x88\x01\x01\x124\n" +
-	"\x05tools\x18\a \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionR\x05tools\x12A\n" +
-	"\vtool_search\x18\b \x01(\v2 .copilot.cli.v1.ToolSearchConfigR\n" +
-	"toolSearch\x12=\n" +
-	"\bcanvases\x18\t \x03(\v2!.copilot.cli.v1.CanvasDeclarationR\bcanvases\x12;\n" +
-	"\x17request_canvas_renderer\x18\n" +
-	" \x01(\bH\x04R\x15requestCanvasRenderer\x88\x01\x01\x122\n" +
-	"\x12request_extensions\x18\v \x01(\bH\x05R\x11requestExtensions\x88\x01\x01\x121\n" +
-	"\x12extension_sdk_path\x18\f \x01(\tH\x06R\x10extensionSdkPath\x88\x01\x01\x12H\n" +
-	"\x0eextension_info\x18\r \x01(\v2!.copilot.cli.v1.ExtensionIdentityR\rextensionInfo\x12O\n" +
-	"\x0fcanvas_provider\x18\x0e \x01(\v2&.copilot.cli.v1.CanvasProviderIdentityR\x0ecanvasProvider\x12>\n" +
-	"\bcommands\x18\x0f \x03(\v2\".copilot.cli.v1.CommandDeclarationR\bcommands\x12J\n" +
-	"\x0esystem_message\x18\x10 \x01(\v2#.copilot.cli.v1.SystemMessageConfigR\rsystemMessage\x12C\n" +
-	"\x0favailable_tools\x18\x11 \x01(\v2\x1a.copilot.cli.v1.StringListR\x0eavailableTools\x12A\n" +
-	"\x0eexcluded_tools\x18\x12 \x01(\v2\x1a.copilot.cli.v1.StringListR\rexcludedTools\x126\n" +
-	"\x17excluded_builtin_agents\x18\x13 \x03(\tR\x15excludedBuiltinAgents\x12Z\n" +
-	"\x16tool_filter_precedence\x18\x14 \x01(\x0e2$.copilot.cli.v1.ToolFilterPrecedenceR\x14toolFilterPrecedence\x12:\n" +
-	"\bprovider\x18\x15 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12A\n" +
-	"\tproviders\x18\x16 \x03(\v2#.copilot.cli.v1.NamedProviderConfigR\tproviders\x12;\n" +
-	"\x06models\x18\x17 \x03(\v2#.copilot.cli.v1.ProviderModelConfigR\x06models\x126\n" +
-	"\x04capi\x18\x18 \x01(\v2\".copilot.cli.v1.CapiSessionOptionsR\x04capi\x12J\n" +
-	"\x0esession_limits\x18\x19 \x01(\v2#.copilot.cli.v1.SessionLimitsConfigR\rsessionLimits\x12X\n" +
-	"\x12model_capabilities\x18\x1a \x01(\v2).copilot.cli.v1.ModelCapabilitiesOverrideR\x11modelCapabilities\x12D\n" +
-	"\flarge_output\x18\x1b \x01(\v2!.copilot.cli.v1.LargeOutputConfigR\vlargeOutput\x12=\n" +
-	"\x18enable_session_telemetry\x18\x1c \x01(\bH\aR\x16enableSessionTelemetry\x88\x01\x01\x12.\n" +
-	"\x10enable_citations\x18\x1d \x01(\bH\bR\x0fenableCitations\x88\x01\x01\x12B\n" +
-	"\x1benable_file_change_tracking\x18\x1e \x01(\bH\tR\x18enableFileChangeTracking\x88\x01\x01\x12=\n" +
-	"\x18skip_custom_instructions\x18\x1f \x01(\bH\n" +
-	"R\x16skipCustomInstructions\x88\x01\x01\x12<\n" +
-	"\x18custom_agents_local_only\x18  \x01(\bH\vR\x15customAgentsLocalOnly\x88\x01\x01\x12.\n" +
-	"\x10coauthor_enabled\x18! \x01(\bH\fR\x0fcoauthorEnabled\x88\x01\x01\x12;\n" +
-	"\x17manage_schedule_enabled\x18\" \x01(\bH\rR\x15manageScheduleEnabled\x88\x01\x01\x122\n" +
-	"\x12request_permission\x18# \x01(\bH\x0eR\x11requestPermission\x88\x01\x01\x121\n" +
-	"\x12request_user_input\x18$ \x01(\bH\x0fR\x10requestUserInput\x88\x01\x01\x124\n" +
-	"\x13request_elicitation\x18% \x01(\bH\x10R\x12requestElicitation\x88\x01\x01\x128\n" +
-	"\x16request_exit_plan_mode\x18& \x01(\bH\x11R\x13requestExitPlanMode\x88\x01\x01\x12<\n" +
-	"\x18request_auto_mode_switch\x18' \x01(\bH\x12R\x15requestAutoModeSwitch\x88\x01\x01\x12\x19\n" +
-	"\x05hooks\x18( \x01(\bH\x13R\x05hooks\x88\x01\x01\x12-\n" +
-	"\x10request_mcp_apps\x18) \x01(\bH\x14R\x0erequestMcpApps\x88\x01\x01\x12_\n" +
-	"\x16github_mcp_tool_config\x18* \x01(\v2*.copilot.cli.v1.SessionGitHubMcpToolConfigR\x13githubMcpToolConfig\x120\n" +
-	"\x11working_directory\x18+ \x01(\tH\x15R\x10workingDirectory\x88\x01\x01\x125\n" +
-	"\x16additional_directories\x18, \x03(\tR\x15additionalDirectories\x12!\n" +
-	"\tstreaming\x18- \x01(\bH\x16R\tstreaming\x88\x01\x01\x12O\n" +
-	"\"include_sub_agent_streaming_events\x18. \x01(\bH\x17R\x1eincludeSubAgentStreamingEvents\x88\x01\x01\x12P\n" +
-	"\"enable_github_telemetry_forwarding\x18/ \x01(\bH\x18R\x1fenableGitHubTelemetryForwarding\x88\x01\x01\x12\x19\n" +
-	"\x05agent\x180 \x01(\tH\x19R\x05agent\x88\x01\x01\x12N\n" +
-	"\vmcp_servers\x181 \x03(\v2-.copilot.cli.v1.SessionConfig.McpServersEntryR\n" +
-	"mcpServers\x12S\n" +
-	"\x17mcp_oauth_token_storage\x182 \x01(\x0e2\x1c.copilot.cli.v1.TokenStorageR\x14mcpOAuthTokenStorage\x12B\n" +
-	"\x0eenv_value_mode\x183 \x01(\x0e2\x1c.copilot.cli.v1.EnvValueModeR\fenvValueMode\x12]\n" +
-	"\x17embedding_cache_storage\x184 \x01(\x0e2%.copilot.cli.v1.EmbeddingCacheStorageR\x15embeddingCacheStorage\x12F\n" +
-	"\rcustom_agents\x185 \x03(\v2!.copilot.cli.v1.CustomAgentConfigR\fcustomAgents\x12G\n" +
-	"\rdefault_agent\x186 \x01(\v2\".copilot.cli.v1.DefaultAgentConfigR\fdefaultAgent\x12\"\n" +
-	"\n" +
-	"config_dir\x187 \x01(\tH\x1aR\tconfigDir\x88\x01\x01\x12;\n" +
-	"\x17enable_config_discovery\x188 \x01(\bH\x1bR\x15enableConfigDiscovery\x88\x01\x01\x12=\n" +
-	"\x18skip_embedding_retrieval\x189 \x01(\bH\x1cR\x16skipEmbeddingRetrieval\x88\x01\x01\x12W\n" +
-	"&enable_on_demand_instruction_discovery\x18: \x01(\bH\x1dR\"enableOnDemandInstructionDiscovery\x88\x01\x01\x12/\n" +
-	"\x11enable_file_hooks\x18; \x01(\bH\x1eR\x0fenableFileHooks\x88\x01\x01\x12@\n" +
-	"\x1aenable_host_git_operations\x18< \x01(\bH\x1fR\x17enableHostGitOperations\x88\x01\x01\x125\n" +
-	"\x14enable_session_store\x18= \x01(\bH R\x12enableSessionStore\x88\x01\x01\x12(\n" +
-	"\renable_skills\x18> \x01(\bH!R\fenableSkills\x88\x01\x01\x12M\n" +
-	" organization_custom_instructions\x18? \x01(\tH\"R\x1eorganizationCustomInstructions\x88\x01\x01\x12+\n" +
-	"\x11skill_directories\x18@ \x03(\tR\x10skillDirectories\x12-\n" +
-	"\x12plugin_directories\x18A \x03(\tR\x11pluginDirectories\x127\n" +
-	"\x17instruction_directories\x18B \x03(\tR\x16instructionDirectories\x12'\n" +
-	"\x0fdisabled_skills\x18C \x03(\tR\x0edisabledSkills\x12L\n" +
-	"\x14disabled_mcp_servers\x18D \x01(\v2\x1a.copilot.cli.v1.StringListR\x12disabledMcpServers\x12R\n" +
-	"\x11infinite_sessions\x18E \x01(\v2%.copilot.cli.v1.InfiniteSessionConfigR\x10infiniteSessions\x124\n" +
-	"\x06memory\x18F \x01(\v2\x1c.copilot.cli.v1.MemoryConfigR\x06memory\x12+\n" +
-	"\fgithub_token\x18G \x01(\tB\x03\x80\x01\x01H#R\vgitHubToken\x88\x01\x01\x12L\n" +
-	"\x0eremote_session\x18H \x01(\x0e2%.copilot.cli.v1.RemoteSessionExposureR\rremoteSession\x12N\n" +
-	"\x0fexp_assignments\x18I \x01(\v2%.copilot.cli.v1.ExperimentAssignmentsR\x0eexpAssignments\x12;\n" +
-	"\x17enable_managed_settings\x18J \x01(\bH$R\x15enableManagedSettings\x88\x01\x01\x12Q\n" +
-	"\x10managed_settings\x18K \x01(\v2&.copilot.cli.v1.SessionManagedSettingsR\x0fmanagedSettings\x12%\n" +
-	"\vtraceparent\x18L \x01(\tH%R\vtraceparent\x88\x01\x01\x12#\n" +
-	"\n" +
-	"tracestate\x18M \x01(\tH&R\n" +
-	"tracestate\x88\x01\x01\x12U\n" +
-	"%github_token_provider_registration_id\x18N \x01(\tH'R!gitHubTokenProviderRegistrationId\x88\x01\x01\x121\n" +
-	"\x12has_skill_provider\x18O \x01(\bH(R\x10hasSkillProvider\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aj\n" +
-	"\x0fMcpServersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12A\n" +
-	"\x05value\x18\x02 \x01(\v2+.copilot.cli.v1.McpSerializableServerConfigR\x05value:\x028\x01B\x0e\n" +
-	"\f_client_nameB\b\n" +
-	"\x06_modelB\x13\n" +
-	"\x11_reasoning_effortB\x17\n" +
-	"\x15_is_experimental_modeB\x1a\n" +
-	"\x18_request_canvas_rendererB\x15\n" +
-	"\x13_request_extensionsB\x15\n" +
-	"\x13_extension_sdk_pathB\x1b\n" +
-	"\x19_enable_session_telemetryB\x13\n" +
-	"\x11_enable_citationsB\x1e\n" +
-	"\x1c_enable_file_change_trackingB\x1b\n" +
-	"\x19_skip_custom_instructionsB\x1b\n" +
-	"\x19_custom_agents_local_onlyB\x13\n" +
-	"\x11_coauthor_enabledB\x1a\n" +
-	"\x18_manage_schedule_enabledB\x15\n" +
-	"\x13_request_permissionB\x15\n" +
-	"\x13_request_user_inputB\x16\n" +
-	"\x14_request_elicitationB\x19\n" +
-	"\x17_request_exit_plan_modeB\x1b\n" +
-	"\x19_request_auto_mode_switchB\b\n" +
-	"\x06_hooksB\x13\n" +
-	"\x11_request_mcp_appsB\x14\n" +
-	"\x12_working_directoryB\f\n" +
-	"\n" +
-	"_streamingB%\n" +
-	"#_include_sub_agent_streaming_eventsB%\n" +
-	"#_enable_github_telemetry_forwardingB\b\n" +
-	"\x06_agentB\r\n" +
-	"\v_config_dirB\x1a\n" +
-	"\x18_enable_config_discoveryB\x1b\n" +
-	"\x19_skip_embedding_retrievalB)\n" +
-	"'_enable_on_demand_instruction_discoveryB\x14\n" +
-	"\x12_enable_file_hooksB\x1d\n" +
-	"\x1b_enable_host_git_operationsB\x17\n" +
-	"\x15_enable_session_storeB\x10\n" +
-	"\x0e_enable_skillsB#\n" +
-	"!_organization_custom_instructionsB\x0f\n" +
-	"\r_github_tokenB\x1a\n" +
-	"\x18_enable_managed_settingsB\x0e\n" +
-	"\f_traceparentB\r\n" +
-	"\v_tracestateB(\n" +
-	"&_github_token_provider_registration_idB\x15\n" +
-	"\x13_has_skill_provider\"\xff\x02\n" +
-	"\x1aSessionGitHubMcpToolConfig\x12-\n" +
-	"\x10enable_all_tools\x18\x01 \x01(\bH\x00R\x0eenableAllTools\x88\x01\x01\x12/\n" +
-	"\x13additional_toolsets\x18\x02 \x03(\tR\x12additionalToolsets\x12)\n" +
-	"\x10additional_tools\x18\x03 \x03(\tR\x0fadditionalTools\x125\n" +
-	"\x14enable_insiders_mode\x18\x04 \x01(\bH\x01R\x12enableInsidersMode\x88\x01\x01\x127\n" +
-	"\x15disable_form_deferral\x18\x05 \x01(\bH\x02R\x13disableFormDeferral\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x13\n" +
-	"\x11_enable_all_toolsB\x17\n" +
-	"\x15_enable_insiders_modeB\x18\n" +
-	"\x16_disable_form_deferral\"\xa5\x01\n" +
-	"\x11SessionModelState\x12\x1e\n" +
-	"\bmodel_id\x18\x01 \x01(\tH\x00R\amodelId\x88\x01\x01\x12.\n" +
-	"\x10reasoning_effort\x18\x02 \x01(\tH\x01R\x0freasoningEffort\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
-	"\t_model_idB\x13\n" +
-	"\x11_reasoning_effort\"\xa2\x03\n" +
-	"\x13SessionResumeExtras\x12*\n" +
-	"\x0edisable_resume\x18\x01 \x01(\bH\x00R\rdisableResume\x88\x01\x01\x127\n" +
-	"\x15continue_pending_work\x18\x02 \x01(\bH\x01R\x13continuePendingWork\x88\x01\x01\x12G\n" +
-	"\ropen_canvases\x18\x03 \x03(\v2\".copilot.cli.v1.OpenCanvasInstanceR\fopenCanvases\x12H\n" +
-	"\tfactories\x18\x04 \x03(\v2*.copilot.cli.v1.WorkflowFactoryDeclarationR\tfactories\x12F\n" +
-	"\x1frequested_environment_variables\x18\x05 \x03(\tR\x1drequestedEnvironmentVariables\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x11\n" +
-	"\x0f_disable_resumeB\x18\n" +
-	"\x16_continue_pending_work\"\xc9\x01\n" +
-	"\x15SessionUiCapabilities\x12%\n" +
-	"\velicitation\x18\x01 \x01(\bH\x00R\velicitation\x88\x01\x01\x12\x1e\n" +
-	"\bmcp_apps\x18\x02 \x01(\bH\x01R\amcpApps\x88\x01\x01\x12\x1f\n" +
-	"\bcanvases\x18\x03 \x01(\bH\x02R\bcanvases\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_elicitationB\v\n" +
-	"\t_mcp_appsB\v\n" +
-	"\t_canvases\"\xd1\x02\n" +
-	"\x13SystemMessageConfig\x125\n" +
-	"\x04mode\x18\x01 \x01(\x0e2!.copilot.cli.v1.SystemMessageModeR\x04mode\x12\x1d\n" +
-	"\acontent\x18\x02 \x01(\tH\x00R\acontent\x88\x01\x01\x12M\n" +
-	"\bsections\x18\x03 \x03(\v21.copilot.cli.v1.SystemMessageConfig.SectionsEntryR\bsections\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1ai\n" +
-	"\rSectionsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12B\n" +
-	"\x05value\x18\x02 \x01(\v2,.copilot.cli.v1.SystemMessageSectionOverrideR\x05value:\x028\x01B\n" +
-	"\n" +
-	"\b_content\"\xad\x01\n" +
-	"\x1cSystemMessageSectionOverride\x12B\n" +
-	"\x06action\x18\x01 \x01(\x0e2*.copilot.cli.v1.SystemMessageSectionActionR\x06action\x12\x1d\n" +
-	"\acontent\x18\x02 \x01(\tH\x00R\acontent\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
-	"\n" +
-	"\b_content\"\x9f\x01\n" +
-	"\x10ToolSearchConfig\x12\x1d\n" +
-	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12,\n" +
-	"\x0fdefer_threshold\x18\x02 \x01(\x03H\x01R\x0edeferThreshold\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
-	"\n" +
-	"\b_enabledB\x12\n" +
-	"\x10_defer_threshold\"\xdf\x02\n" +
-	"\x1aWorkflowFactoryDeclaration\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12(\n" +
-	"\vdescription\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12D\n" +
-	"\x06phases\x18\x03 \x03(\v2$.copilot.cli.v1.WorkflowFactoryPhaseB\x06\x82\x80\x19\x02\x18\x01R\x06phases\x12A\n" +
-	"\x10args_schema_json\x18\x04 \x01(\tB\x12\x82\x80\x19\x0e\n" +
-	"\n" +
-	"argsSchema\x10\x01H\x00R\x0eargsSchemaJson\x88\x01\x01\x12=\n" +
-	"\x06limits\x18\x05 \x01(\v2%.copilot.cli.v1.WorkflowFactoryLimitsR\x06limits\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x13\n" +
-	"\x11_args_schema_json\"\xe0\x02\n" +
-	"\x15WorkflowFactoryLimits\x12=\n" +
-	"\x18max_concurrent_subagents\x18\x01 \x01(\x03H\x00R\x16maxConcurrentSubagents\x88\x01\x01\x123\n" +
-	"\x13max_total_subagents\x18\x02 \x01(\x03H\x01R\x11maxTotalSubagents\x88\x01\x01\x12)\n" +
-	"\x0emax_ai_credits\x18\x03 \x01(\x01H\x02R\fmaxAiCredits\x88\x01\x01\x12,\n" +
-	"\x0ftimeout_seconds\x18\x04 \x01(\x01H\x03R\x0etimeoutSeconds\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1b\n" +
-	"\x19_max_concurrent_subagentsB\x16\n" +
-	"\x14_max_total_subagentsB\x11\n" +
-	"\x0f_max_ai_creditsB\x12\n" +
-	"\x10_timeout_seconds\"|\n" +
-	"\x14WorkflowFactoryPhase\x12\x1c\n" +
-	"\x05title\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05title\x12\x1b\n" +
-	"\x06detail\x18\x02 \x01(\tH\x00R\x06detail\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
-	"\a_detail*\xb2\x01\n" +
-	"\x15EmbeddingCacheStorage\x12'\n" +
-	"#EMBEDDING_CACHE_STORAGE_UNSPECIFIED\x10\x00\x128\n" +
-	"\"EMBEDDING_CACHE_STORAGE_PERSISTENT\x10\x01\x1a\x10\x82\x80\x19\f\n" +
-	"\n" +
-	"persistent\x126\n" +
-	"!EMBEDDING_CACHE_STORAGE_IN_MEMORY\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
-	"\tin-memory*W\n" +
-	"\fEnvValueMode\x12\x1e\n" +
-	"\x1aENV_VALUE_MODE_UNSPECIFIED\x10\x00\x12'\n" +
-	"\x15ENV_VALUE_MODE_DIRECT\x10\x01\x1a\f\x82\x80\x19\b\n" +
-	"\x06direct*\xc8\x01\n" +
-	"\x15RemoteSessionExposure\x12'\n" +
-	"#REMOTE_SESSION_EXPOSURE_UNSPECIFIED\x10\x00\x12*\n" +
-	"\x1bREMOTE_SESSION_EXPOSURE_OFF\x10\x01\x1a\t\x82\x80\x19\x05\n" +
-	"\x03off\x120\n" +
-	"\x1eREMOTE_SESSION_EXPOSURE_EXPORT\x10\x02\x1a\f\x82\x80\x19\b\n" +
-	"\x06export\x12(\n" +
-	"\x1aREMOTE_SESSION_EXPOSURE_ON\x10\x03\x1a\b\x82\x80\x19\x04\n" +
-	"\x02on*\xb4\x01\n" +
-	"\x0fSessionLogLevel\x12!\n" +
-	"\x1dSESSION_LOG_LEVEL_UNSPECIFIED\x10\x00\x12&\n" +
-	"\x16SESSION_LOG_LEVEL_INFO\x10\x01\x1a\n" +
-	"\x82\x80\x19\x06\n" +
-	"\x04info\x12,\n" +
-	"\x19SESSION_LOG_LEVEL_WARNING\x10\x02\x1a\r\x82\x80\x19\t\n" +
-	"\awarning\x12(\n" +
-	"\x17SESSION_LOG_LEVEL_ERROR\x10\x03\x1a\v\x82\x80\x19\a\n" +
-	"\x05error*\xca\x01\n" +
-	"\x11SystemMessageMode\x12#\n" +
-	"\x1fSYSTEM_MESSAGE_MODE_UNSPECIFIED\x10\x00\x12,\n" +
-	"\x1aSYSTEM_MESSAGE_MODE_APPEND\x10\x01\x1a\f\x82\x80\x19\b\n" +
-	"\x06append\x12.\n" +
-	"\x1bSYSTEM_MESSAGE_MODE_REPLACE\x10\x02\x1a\r\x82\x80\x19\t\n" +
-	"\areplace\x122\n" +
-	"\x1dSYSTEM_MESSAGE_MODE_CUSTOMIZE\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
-	"\tcustomize*\xa9\x03\n" +
-	"\x1aSystemMessageSectionAction\x12-\n" +
-	")SYSTEM_MESSAGE_SECTION_ACTION_UNSPECIFIED\x10\x00\x128\n" +
-	"%SYSTEM_MESSAGE_SECTION_ACTION_REPLACE\x10\x01\x1a\r\x82\x80\x19\t\n" +
-	"\areplace\x126\n" +
-	"$SYSTEM_MESSAGE_SECTION_ACTION_REMOVE\x10\x02\x1a\f\x82\x80\x19\b\n" +
-	"\x06remove\x126\n" +
-	"$SYSTEM_MESSAGE_SECTION_ACTION_APPEND\x10\x03\x1a\f\x82\x80\x19\b\n" +
-	"\x06append\x128\n" +
-	"%SYSTEM_MESSAGE_SECTION_ACTION_PREPEND\x10\x04\x1a\r\x82\x80\x19\t\n" +
-	"\aprepend\x12:\n" +
-	"&SYSTEM_MESSAGE_SECTION_ACTION_PRESERVE\x10\x05\x1a\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\bpreserve\x12<\n" +
-	"'SYSTEM_MESSAGE_SECTION_ACTION_TRANSFORM\x10\x06\x1a\x0f\x82\x80\x19\v\n" +
-	"\ttransform*\x8b\x01\n" +
-	"\fTokenStorage\x12\x1d\n" +
-	"\x19TOKEN_STORAGE_UNSPECIFIED\x10\x00\x12.\n" +
-	"\x18TOKEN_STORAGE_PERSISTENT\x10\x01\x1a\x10\x82\x80\x19\f\n" +
-	"\n" +
-	"persistent\x12,\n" +
-	"\x17TOKEN_STORAGE_IN_MEMORY\x10\x02\x1a\x0f\x82\x80\x19\v\n" +
-	"\tin-memory*\xaa\x01\n" +
-	"\x14ToolFilterPrecedence\x12&\n" +
-	"\"TOOL_FILTER_PRECEDENCE_UNSPECIFIED\x10\x00\x125\n" +
-	" TOOL_FILTER_PRECEDENCE_AVAILABLE\x10\x01\x1a\x0f\x82\x80\x19\v\n" +
-	"\tavailable\x123\n" +
-	"\x1fTOOL_FILTER_PRECEDENCE_EXCLUDED\x10\x02\x1a\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\bexcluded2\xe6\x01\n" +
+	"\a_source2\xe6\x01\n" +
 	"\x16InternalSessionService\x12\xcb\x01\n" +
 	"\x16SendSystemNotification\x12C.copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest\x1aD.copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse\"&\x82\x80\x19\"\n" +
 	"\x1esession.sendSystemNotification \x012\xa6\x14\n" +
@@ -8595,313 +4611,230 @@ func file_copilot_cli_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_session_proto_rawDescData
 }
 
-var file_copilot_cli_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 78)
+var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_copilot_cli_v1_session_proto_goTypes = []any{
-	(EmbeddingCacheStorage)(0),      // 0: copilot.cli.v1.EmbeddingCacheStorage
-	(EnvValueMode)(0),               // 1: copilot.cli.v1.EnvValueMode
-	(RemoteSessionExposure)(0),      // 2: copilot.cli.v1.RemoteSessionExposure
-	(SessionLogLevel)(0),            // 3: copilot.cli.v1.SessionLogLevel
-	(SystemMessageMode)(0),          // 4: copilot.cli.v1.SystemMessageMode
-	(SystemMessageSectionAction)(0), // 5: copilot.cli.v1.SystemMessageSectionAction
-	(TokenStorage)(0),               // 6: copilot.cli.v1.TokenStorage
-	(ToolFilterPrecedence)(0),       // 7: copilot.cli.v1.ToolFilterPrecedence
-	(*InternalSessionServiceSendSystemNotificationRequest)(nil),  // 8: copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
-	(*InternalSessionServiceSendSystemNotificationResponse)(nil), // 9: copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
-	(*SessionServiceAbortRequest)(nil),                           // 10: copilot.cli.v1.SessionServiceAbortRequest
-	(*SessionServiceAbortResponse)(nil),                          // 11: copilot.cli.v1.SessionServiceAbortResponse
-	(*SessionServiceCancelAllBackgroundAgentsRequest)(nil),       // 12: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
-	(*SessionServiceCancelAllBackgroundAgentsResponse)(nil),      // 13: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
-	(*SessionServiceCreateRequest)(nil),                          // 14: copilot.cli.v1.SessionServiceCreateRequest
-	(*SessionServiceCreateResponse)(nil),                         // 15: copilot.cli.v1.SessionServiceCreateResponse
-	(*SessionServiceDeleteRequest)(nil),                          // 16: copilot.cli.v1.SessionServiceDeleteRequest
-	(*SessionServiceDeleteResponse)(nil),                         // 17: copilot.cli.v1.SessionServiceDeleteResponse
-	(*SessionServiceDestroyRequest)(nil),                         // 18: copilot.cli.v1.SessionServiceDestroyRequest
-	(*SessionServiceDestroyResponse)(nil),                        // 19: copilot.cli.v1.SessionServiceDestroyResponse
-	(*SessionServiceDetachRequest)(nil),                          // 20: copilot.cli.v1.SessionServiceDetachRequest
-	(*SessionServiceDetachResponse)(nil),                         // 21: copilot.cli.v1.SessionServiceDetachResponse
-	(*SessionServiceGetForegroundRequest)(nil),                   // 22: copilot.cli.v1.SessionServiceGetForegroundRequest
-	(*SessionServiceGetForegroundResponse)(nil),                  // 23: copilot.cli.v1.SessionServiceGetForegroundResponse
-	(*SessionServiceGetLastIdRequest)(nil),                       // 24: copilot.cli.v1.SessionServiceGetLastIdRequest
-	(*SessionServiceGetLastIdResponse)(nil),                      // 25: copilot.cli.v1.SessionServiceGetLastIdResponse
-	(*SessionServiceGetMessagesRequest)(nil),                     // 26: copilot.cli.v1.SessionServiceGetMessagesRequest
-	(*SessionServiceGetMessagesResponse)(nil),                    // 27: copilot.cli.v1.SessionServiceGetMessagesResponse
-	(*SessionServiceGetMetadataRequest)(nil),                     // 28: copilot.cli.v1.SessionServiceGetMetadataRequest
-	(*SessionServiceGetMetadataResponse)(nil),                    // 29: copilot.cli.v1.SessionServiceGetMetadataResponse
-	(*SessionServiceInterruptMainTurnRequest)(nil),               // 30: copilot.cli.v1.SessionServiceInterruptMainTurnRequest
-	(*SessionServiceInterruptMainTurnResponse)(nil),              // 31: copilot.cli.v1.SessionServiceInterruptMainTurnResponse
-	(*SessionServiceListRequest)(nil),                            // 32: copilot.cli.v1.SessionServiceListRequest
-	(*SessionServiceListResponse)(nil),                           // 33: copilot.cli.v1.SessionServiceListResponse
-	(*SessionServiceLogRequest)(nil),                             // 34: copilot.cli.v1.SessionServiceLogRequest
-	(*SessionServiceLogResponse)(nil),                            // 35: copilot.cli.v1.SessionServiceLogResponse
-	(*SessionServiceResumeRequest)(nil),                          // 36: copilot.cli.v1.SessionServiceResumeRequest
-	(*SessionServiceResumeResponse)(nil),                         // 37: copilot.cli.v1.SessionServiceResumeResponse
-	(*SessionServiceSendRequest)(nil),                            // 38: copilot.cli.v1.SessionServiceSendRequest
-	(*SessionServiceSendResponse)(nil),                           // 39: copilot.cli.v1.SessionServiceSendResponse
-	(*SessionServiceSendMessagesRequest)(nil),                    // 40: copilot.cli.v1.SessionServiceSendMessagesRequest
-	(*SessionServiceSendMessagesResponse)(nil),                   // 41: copilot.cli.v1.SessionServiceSendMessagesResponse
-	(*SessionServiceSetForegroundRequest)(nil),                   // 42: copilot.cli.v1.SessionServiceSetForegroundRequest
-	(*SessionServiceSetForegroundResponse)(nil),                  // 43: copilot.cli.v1.SessionServiceSetForegroundResponse
-	(*SessionServiceShutdownRequest)(nil),                        // 44: copilot.cli.v1.SessionServiceShutdownRequest
-	(*SessionServiceShutdownResponse)(nil),                       // 45: copilot.cli.v1.SessionServiceShutdownResponse
-	(*SessionServiceSuspendRequest)(nil),                         // 46: copilot.cli.v1.SessionServiceSuspendRequest
-	(*SessionServiceSuspendResponse)(nil),                        // 47: copilot.cli.v1.SessionServiceSuspendResponse
-	(*CanvasActionDeclaration)(nil),                              // 48: copilot.cli.v1.CanvasActionDeclaration
-	(*CanvasDeclaration)(nil),                                    // 49: copilot.cli.v1.CanvasDeclaration
+	(*InternalSessionServiceSendSystemNotificationRequest)(nil),  // 0: copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
+	(*InternalSessionServiceSendSystemNotificationResponse)(nil), // 1: copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
+	(*SessionServiceAbortRequest)(nil),                           // 2: copilot.cli.v1.SessionServiceAbortRequest
+	(*SessionServiceAbortResponse)(nil),                          // 3: copilot.cli.v1.SessionServiceAbortResponse
+	(*SessionServiceCancelAllBackgroundAgentsRequest)(nil),       // 4: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
+	(*SessionServiceCancelAllBackgroundAgentsResponse)(nil),      // 5: copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
+	(*SessionServiceCreateRequest)(nil),                          // 6: copilot.cli.v1.SessionServiceCreateRequest
+	(*SessionServiceDeleteRequest)(nil),                          // 7: copilot.cli.v1.SessionServiceDeleteRequest
+	(*SessionServiceDeleteResponse)(nil),                         // 8: copilot.cli.v1.SessionServiceDeleteResponse
+	(*SessionServiceDestroyRequest)(nil),                         // 9: copilot.cli.v1.SessionServiceDestroyRequest
+	(*SessionServiceDestroyResponse)(nil),                        // 10: copilot.cli.v1.SessionServiceDestroyResponse
+	(*SessionServiceDetachRequest)(nil),                          // 11: copilot.cli.v1.SessionServiceDetachRequest
+	(*SessionServiceDetachResponse)(nil),                         // 12: copilot.cli.v1.SessionServiceDetachResponse
+	(*SessionServiceGetForegroundRequest)(nil),                   // 13: copilot.cli.v1.SessionServiceGetForegroundRequest
+	(*SessionServiceGetForegroundResponse)(nil),                  // 14: copilot.cli.v1.SessionServiceGetForegroundResponse
+	(*SessionServiceGetLastIdRequest)(nil),                       // 15: copilot.cli.v1.SessionServiceGetLastIdRequest
+	(*SessionServiceGetLastIdResponse)(nil),                      // 16: copilot.cli.v1.SessionServiceGetLastIdResponse
+	(*SessionServiceGetMessagesRequest)(nil),                     // 17: copilot.cli.v1.SessionServiceGetMessagesRequest
+	(*SessionServiceGetMessagesResponse)(nil),                    // 18: copilot.cli.v1.SessionServiceGetMessagesResponse
+	(*SessionServiceGetMetadataRequest)(nil),                     // 19: copilot.cli.v1.SessionServiceGetMetadataRequest
+	(*SessionServiceGetMetadataResponse)(nil),                    // 20: copilot.cli.v1.SessionServiceGetMetadataResponse
+	(*SessionServiceInterruptMainTurnRequest)(nil),               // 21: copilot.cli.v1.SessionServiceInterruptMainTurnRequest
+	(*SessionServiceInterruptMainTurnResponse)(nil),              // 22: copilot.cli.v1.SessionServiceInterruptMainTurnResponse
+	(*SessionServiceListRequest)(nil),                            // 23: copilot.cli.v1.SessionServiceListRequest
+	(*SessionServiceListResponse)(nil),                           // 24: copilot.cli.v1.SessionServiceListResponse
+	(*SessionServiceLogRequest)(nil),                             // 25: copilot.cli.v1.SessionServiceLogRequest
+	(*SessionServiceLogResponse)(nil),                            // 26: copilot.cli.v1.SessionServiceLogResponse
+	(*SessionServiceResumeRequest)(nil),                          // 27: copilot.cli.v1.SessionServiceResumeRequest
+	(*SessionServiceSendRequest)(nil),                            // 28: copilot.cli.v1.SessionServiceSendRequest
+	(*SessionServiceSendResponse)(nil),                           // 29: copilot.cli.v1.SessionServiceSendResponse
+	(*SessionServiceSendMessagesRequest)(nil),                    // 30: copilot.cli.v1.SessionServiceSendMessagesRequest
+	(*SessionServiceSendMessagesResponse)(nil),                   // 31: copilot.cli.v1.SessionServiceSendMessagesResponse
+	(*SessionServiceSetForegroundRequest)(nil),                   // 32: copilot.cli.v1.SessionServiceSetForegroundRequest
+	(*SessionServiceSetForegroundResponse)(nil),                  // 33: copilot.cli.v1.SessionServiceSetForegroundResponse
+	(*SessionServiceShutdownRequest)(nil),                        // 34: copilot.cli.v1.SessionServiceShutdownRequest
+	(*SessionServiceShutdownResponse)(nil),                       // 35: copilot.cli.v1.SessionServiceShutdownResponse
+	(*SessionServiceSuspendRequest)(nil),                         // 36: copilot.cli.v1.SessionServiceSuspendRequest
+	(*SessionServiceSuspendResponse)(nil),                        // 37: copilot.cli.v1.SessionServiceSuspendResponse
+	(*SendMessageItem)(nil),                                      // 38: copilot.cli.v1.SendMessageItem
+	nil,                                                          // 39: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	nil,                                                          // 40: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	nil,                                                          // 41: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	nil,                                                          // 42: copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	(AbortReason)(0),                                             // 43: copilot.cli.v1.AbortReason
+	(ReasoningSummary)(0),                                        // 44: copilot.cli.v1.ReasoningSummary
+	(ContextTier)(0),                                             // 45: copilot.cli.v1.ContextTier
+	(*ToolDefinition)(nil),                                       // 46: copilot.cli.v1.ToolDefinition
+	(*ToolSearchConfig)(nil),                                     // 47: copilot.cli.v1.ToolSearchConfig
+	(*CanvasDeclaration)(nil),                                    // 48: copilot.cli.v1.CanvasDeclaration
+	(*ExtensionIdentity)(nil),                                    // 49: copilot.cli.v1.ExtensionIdentity
 	(*CanvasProviderIdentity)(nil),                               // 50: copilot.cli.v1.CanvasProviderIdentity
-	(*CloudSessionConfig)(nil),                                   // 51: copilot.cli.v1.CloudSessionConfig
-	(*CloudSessionRepository)(nil),                               // 52: copilot.cli.v1.CloudSessionRepository
-	(*CommandDeclaration)(nil),                                   // 53: copilot.cli.v1.CommandDeclaration
-	(*CustomAgentConfig)(nil),                                    // 54: copilot.cli.v1.CustomAgentConfig
-	(*DefaultAgentConfig)(nil),                                   // 55: copilot.cli.v1.DefaultAgentConfig
-	(*ExperimentAssignments)(nil),                                // 56: copilot.cli.v1.ExperimentAssignments
-	(*ExperimentConfig)(nil),                                     // 57: copilot.cli.v1.ExperimentConfig
-	(*ExtensionIdentity)(nil),                                    // 58: copilot.cli.v1.ExtensionIdentity
-	(*InfiniteSessionConfig)(nil),                                // 59: copilot.cli.v1.InfiniteSessionConfig
-	(*JsonSchemaResponseFormat)(nil),                             // 60: copilot.cli.v1.JsonSchemaResponseFormat
+	(*CommandDeclaration)(nil),                                   // 51: copilot.cli.v1.CommandDeclaration
+	(*SystemMessageConfig)(nil),                                  // 52: copilot.cli.v1.SystemMessageConfig
+	(*StringList)(nil),                                           // 53: copilot.cli.v1.StringList
+	(ToolFilterPrecedence)(0),                                    // 54: copilot.cli.v1.ToolFilterPrecedence
+	(*ProviderConfig)(nil),                                       // 55: copilot.cli.v1.ProviderConfig
+	(*NamedProviderConfig)(nil),                                  // 56: copilot.cli.v1.NamedProviderConfig
+	(*ProviderModelConfig)(nil),                                  // 57: copilot.cli.v1.ProviderModelConfig
+	(*CapiSessionOptions)(nil),                                   // 58: copilot.cli.v1.CapiSessionOptions
+	(*SessionLimitsConfig)(nil),                                  // 59: copilot.cli.v1.SessionLimitsConfig
+	(*ModelCapabilitiesOverride)(nil),                            // 60: copilot.cli.v1.ModelCapabilitiesOverride
 	(*LargeOutputConfig)(nil),                                    // 61: copilot.cli.v1.LargeOutputConfig
-	(*MemoryConfig)(nil),                                         // 62: copilot.cli.v1.MemoryConfig
-	(*ResponseFormat)(nil),                                       // 63: copilot.cli.v1.ResponseFormat
-	(*SendMessageItem)(nil),                                      // 64: copilot.cli.v1.SendMessageItem
-	(*SessionCapabilities)(nil),                                  // 65: copilot.cli.v1.SessionCapabilities
-	(*SessionConfig)(nil),                                        // 66: copilot.cli.v1.SessionConfig
-	(*SessionGitHubMcpToolConfig)(nil),                           // 67: copilot.cli.v1.SessionGitHubMcpToolConfig
-	(*SessionModelState)(nil),                                    // 68: copilot.cli.v1.SessionModelState
-	(*SessionResumeExtras)(nil),                                  // 69: copilot.cli.v1.SessionResumeExtras
-	(*SessionUiCapabilities)(nil),                                // 70: copilot.cli.v1.SessionUiCapabilities
-	(*SystemMessageConfig)(nil),                                  // 71: copilot.cli.v1.SystemMessageConfig
-	(*SystemMessageSectionOverride)(nil),                         // 72: copilot.cli.v1.SystemMessageSectionOverride
-	(*ToolSearchConfig)(nil),                                     // 73: copilot.cli.v1.ToolSearchConfig
-	(*WorkflowFactoryDeclaration)(nil),                           // 74: copilot.cli.v1.WorkflowFactoryDeclaration
-	(*WorkflowFactoryLimits)(nil),                                // 75: copilot.cli.v1.WorkflowFactoryLimits
-	(*WorkflowFactoryPhase)(nil),                                 // 76: copilot.cli.v1.WorkflowFactoryPhase
-	nil,                                                          // 77: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
-	nil,                                                          // 78: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
-	nil,                                                          // 79: copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	nil,                                                          // 80: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	nil,                                                          // 81: copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
-	nil,                                                          // 82: copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	nil,                                                          // 83: copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	nil,                                                          // 84: copilot.cli.v1.SessionConfig.McpServersEntry
-	nil,                                                          // 85: copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	(AbortReason)(0),                                             // 86: copilot.cli.v1.AbortReason
-	(ReasoningSummary)(0),                                        // 87: copilot.cli.v1.ReasoningSummary
-	(ContextTier)(0),                                             // 88: copilot.cli.v1.ContextTier
-	(*ToolDefinition)(nil),                                       // 89: copilot.cli.v1.ToolDefinition
-	(*StringList)(nil),                                           // 90: copilot.cli.v1.StringList
-	(*ProviderConfig)(nil),                                       // 91: copilot.cli.v1.ProviderConfig
-	(*NamedProviderConfig)(nil),                                  // 92: copilot.cli.v1.NamedProviderConfig
-	(*ProviderModelConfig)(nil),                                  // 93: copilot.cli.v1.ProviderModelConfig
-	(*CapiSessionOptions)(nil),                                   // 94: copilot.cli.v1.CapiSessionOptions
-	(*SessionLimitsConfig)(nil),                                  // 95: copilot.cli.v1.SessionLimitsConfig
-	(*ModelCapabilitiesOverride)(nil),                            // 96: copilot.cli.v1.ModelCapabilitiesOverride
-	(*SessionManagedSettings)(nil),                               // 97: copilot.cli.v1.SessionManagedSettings
-	(*OpenCanvasInstance)(nil),                                   // 98: copilot.cli.v1.OpenCanvasInstance
-	(*timestamppb.Timestamp)(nil),                                // 99: google.protobuf.Timestamp
-	(SessionMode)(0),                                             // 100: copilot.cli.v1.SessionMode
-	(*SessionEvent)(nil),                                         // 101: copilot.cli.v1.SessionEvent
-	(*LocalSessionMetadataValue)(nil),                            // 102: copilot.cli.v1.LocalSessionMetadataValue
-	(*SessionListFilter)(nil),                                    // 103: copilot.cli.v1.SessionListFilter
-	(*Attachment)(nil),                                           // 104: copilot.cli.v1.Attachment
-	(SendMode)(0),                                                // 105: copilot.cli.v1.SendMode
-	(SendAgentMode)(0),                                           // 106: copilot.cli.v1.SendAgentMode
-	(ShutdownType)(0),                                            // 107: copilot.cli.v1.ShutdownType
-	(*McpSerializableServerConfig)(nil),                          // 108: copilot.cli.v1.McpSerializableServerConfig
+	(*SessionGitHubMcpToolConfig)(nil),                           // 62: copilot.cli.v1.SessionGitHubMcpToolConfig
+	(TokenStorage)(0),                                            // 63: copilot.cli.v1.TokenStorage
+	(EnvValueMode)(0),                                            // 64: copilot.cli.v1.EnvValueMode
+	(EmbeddingCacheStorage)(0),                                   // 65: copilot.cli.v1.EmbeddingCacheStorage
+	(*CustomAgentConfig)(nil),                                    // 66: copilot.cli.v1.CustomAgentConfig
+	(*DefaultAgentConfig)(nil),                                   // 67: copilot.cli.v1.DefaultAgentConfig
+	(*InfiniteSessionConfig)(nil),                                // 68: copilot.cli.v1.InfiniteSessionConfig
+	(*MemoryConfig)(nil),                                         // 69: copilot.cli.v1.MemoryConfig
+	(RemoteSessionExposure)(0),                                   // 70: copilot.cli.v1.RemoteSessionExposure
+	(*ExperimentAssignments)(nil),                                // 71: copilot.cli.v1.ExperimentAssignments
+	(*SessionManagedSettings)(nil),                               // 72: copilot.cli.v1.SessionManagedSettings
+	(*CloudSessionConfig)(nil),                                   // 73: copilot.cli.v1.CloudSessionConfig
+	(*SessionEvent)(nil),                                         // 74: copilot.cli.v1.SessionEvent
+	(*LocalSessionMetadataValue)(nil),                            // 75: copilot.cli.v1.LocalSessionMetadataValue
+	(*SessionListFilter)(nil),                                    // 76: copilot.cli.v1.SessionListFilter
+	(SessionLogLevel)(0),                                         // 77: copilot.cli.v1.SessionLogLevel
+	(*OpenCanvasInstance)(nil),                                   // 78: copilot.cli.v1.OpenCanvasInstance
+	(*WorkflowFactoryDeclaration)(nil),                           // 79: copilot.cli.v1.WorkflowFactoryDeclaration
+	(*Attachment)(nil),                                           // 80: copilot.cli.v1.Attachment
+	(SendMode)(0),                                                // 81: copilot.cli.v1.SendMode
+	(SendAgentMode)(0),                                           // 82: copilot.cli.v1.SendAgentMode
+	(*ResponseFormat)(nil),                                       // 83: copilot.cli.v1.ResponseFormat
+	(ShutdownType)(0),                                            // 84: copilot.cli.v1.ShutdownType
+	(*McpSerializableServerConfig)(nil),                          // 85: copilot.cli.v1.McpSerializableServerConfig
+	(*SessionServiceCreateResponse)(nil),                         // 86: copilot.cli.v1.SessionServiceCreateResponse
+	(*SessionServiceResumeResponse)(nil),                         // 87: copilot.cli.v1.SessionServiceResumeResponse
 }
 var file_copilot_cli_v1_session_proto_depIdxs = []int32{
-	86,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
-	87,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	88,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	89,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	73,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	49,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	58,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	43,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
+	44,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	45,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	46,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	47,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	48,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	49,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
 	50,  // 7: copilot.cli.v1.SessionServiceCreateRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	53,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	71,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	90,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	90,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
-	7,   // 12: copilot.cli.v1.SessionServiceCreateRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	91,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	92,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	93,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	94,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	95,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	96,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	51,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	52,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	53,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	53,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	54,  // 12: copilot.cli.v1.SessionServiceCreateRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	55,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	56,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	57,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	58,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	59,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	60,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
 	61,  // 19: copilot.cli.v1.SessionServiceCreateRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	67,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	77,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
-	6,   // 22: copilot.cli.v1.SessionServiceCreateRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	1,   // 23: copilot.cli.v1.SessionServiceCreateRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	0,   // 24: copilot.cli.v1.SessionServiceCreateRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	54,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	55,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	90,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	59,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	62,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
-	2,   // 30: copilot.cli.v1.SessionServiceCreateRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	56,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	97,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	51,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	65,  // 34: copilot.cli.v1.SessionServiceCreateResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	98,  // 35: copilot.cli.v1.SessionServiceCreateResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	99,  // 36: copilot.cli.v1.SessionServiceCreateResponse.start_time:type_name -> google.protobuf.Timestamp
-	100, // 37: copilot.cli.v1.SessionServiceCreateResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	68,  // 38: copilot.cli.v1.SessionServiceCreateResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	101, // 39: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
-	102, // 40: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	103, // 41: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
-	102, // 42: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	3,   // 43: copilot.cli.v1.SessionServiceLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	87,  // 44: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	88,  // 45: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	89,  // 46: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	73,  // 47: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	49,  // 48: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	58,  // 49: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	50,  // 50: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	53,  // 51: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	71,  // 52: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	90,  // 53: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	90,  // 54: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
-	7,   // 55: copilot.cli.v1.SessionServiceResumeRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	91,  // 56: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	92,  // 57: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	93,  // 58: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	94,  // 59: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	95,  // 60: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	96,  // 61: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	61,  // 62: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	67,  // 63: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	78,  // 64: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
-	6,   // 65: copilot.cli.v1.SessionServiceResumeRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	1,   // 66: copilot.cli.v1.SessionServiceResumeRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	0,   // 67: copilot.cli.v1.SessionServiceResumeRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	54,  // 68: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	55,  // 69: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	90,  // 70: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	59,  // 71: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	62,  // 72: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
-	2,   // 73: copilot.cli.v1.SessionServiceResumeRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	56,  // 74: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	97,  // 75: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	98,  // 76: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	74,  // 77: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	65,  // 78: copilot.cli.v1.SessionServiceResumeResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	98,  // 79: copilot.cli.v1.SessionServiceResumeResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	99,  // 80: copilot.cli.v1.SessionServiceResumeResponse.start_time:type_name -> google.protobuf.Timestamp
-	100, // 81: copilot.cli.v1.SessionServiceResumeResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	68,  // 82: copilot.cli.v1.SessionServiceResumeResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	79,  // 83: copilot.cli.v1.SessionServiceResumeResponse.granted_environment_variables:type_name -> copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	104, // 84: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
-	105, // 85: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
-	106, // 86: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	80,  // 87: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	63,  // 88: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	64,  // 89: copilot.cli.v1.SessionServiceSendMessagesRequest.messages:type_name -> copilot.cli.v1.SendMessageItem
-	105, // 90: copilot.cli.v1.SessionServiceSendMessagesRequest.mode:type_name -> copilot.cli.v1.SendMode
-	106, // 91: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	81,  // 92: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
-	63,  // 93: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	107, // 94: copilot.cli.v1.SessionServiceShutdownRequest.type:type_name -> copilot.cli.v1.ShutdownType
-	48,  // 95: copilot.cli.v1.CanvasDeclaration.actions:type_name -> copilot.cli.v1.CanvasActionDeclaration
-	52,  // 96: copilot.cli.v1.CloudSessionConfig.repository:type_name -> copilot.cli.v1.CloudSessionRepository
-	90,  // 97: copilot.cli.v1.CustomAgentConfig.tools:type_name -> copilot.cli.v1.StringList
-	82,  // 98: copilot.cli.v1.CustomAgentConfig.mcp_servers:type_name -> copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	83,  // 99: copilot.cli.v1.ExperimentAssignments.flights:type_name -> copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	57,  // 100: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
-	60,  // 101: copilot.cli.v1.ResponseFormat.json_schema:type_name -> copilot.cli.v1.JsonSchemaResponseFormat
-	104, // 102: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
-	70,  // 103: copilot.cli.v1.SessionCapabilities.ui:type_name -> copilot.cli.v1.SessionUiCapabilities
-	87,  // 104: copilot.cli.v1.SessionConfig.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	88,  // 105: copilot.cli.v1.SessionConfig.context_tier:type_name -> copilot.cli.v1.ContextTier
-	89,  // 106: copilot.cli.v1.SessionConfig.tools:type_name -> copilot.cli.v1.ToolDefinition
-	73,  // 107: copilot.cli.v1.SessionConfig.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	49,  // 108: copilot.cli.v1.SessionConfig.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	58,  // 109: copilot.cli.v1.SessionConfig.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	50,  // 110: copilot.cli.v1.SessionConfig.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	53,  // 111: copilot.cli.v1.SessionConfig.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	71,  // 112: copilot.cli.v1.SessionConfig.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	90,  // 113: copilot.cli.v1.SessionConfig.available_tools:type_name -> copilot.cli.v1.StringList
-	90,  // 114: copilot.cli.v1.SessionConfig.excluded_tools:type_name -> copilot.cli.v1.StringList
-	7,   // 115: copilot.cli.v1.SessionConfig.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	91,  // 116: copilot.cli.v1.SessionConfig.provider:type_name -> copilot.cli.v1.ProviderConfig
-	92,  // 117: copilot.cli.v1.SessionConfig.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	93,  // 118: copilot.cli.v1.SessionConfig.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	94,  // 119: copilot.cli.v1.SessionConfig.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	95,  // 120: copilot.cli.v1.SessionConfig.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	96,  // 121: copilot.cli.v1.SessionConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	61,  // 122: copilot.cli.v1.SessionConfig.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	67,  // 123: copilot.cli.v1.SessionConfig.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	84,  // 124: copilot.cli.v1.SessionConfig.mcp_servers:type_name -> copilot.cli.v1.SessionConfig.McpServersEntry
-	6,   // 125: copilot.cli.v1.SessionConfig.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	1,   // 126: copilot.cli.v1.SessionConfig.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	0,   // 127: copilot.cli.v1.SessionConfig.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	54,  // 128: copilot.cli.v1.SessionConfig.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	55,  // 129: copilot.cli.v1.SessionConfig.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	90,  // 130: copilot.cli.v1.SessionConfig.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	59,  // 131: copilot.cli.v1.SessionConfig.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	62,  // 132: copilot.cli.v1.SessionConfig.memory:type_name -> copilot.cli.v1.MemoryConfig
-	2,   // 133: copilot.cli.v1.SessionConfig.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	56,  // 134: copilot.cli.v1.SessionConfig.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	97,  // 135: copilot.cli.v1.SessionConfig.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	98,  // 136: copilot.cli.v1.SessionResumeExtras.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	74,  // 137: copilot.cli.v1.SessionResumeExtras.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	4,   // 138: copilot.cli.v1.SystemMessageConfig.mode:type_name -> copilot.cli.v1.SystemMessageMode
-	85,  // 139: copilot.cli.v1.SystemMessageConfig.sections:type_name -> copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	5,   // 140: copilot.cli.v1.SystemMessageSectionOverride.action:type_name -> copilot.cli.v1.SystemMessageSectionAction
-	76,  // 141: copilot.cli.v1.WorkflowFactoryDeclaration.phases:type_name -> copilot.cli.v1.WorkflowFactoryPhase
-	75,  // 142: copilot.cli.v1.WorkflowFactoryDeclaration.limits:type_name -> copilot.cli.v1.WorkflowFactoryLimits
-	108, // 143: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	108, // 144: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	108, // 145: copilot.cli.v1.CustomAgentConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	108, // 146: copilot.cli.v1.SessionConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	72,  // 147: copilot.cli.v1.SystemMessageConfig.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionOverride
-	8,   // 148: copilot.cli.v1.InternalSessionService.SendSystemNotification:input_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
-	10,  // 149: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
-	12,  // 150: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:input_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
-	14,  // 151: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
-	16,  // 152: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
-	18,  // 153: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
-	20,  // 154: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
-	22,  // 155: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
-	24,  // 156: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
-	26,  // 157: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
-	28,  // 158: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
-	30,  // 159: copilot.cli.v1.SessionService.InterruptMainTurn:input_type -> copilot.cli.v1.SessionServiceInterruptMainTurnRequest
-	32,  // 160: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
-	34,  // 161: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
-	36,  // 162: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
-	38,  // 163: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
-	40,  // 164: copilot.cli.v1.SessionService.SendMessages:input_type -> copilot.cli.v1.SessionServiceSendMessagesRequest
-	42,  // 165: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
-	44,  // 166: copilot.cli.v1.SessionService.Shutdown:input_type -> copilot.cli.v1.SessionServiceShutdownRequest
-	46,  // 167: copilot.cli.v1.SessionService.Suspend:input_type -> copilot.cli.v1.SessionServiceSuspendRequest
-	9,   // 168: copilot.cli.v1.InternalSessionService.SendSystemNotification:output_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
-	11,  // 169: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
-	13,  // 170: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:output_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
-	15,  // 171: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
-	17,  // 172: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
-	19,  // 173: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
-	21,  // 174: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
-	23,  // 175: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
-	25,  // 176: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
-	27,  // 177: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
-	29,  // 178: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
-	31,  // 179: copilot.cli.v1.SessionService.InterruptMainTurn:output_type -> copilot.cli.v1.SessionServiceInterruptMainTurnResponse
-	33,  // 180: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
-	35,  // 181: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
-	37,  // 182: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
-	39,  // 183: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
-	41,  // 184: copilot.cli.v1.SessionService.SendMessages:output_type -> copilot.cli.v1.SessionServiceSendMessagesResponse
-	43,  // 185: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
-	45,  // 186: copilot.cli.v1.SessionService.Shutdown:output_type -> copilot.cli.v1.SessionServiceShutdownResponse
-	47,  // 187: copilot.cli.v1.SessionService.Suspend:output_type -> copilot.cli.v1.SessionServiceSuspendResponse
-	168, // [168:188] is the sub-list for method output_type
-	148, // [148:168] is the sub-list for method input_type
-	148, // [148:148] is the sub-list for extension type_name
-	148, // [148:148] is the sub-list for extension extendee
-	0,   // [0:148] is the sub-list for field type_name
+	62,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	39,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	63,  // 22: copilot.cli.v1.SessionServiceCreateRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	64,  // 23: copilot.cli.v1.SessionServiceCreateRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	65,  // 24: copilot.cli.v1.SessionServiceCreateRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	66,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	67,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	53,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	68,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	69,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	70,  // 30: copilot.cli.v1.SessionServiceCreateRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	71,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	72,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	73,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	74,  // 34: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
+	75,  // 35: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	76,  // 36: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
+	75,  // 37: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	77,  // 38: copilot.cli.v1.SessionServiceLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	44,  // 39: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	45,  // 40: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	46,  // 41: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	47,  // 42: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	48,  // 43: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	49,  // 44: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	50,  // 45: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	51,  // 46: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	52,  // 47: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	53,  // 48: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	53,  // 49: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	54,  // 50: copilot.cli.v1.SessionServiceResumeRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	55,  // 51: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	56,  // 52: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	57,  // 53: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	58,  // 54: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	59,  // 55: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	60,  // 56: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	61,  // 57: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	62,  // 58: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	40,  // 59: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	63,  // 60: copilot.cli.v1.SessionServiceResumeRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	64,  // 61: copilot.cli.v1.SessionServiceResumeRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	65,  // 62: copilot.cli.v1.SessionServiceResumeRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	66,  // 63: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	67,  // 64: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	53,  // 65: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	68,  // 66: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	69,  // 67: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	70,  // 68: copilot.cli.v1.SessionServiceResumeRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	71,  // 69: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	72,  // 70: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	78,  // 71: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	79,  // 72: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
+	80,  // 73: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
+	81,  // 74: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
+	82,  // 75: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	41,  // 76: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	83,  // 77: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	38,  // 78: copilot.cli.v1.SessionServiceSendMessagesRequest.messages:type_name -> copilot.cli.v1.SendMessageItem
+	81,  // 79: copilot.cli.v1.SessionServiceSendMessagesRequest.mode:type_name -> copilot.cli.v1.SendMode
+	82,  // 80: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	42,  // 81: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	83,  // 82: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	84,  // 83: copilot.cli.v1.SessionServiceShutdownRequest.type:type_name -> copilot.cli.v1.ShutdownType
+	80,  // 84: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
+	85,  // 85: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	85,  // 86: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	0,   // 87: copilot.cli.v1.InternalSessionService.SendSystemNotification:input_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
+	2,   // 88: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
+	4,   // 89: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:input_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
+	6,   // 90: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
+	7,   // 91: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
+	9,   // 92: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
+	11,  // 93: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
+	13,  // 94: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
+	15,  // 95: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
+	17,  // 96: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
+	19,  // 97: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
+	21,  // 98: copilot.cli.v1.SessionService.InterruptMainTurn:input_type -> copilot.cli.v1.SessionServiceInterruptMainTurnRequest
+	23,  // 99: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
+	25,  // 100: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
+	27,  // 101: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
+	28,  // 102: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
+	30,  // 103: copilot.cli.v1.SessionService.SendMessages:input_type -> copilot.cli.v1.SessionServiceSendMessagesRequest
+	32,  // 104: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
+	34,  // 105: copilot.cli.v1.SessionService.Shutdown:input_type -> copilot.cli.v1.SessionServiceShutdownRequest
+	36,  // 106: copilot.cli.v1.SessionService.Suspend:input_type -> copilot.cli.v1.SessionServiceSuspendRequest
+	1,   // 107: copilot.cli.v1.InternalSessionService.SendSystemNotification:output_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
+	3,   // 108: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
+	5,   // 109: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:output_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
+	86,  // 110: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
+	8,   // 111: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
+	10,  // 112: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
+	12,  // 113: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
+	14,  // 114: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
+	16,  // 115: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
+	18,  // 116: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
+	20,  // 117: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
+	22,  // 118: copilot.cli.v1.SessionService.InterruptMainTurn:output_type -> copilot.cli.v1.SessionServiceInterruptMainTurnResponse
+	24,  // 119: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
+	26,  // 120: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
+	87,  // 121: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
+	29,  // 122: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
+	31,  // 123: copilot.cli.v1.SessionService.SendMessages:output_type -> copilot.cli.v1.SessionServiceSendMessagesResponse
+	33,  // 124: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
+	35,  // 125: copilot.cli.v1.SessionService.Shutdown:output_type -> copilot.cli.v1.SessionServiceShutdownResponse
+	37,  // 126: copilot.cli.v1.SessionService.Suspend:output_type -> copilot.cli.v1.SessionServiceSuspendResponse
+	107, // [107:127] is the sub-list for method output_type
+	87,  // [87:107] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_proto_init() }
@@ -8910,63 +4843,41 @@ func file_copilot_cli_v1_session_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[6].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[7].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[9].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[11].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[13].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[15].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[17].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[22].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[26].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[10].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[12].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[14].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[16].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[21].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[25].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[27].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[28].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[29].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[30].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[32].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[33].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[34].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[35].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[36].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[37].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[39].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[40].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[41].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[42].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[44].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[46].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[48].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[51].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[52].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[53].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[56].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[57].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[58].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[59].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[60].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[61].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[62].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[63].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[64].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[65].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[66].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[67].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[68].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_proto_rawDesc), len(file_copilot_cli_v1_session_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   78,
+			NumEnums:      0,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
 		GoTypes:           file_copilot_cli_v1_session_proto_goTypes,
 		DependencyIndexes: file_copilot_cli_v1_session_proto_depIdxs,
-		EnumInfos:         file_copilot_cli_v1_session_proto_enumTypes,
 		MessageInfos:      file_copilot_cli_v1_session_proto_msgTypes,
 	}.Build()
 	File_copilot_cli_v1_session_proto = out.File

@@ -1591,7 +1591,7 @@ var File_copilot_cli_v1_session_accounts_login_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_accounts_login_proto_rawDesc = "" +
 	"\n" +
-	"+copilot/cli/v1/session_accounts_login.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xb8\x01\n" +
+	"+copilot/cli/v1/session_accounts_login.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xb8\x01\n" +
 	")SessionAccountsLoginServiceAdvanceRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1f\n" +
@@ -1827,7 +1827,7 @@ func file_copilot_cli_v1_session_accounts_login_proto_init() {
 	if File_copilot_cli_v1_session_accounts_login_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_accounts_login_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_accounts_login_proto_msgTypes[1].OneofWrappers = []any{
 		(*SessionAccountsLoginServiceAdvanceResponse_OpenUrl)(nil),

@@ -1356,209 +1356,6 @@ func (x *AcceptedEnqueueCommandResult) GetJsonExtra() string {
 	return ""
 }
 
-// A QueuedCommandResult with the handled true.
-type QueuedCommandHandled struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	StopProcessingQueue *bool                  `protobuf:"varint,1,opt,name=stop_processing_queue,json=stopProcessingQueue,proto3,oneof" json:"stop_processing_queue,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *QueuedCommandHandled) Reset() {
-	*x = QueuedCommandHandled{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *QueuedCommandHandled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*QueuedCommandHandled) ProtoMessage() {}
-
-func (x *QueuedCommandHandled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use QueuedCommandHandled.ProtoReflect.Descriptor instead.
-func (*QueuedCommandHandled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *QueuedCommandHandled) GetStopProcessingQueue() bool {
-	if x != nil && x.StopProcessingQueue != nil {
-		return *x.StopProcessingQueue
-	}
-	return false
-}
-
-func (x *QueuedCommandHandled) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A QueuedCommandResult with the handled false.
-type QueuedCommandNotHandled struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *QueuedCommandNotHandled) Reset() {
-	*x = QueuedCommandNotHandled{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *QueuedCommandNotHandled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*QueuedCommandNotHandled) ProtoMessage() {}
-
-func (x *QueuedCommandNotHandled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use QueuedCommandNotHandled.ProtoReflect.Descriptor instead.
-func (*QueuedCommandNotHandled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *QueuedCommandNotHandled) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type QueuedCommandResult struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member handled selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*QueuedCommandResult_True
-	//	*QueuedCommandResult_False
-	//	*QueuedCommandResult_Unrecognized
-	Variant       isQueuedCommandResult_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *QueuedCommandResult) Reset() {
-	*x = QueuedCommandResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *QueuedCommandResult) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*QueuedCommandResult) ProtoMessage() {}
-
-func (x *QueuedCommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use QueuedCommandResult.ProtoReflect.Descriptor instead.
-func (*QueuedCommandResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *QueuedCommandResult) GetVariant() isQueuedCommandResult_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *QueuedCommandResult) GetTrue() *QueuedCommandHandled {
-	if x != nil {
-		if x, ok := x.Variant.(*QueuedCommandResult_True); ok {
-			return x.True
-		}
-	}
-	return nil
-}
-
-func (x *QueuedCommandResult) GetFalse() *QueuedCommandNotHandled {
-	if x != nil {
-		if x, ok := x.Variant.(*QueuedCommandResult_False); ok {
-			return x.False
-		}
-	}
-	return nil
-}
-
-func (x *QueuedCommandResult) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*QueuedCommandResult_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isQueuedCommandResult_Variant interface {
-	isQueuedCommandResult_Variant()
-}
-
-type QueuedCommandResult_True struct {
-	// JSON handled: true.
-	True *QueuedCommandHandled `protobuf:"bytes,1,opt,name=true,proto3,oneof"`
-}
-
-type QueuedCommandResult_False struct {
-	// JSON handled: false.
-	False *QueuedCommandNotHandled `protobuf:"bytes,2,opt,name=false,proto3,oneof"`
-}
-
-type QueuedCommandResult_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*QueuedCommandResult_True) isQueuedCommandResult_Variant() {}
-
-func (*QueuedCommandResult_False) isQueuedCommandResult_Variant() {}
-
-func (*QueuedCommandResult_Unrecognized) isQueuedCommandResult_Variant() {}
-
 type SessionCommandsServiceEnqueueResponseObject struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Last in CLI 1.0.87.
@@ -1573,7 +1370,7 @@ type SessionCommandsServiceEnqueueResponseObject struct {
 
 func (x *SessionCommandsServiceEnqueueResponseObject) Reset() {
 	*x = SessionCommandsServiceEnqueueResponseObject{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1382,7 @@ func (x *SessionCommandsServiceEnqueueResponseObject) String() string {
 func (*SessionCommandsServiceEnqueueResponseObject) ProtoMessage() {}
 
 func (x *SessionCommandsServiceEnqueueResponseObject) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1395,7 @@ func (x *SessionCommandsServiceEnqueueResponseObject) ProtoReflect() protoreflec
 
 // Deprecated: Use SessionCommandsServiceEnqueueResponseObject.ProtoReflect.Descriptor instead.
 func (*SessionCommandsServiceEnqueueResponseObject) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{15}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_commands.proto.
@@ -1629,7 +1426,7 @@ type SlashCommandAddTimelineEntryResult struct {
 
 func (x *SlashCommandAddTimelineEntryResult) Reset() {
 	*x = SlashCommandAddTimelineEntryResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1438,7 @@ func (x *SlashCommandAddTimelineEntryResult) String() string {
 func (*SlashCommandAddTimelineEntryResult) ProtoMessage() {}
 
 func (x *SlashCommandAddTimelineEntryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1451,7 @@ func (x *SlashCommandAddTimelineEntryResult) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SlashCommandAddTimelineEntryResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandAddTimelineEntryResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SlashCommandAddTimelineEntryResult) GetEntry() *SlashCommandTimelineEntry {
@@ -1702,7 +1499,7 @@ type SlashCommandAgentPromptResult struct {
 
 func (x *SlashCommandAgentPromptResult) Reset() {
 	*x = SlashCommandAgentPromptResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1511,7 @@ func (x *SlashCommandAgentPromptResult) String() string {
 func (*SlashCommandAgentPromptResult) ProtoMessage() {}
 
 func (x *SlashCommandAgentPromptResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +1524,7 @@ func (x *SlashCommandAgentPromptResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandAgentPromptResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandAgentPromptResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SlashCommandAgentPromptResult) GetPrompt() string {
@@ -1793,7 +1590,7 @@ type SlashCommandCompletedResult struct {
 
 func (x *SlashCommandCompletedResult) Reset() {
 	*x = SlashCommandCompletedResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1602,7 @@ func (x *SlashCommandCompletedResult) String() string {
 func (*SlashCommandCompletedResult) ProtoMessage() {}
 
 func (x *SlashCommandCompletedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1615,7 @@ func (x *SlashCommandCompletedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandCompletedResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandCompletedResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SlashCommandCompletedResult) GetMessage() string {
@@ -1862,7 +1659,7 @@ type SlashCommandModelPickerDialog struct {
 
 func (x *SlashCommandModelPickerDialog) Reset() {
 	*x = SlashCommandModelPickerDialog{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +1671,7 @@ func (x *SlashCommandModelPickerDialog) String() string {
 func (*SlashCommandModelPickerDialog) ProtoMessage() {}
 
 func (x *SlashCommandModelPickerDialog) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +1684,7 @@ func (x *SlashCommandModelPickerDialog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandModelPickerDialog.ProtoReflect.Descriptor instead.
 func (*SlashCommandModelPickerDialog) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SlashCommandModelPickerDialog) GetModelToEnable() string {
@@ -1931,7 +1728,7 @@ type SlashCommandSelectSubcommandOption struct {
 
 func (x *SlashCommandSelectSubcommandOption) Reset() {
 	*x = SlashCommandSelectSubcommandOption{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +1740,7 @@ func (x *SlashCommandSelectSubcommandOption) String() string {
 func (*SlashCommandSelectSubcommandOption) ProtoMessage() {}
 
 func (x *SlashCommandSelectSubcommandOption) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +1753,7 @@ func (x *SlashCommandSelectSubcommandOption) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SlashCommandSelectSubcommandOption.ProtoReflect.Descriptor instead.
 func (*SlashCommandSelectSubcommandOption) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SlashCommandSelectSubcommandOption) GetName() string {
@@ -2001,7 +1798,7 @@ type SlashCommandSelectSubcommandResult struct {
 
 func (x *SlashCommandSelectSubcommandResult) Reset() {
 	*x = SlashCommandSelectSubcommandResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +1810,7 @@ func (x *SlashCommandSelectSubcommandResult) String() string {
 func (*SlashCommandSelectSubcommandResult) ProtoMessage() {}
 
 func (x *SlashCommandSelectSubcommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +1823,7 @@ func (x *SlashCommandSelectSubcommandResult) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SlashCommandSelectSubcommandResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandSelectSubcommandResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SlashCommandSelectSubcommandResult) GetCommand() string {
@@ -2086,7 +1883,7 @@ type SlashCommandSetModelResult struct {
 
 func (x *SlashCommandSetModelResult) Reset() {
 	*x = SlashCommandSetModelResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +1895,7 @@ func (x *SlashCommandSetModelResult) String() string {
 func (*SlashCommandSetModelResult) ProtoMessage() {}
 
 func (x *SlashCommandSetModelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +1908,7 @@ func (x *SlashCommandSetModelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandSetModelResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandSetModelResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SlashCommandSetModelResult) GetModel() string {
@@ -2190,7 +1987,7 @@ type SlashCommandSetPlanModelResult struct {
 
 func (x *SlashCommandSetPlanModelResult) Reset() {
 	*x = SlashCommandSetPlanModelResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2202,7 +1999,7 @@ func (x *SlashCommandSetPlanModelResult) String() string {
 func (*SlashCommandSetPlanModelResult) ProtoMessage() {}
 
 func (x *SlashCommandSetPlanModelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2215,7 +2012,7 @@ func (x *SlashCommandSetPlanModelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandSetPlanModelResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandSetPlanModelResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SlashCommandSetPlanModelResult) GetPlanModel() string {
@@ -2258,7 +2055,7 @@ type SlashCommandShowDialogResult struct {
 
 func (x *SlashCommandShowDialogResult) Reset() {
 	*x = SlashCommandShowDialogResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2067,7 @@ func (x *SlashCommandShowDialogResult) String() string {
 func (*SlashCommandShowDialogResult) ProtoMessage() {}
 
 func (x *SlashCommandShowDialogResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2080,7 @@ func (x *SlashCommandShowDialogResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandShowDialogResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandShowDialogResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SlashCommandShowDialogResult) GetDialog() *SlashCommandModelPickerDialog {
@@ -2323,7 +2120,7 @@ type SlashCommandTextResult struct {
 
 func (x *SlashCommandTextResult) Reset() {
 	*x = SlashCommandTextResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2132,7 @@ func (x *SlashCommandTextResult) String() string {
 func (*SlashCommandTextResult) ProtoMessage() {}
 
 func (x *SlashCommandTextResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2145,7 @@ func (x *SlashCommandTextResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandTextResult.ProtoReflect.Descriptor instead.
 func (*SlashCommandTextResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SlashCommandTextResult) GetText() string {
@@ -2408,7 +2205,7 @@ type SlashCommandTimelineEntry struct {
 
 func (x *SlashCommandTimelineEntry) Reset() {
 	*x = SlashCommandTimelineEntry{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2217,7 @@ func (x *SlashCommandTimelineEntry) String() string {
 func (*SlashCommandTimelineEntry) ProtoMessage() {}
 
 func (x *SlashCommandTimelineEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2230,7 @@ func (x *SlashCommandTimelineEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlashCommandTimelineEntry.ProtoReflect.Descriptor instead.
 func (*SlashCommandTimelineEntry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SlashCommandTimelineEntry) GetType() string {
@@ -2484,7 +2281,7 @@ type UnsupportedEnqueueCommandResult struct {
 
 func (x *UnsupportedEnqueueCommandResult) Reset() {
 	*x = UnsupportedEnqueueCommandResult{}
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2293,7 @@ func (x *UnsupportedEnqueueCommandResult) String() string {
 func (*UnsupportedEnqueueCommandResult) ProtoMessage() {}
 
 func (x *UnsupportedEnqueueCommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_commands_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2306,7 @@ func (x *UnsupportedEnqueueCommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsupportedEnqueueCommandResult.ProtoReflect.Descriptor instead.
 func (*UnsupportedEnqueueCommandResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UnsupportedEnqueueCommandResult) GetQueueIdJson() string {
@@ -2530,7 +2327,7 @@ var File_copilot_cli_v1_session_commands_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/cli/v1/session_commands.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\x94\x02\n" +
+	"%copilot/cli/v1/session_commands.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\x94\x02\n" +
 	"=InternalSessionCommandsServiceFinalizeInvocationEffectRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x121\n" +
@@ -2638,23 +2435,7 @@ const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\bqueue_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aqueueId\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
-	"\x06queued\x12\x04true\"\xa0\x01\n" +
-	"\x14QueuedCommandHandled\x127\n" +
-	"\x15stop_processing_queue\x18\x01 \x01(\bH\x00R\x13stopProcessingQueue\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\ahandled\x12\x04trueB\x18\n" +
-	"\x16_stop_processing_queue\"Q\n" +
-	"\x17QueuedCommandNotHandled\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
-	"\ahandled\x12\x05false\"\xee\x01\n" +
-	"\x13QueuedCommandResult\x12F\n" +
-	"\x04true\x18\x01 \x01(\v2$.copilot.cli.v1.QueuedCommandHandledB\n" +
-	"\x82\x80\x19\x06*\x04trueH\x00R\x04true\x12L\n" +
-	"\x05false\x18\x02 \x01(\v2'.copilot.cli.v1.QueuedCommandNotHandledB\v\x82\x80\x19\a*\x05falseH\x00R\x05false\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x0f\x82\x80\x19\v\b\x02\x1a\ahandledB\t\n" +
-	"\avariant\"o\n" +
+	"\x06queued\x12\x04true\"o\n" +
 	"+SessionCommandsServiceEnqueueResponseObject\x12 \n" +
 	"\x06queued\x18\x01 \x01(\bB\b\x82\x80\x19\x02\x18\x01\x18\x01R\x06queued\x12\x1e\n" +
 	"\n" +
@@ -2831,7 +2612,7 @@ func file_copilot_cli_v1_session_commands_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_session_commands_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_cli_v1_session_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_copilot_cli_v1_session_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_copilot_cli_v1_session_commands_proto_goTypes = []any{
 	(CommandsInvocationEffectOutcome)(0),                                   // 0: copilot.cli.v1.CommandsInvocationEffectOutcome
 	(CommandsInvocationOrigin)(0),                                          // 1: copilot.cli.v1.CommandsInvocationOrigin
@@ -2851,72 +2632,68 @@ var file_copilot_cli_v1_session_commands_proto_goTypes = []any{
 	(*SessionCommandsServiceRespondToQueuedCommandRequest)(nil),            // 15: copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest
 	(*SessionCommandsServiceRespondToQueuedCommandResponse)(nil),           // 16: copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandResponse
 	(*AcceptedEnqueueCommandResult)(nil),                                   // 17: copilot.cli.v1.AcceptedEnqueueCommandResult
-	(*QueuedCommandHandled)(nil),                                           // 18: copilot.cli.v1.QueuedCommandHandled
-	(*QueuedCommandNotHandled)(nil),                                        // 19: copilot.cli.v1.QueuedCommandNotHandled
-	(*QueuedCommandResult)(nil),                                            // 20: copilot.cli.v1.QueuedCommandResult
-	(*SessionCommandsServiceEnqueueResponseObject)(nil),                    // 21: copilot.cli.v1.SessionCommandsServiceEnqueueResponseObject
-	(*SlashCommandAddTimelineEntryResult)(nil),                             // 22: copilot.cli.v1.SlashCommandAddTimelineEntryResult
-	(*SlashCommandAgentPromptResult)(nil),                                  // 23: copilot.cli.v1.SlashCommandAgentPromptResult
-	(*SlashCommandCompletedResult)(nil),                                    // 24: copilot.cli.v1.SlashCommandCompletedResult
-	(*SlashCommandModelPickerDialog)(nil),                                  // 25: copilot.cli.v1.SlashCommandModelPickerDialog
-	(*SlashCommandSelectSubcommandOption)(nil),                             // 26: copilot.cli.v1.SlashCommandSelectSubcommandOption
-	(*SlashCommandSelectSubcommandResult)(nil),                             // 27: copilot.cli.v1.SlashCommandSelectSubcommandResult
-	(*SlashCommandSetModelResult)(nil),                                     // 28: copilot.cli.v1.SlashCommandSetModelResult
-	(*SlashCommandSetPlanModelResult)(nil),                                 // 29: copilot.cli.v1.SlashCommandSetPlanModelResult
-	(*SlashCommandShowDialogResult)(nil),                                   // 30: copilot.cli.v1.SlashCommandShowDialogResult
-	(*SlashCommandTextResult)(nil),                                         // 31: copilot.cli.v1.SlashCommandTextResult
-	(*SlashCommandTimelineEntry)(nil),                                      // 32: copilot.cli.v1.SlashCommandTimelineEntry
-	(*UnsupportedEnqueueCommandResult)(nil),                                // 33: copilot.cli.v1.UnsupportedEnqueueCommandResult
-	(*SlashCommandInfo)(nil),                                               // 34: copilot.cli.v1.SlashCommandInfo
-	(SessionMode)(0),                                                       // 35: copilot.cli.v1.SessionMode
-	(AutoTier)(0),                                                          // 36: copilot.cli.v1.AutoTier
-	(RemediationAction)(0),                                                 // 37: copilot.cli.v1.RemediationAction
+	(*SessionCommandsServiceEnqueueResponseObject)(nil),                    // 18: copilot.cli.v1.SessionCommandsServiceEnqueueResponseObject
+	(*SlashCommandAddTimelineEntryResult)(nil),                             // 19: copilot.cli.v1.SlashCommandAddTimelineEntryResult
+	(*SlashCommandAgentPromptResult)(nil),                                  // 20: copilot.cli.v1.SlashCommandAgentPromptResult
+	(*SlashCommandCompletedResult)(nil),                                    // 21: copilot.cli.v1.SlashCommandCompletedResult
+	(*SlashCommandModelPickerDialog)(nil),                                  // 22: copilot.cli.v1.SlashCommandModelPickerDialog
+	(*SlashCommandSelectSubcommandOption)(nil),                             // 23: copilot.cli.v1.SlashCommandSelectSubcommandOption
+	(*SlashCommandSelectSubcommandResult)(nil),                             // 24: copilot.cli.v1.SlashCommandSelectSubcommandResult
+	(*SlashCommandSetModelResult)(nil),                                     // 25: copilot.cli.v1.SlashCommandSetModelResult
+	(*SlashCommandSetPlanModelResult)(nil),                                 // 26: copilot.cli.v1.SlashCommandSetPlanModelResult
+	(*SlashCommandShowDialogResult)(nil),                                   // 27: copilot.cli.v1.SlashCommandShowDialogResult
+	(*SlashCommandTextResult)(nil),                                         // 28: copilot.cli.v1.SlashCommandTextResult
+	(*SlashCommandTimelineEntry)(nil),                                      // 29: copilot.cli.v1.SlashCommandTimelineEntry
+	(*UnsupportedEnqueueCommandResult)(nil),                                // 30: copilot.cli.v1.UnsupportedEnqueueCommandResult
+	(*SlashCommandInfo)(nil),                                               // 31: copilot.cli.v1.SlashCommandInfo
+	(*QueuedCommandResult)(nil),                                            // 32: copilot.cli.v1.QueuedCommandResult
+	(SessionMode)(0),                                                       // 33: copilot.cli.v1.SessionMode
+	(AutoTier)(0),                                                          // 34: copilot.cli.v1.AutoTier
+	(RemediationAction)(0),                                                 // 35: copilot.cli.v1.RemediationAction
 }
 var file_copilot_cli_v1_session_commands_proto_depIdxs = []int32{
 	0,  // 0: copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectRequest.outcome:type_name -> copilot.cli.v1.CommandsInvocationEffectOutcome
-	21, // 1: copilot.cli.v1.SessionCommandsServiceEnqueueResponse.object:type_name -> copilot.cli.v1.SessionCommandsServiceEnqueueResponseObject
+	18, // 1: copilot.cli.v1.SessionCommandsServiceEnqueueResponse.object:type_name -> copilot.cli.v1.SessionCommandsServiceEnqueueResponseObject
 	17, // 2: copilot.cli.v1.SessionCommandsServiceEnqueueResponse.accepted_enqueue_command_result:type_name -> copilot.cli.v1.AcceptedEnqueueCommandResult
-	33, // 3: copilot.cli.v1.SessionCommandsServiceEnqueueResponse.unsupported_enqueue_command_result:type_name -> copilot.cli.v1.UnsupportedEnqueueCommandResult
+	30, // 3: copilot.cli.v1.SessionCommandsServiceEnqueueResponse.unsupported_enqueue_command_result:type_name -> copilot.cli.v1.UnsupportedEnqueueCommandResult
 	1,  // 4: copilot.cli.v1.SessionCommandsServiceInvokeRequest.origin:type_name -> copilot.cli.v1.CommandsInvocationOrigin
-	31, // 5: copilot.cli.v1.SessionCommandsServiceInvokeResponse.text:type_name -> copilot.cli.v1.SlashCommandTextResult
-	23, // 6: copilot.cli.v1.SessionCommandsServiceInvokeResponse.agent_prompt:type_name -> copilot.cli.v1.SlashCommandAgentPromptResult
-	24, // 7: copilot.cli.v1.SessionCommandsServiceInvokeResponse.completed:type_name -> copilot.cli.v1.SlashCommandCompletedResult
-	27, // 8: copilot.cli.v1.SessionCommandsServiceInvokeResponse.select_subcommand:type_name -> copilot.cli.v1.SlashCommandSelectSubcommandResult
-	22, // 9: copilot.cli.v1.SessionCommandsServiceInvokeResponse.add_timeline_entry:type_name -> copilot.cli.v1.SlashCommandAddTimelineEntryResult
-	30, // 10: copilot.cli.v1.SessionCommandsServiceInvokeResponse.show_dialog:type_name -> copilot.cli.v1.SlashCommandShowDialogResult
-	28, // 11: copilot.cli.v1.SessionCommandsServiceInvokeResponse.set_model:type_name -> copilot.cli.v1.SlashCommandSetModelResult
-	29, // 12: copilot.cli.v1.SessionCommandsServiceInvokeResponse.set_plan_model:type_name -> copilot.cli.v1.SlashCommandSetPlanModelResult
-	34, // 13: copilot.cli.v1.SessionCommandsServiceListResponse.commands:type_name -> copilot.cli.v1.SlashCommandInfo
-	20, // 14: copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest.result:type_name -> copilot.cli.v1.QueuedCommandResult
-	18, // 15: copilot.cli.v1.QueuedCommandResult.true:type_name -> copilot.cli.v1.QueuedCommandHandled
-	19, // 16: copilot.cli.v1.QueuedCommandResult.false:type_name -> copilot.cli.v1.QueuedCommandNotHandled
-	32, // 17: copilot.cli.v1.SlashCommandAddTimelineEntryResult.entry:type_name -> copilot.cli.v1.SlashCommandTimelineEntry
-	35, // 18: copilot.cli.v1.SlashCommandAgentPromptResult.mode:type_name -> copilot.cli.v1.SessionMode
-	35, // 19: copilot.cli.v1.SlashCommandCompletedResult.mode:type_name -> copilot.cli.v1.SessionMode
-	26, // 20: copilot.cli.v1.SlashCommandSelectSubcommandResult.options:type_name -> copilot.cli.v1.SlashCommandSelectSubcommandOption
-	36, // 21: copilot.cli.v1.SlashCommandSetModelResult.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	25, // 22: copilot.cli.v1.SlashCommandShowDialogResult.dialog:type_name -> copilot.cli.v1.SlashCommandModelPickerDialog
-	2,  // 23: copilot.cli.v1.SlashCommandTextResult.sandbox_session_change:type_name -> copilot.cli.v1.SandboxSessionChange
-	37, // 24: copilot.cli.v1.SlashCommandTimelineEntry.remediation:type_name -> copilot.cli.v1.RemediationAction
-	3,  // 25: copilot.cli.v1.InternalSessionCommandsService.FinalizeInvocationEffect:input_type -> copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectRequest
-	5,  // 26: copilot.cli.v1.SessionCommandsService.Enqueue:input_type -> copilot.cli.v1.SessionCommandsServiceEnqueueRequest
-	7,  // 27: copilot.cli.v1.SessionCommandsService.Execute:input_type -> copilot.cli.v1.SessionCommandsServiceExecuteRequest
-	9,  // 28: copilot.cli.v1.SessionCommandsService.HandlePendingCommand:input_type -> copilot.cli.v1.SessionCommandsServiceHandlePendingCommandRequest
-	11, // 29: copilot.cli.v1.SessionCommandsService.Invoke:input_type -> copilot.cli.v1.SessionCommandsServiceInvokeRequest
-	13, // 30: copilot.cli.v1.SessionCommandsService.List:input_type -> copilot.cli.v1.SessionCommandsServiceListRequest
-	15, // 31: copilot.cli.v1.SessionCommandsService.RespondToQueuedCommand:input_type -> copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest
-	4,  // 32: copilot.cli.v1.InternalSessionCommandsService.FinalizeInvocationEffect:output_type -> copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectResponse
-	6,  // 33: copilot.cli.v1.SessionCommandsService.Enqueue:output_type -> copilot.cli.v1.SessionCommandsServiceEnqueueResponse
-	8,  // 34: copilot.cli.v1.SessionCommandsService.Execute:output_type -> copilot.cli.v1.SessionCommandsServiceExecuteResponse
-	10, // 35: copilot.cli.v1.SessionCommandsService.HandlePendingCommand:output_type -> copilot.cli.v1.SessionCommandsServiceHandlePendingCommandResponse
-	12, // 36: copilot.cli.v1.SessionCommandsService.Invoke:output_type -> copilot.cli.v1.SessionCommandsServiceInvokeResponse
-	14, // 37: copilot.cli.v1.SessionCommandsService.List:output_type -> copilot.cli.v1.SessionCommandsServiceListResponse
-	16, // 38: copilot.cli.v1.SessionCommandsService.RespondToQueuedCommand:output_type -> copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandResponse
-	32, // [32:39] is the sub-list for method output_type
-	25, // [25:32] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	28, // 5: copilot.cli.v1.SessionCommandsServiceInvokeResponse.text:type_name -> copilot.cli.v1.SlashCommandTextResult
+	20, // 6: copilot.cli.v1.SessionCommandsServiceInvokeResponse.agent_prompt:type_name -> copilot.cli.v1.SlashCommandAgentPromptResult
+	21, // 7: copilot.cli.v1.SessionCommandsServiceInvokeResponse.completed:type_name -> copilot.cli.v1.SlashCommandCompletedResult
+	24, // 8: copilot.cli.v1.SessionCommandsServiceInvokeResponse.select_subcommand:type_name -> copilot.cli.v1.SlashCommandSelectSubcommandResult
+	19, // 9: copilot.cli.v1.SessionCommandsServiceInvokeResponse.add_timeline_entry:type_name -> copilot.cli.v1.SlashCommandAddTimelineEntryResult
+	27, // 10: copilot.cli.v1.SessionCommandsServiceInvokeResponse.show_dialog:type_name -> copilot.cli.v1.SlashCommandShowDialogResult
+	25, // 11: copilot.cli.v1.SessionCommandsServiceInvokeResponse.set_model:type_name -> copilot.cli.v1.SlashCommandSetModelResult
+	26, // 12: copilot.cli.v1.SessionCommandsServiceInvokeResponse.set_plan_model:type_name -> copilot.cli.v1.SlashCommandSetPlanModelResult
+	31, // 13: copilot.cli.v1.SessionCommandsServiceListResponse.commands:type_name -> copilot.cli.v1.SlashCommandInfo
+	32, // 14: copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest.result:type_name -> copilot.cli.v1.QueuedCommandResult
+	29, // 15: copilot.cli.v1.SlashCommandAddTimelineEntryResult.entry:type_name -> copilot.cli.v1.SlashCommandTimelineEntry
+	33, // 16: copilot.cli.v1.SlashCommandAgentPromptResult.mode:type_name -> copilot.cli.v1.SessionMode
+	33, // 17: copilot.cli.v1.SlashCommandCompletedResult.mode:type_name -> copilot.cli.v1.SessionMode
+	23, // 18: copilot.cli.v1.SlashCommandSelectSubcommandResult.options:type_name -> copilot.cli.v1.SlashCommandSelectSubcommandOption
+	34, // 19: copilot.cli.v1.SlashCommandSetModelResult.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	22, // 20: copilot.cli.v1.SlashCommandShowDialogResult.dialog:type_name -> copilot.cli.v1.SlashCommandModelPickerDialog
+	2,  // 21: copilot.cli.v1.SlashCommandTextResult.sandbox_session_change:type_name -> copilot.cli.v1.SandboxSessionChange
+	35, // 22: copilot.cli.v1.SlashCommandTimelineEntry.remediation:type_name -> copilot.cli.v1.RemediationAction
+	3,  // 23: copilot.cli.v1.InternalSessionCommandsService.FinalizeInvocationEffect:input_type -> copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectRequest
+	5,  // 24: copilot.cli.v1.SessionCommandsService.Enqueue:input_type -> copilot.cli.v1.SessionCommandsServiceEnqueueRequest
+	7,  // 25: copilot.cli.v1.SessionCommandsService.Execute:input_type -> copilot.cli.v1.SessionCommandsServiceExecuteRequest
+	9,  // 26: copilot.cli.v1.SessionCommandsService.HandlePendingCommand:input_type -> copilot.cli.v1.SessionCommandsServiceHandlePendingCommandRequest
+	11, // 27: copilot.cli.v1.SessionCommandsService.Invoke:input_type -> copilot.cli.v1.SessionCommandsServiceInvokeRequest
+	13, // 28: copilot.cli.v1.SessionCommandsService.List:input_type -> copilot.cli.v1.SessionCommandsServiceListRequest
+	15, // 29: copilot.cli.v1.SessionCommandsService.RespondToQueuedCommand:input_type -> copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest
+	4,  // 30: copilot.cli.v1.InternalSessionCommandsService.FinalizeInvocationEffect:output_type -> copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectResponse
+	6,  // 31: copilot.cli.v1.SessionCommandsService.Enqueue:output_type -> copilot.cli.v1.SessionCommandsServiceEnqueueResponse
+	8,  // 32: copilot.cli.v1.SessionCommandsService.Execute:output_type -> copilot.cli.v1.SessionCommandsServiceExecuteResponse
+	10, // 33: copilot.cli.v1.SessionCommandsService.HandlePendingCommand:output_type -> copilot.cli.v1.SessionCommandsServiceHandlePendingCommandResponse
+	12, // 34: copilot.cli.v1.SessionCommandsService.Invoke:output_type -> copilot.cli.v1.SessionCommandsServiceInvokeResponse
+	14, // 35: copilot.cli.v1.SessionCommandsService.List:output_type -> copilot.cli.v1.SessionCommandsServiceListResponse
+	16, // 36: copilot.cli.v1.SessionCommandsService.RespondToQueuedCommand:output_type -> copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandResponse
+	30, // [30:37] is the sub-list for method output_type
+	23, // [23:30] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_commands_proto_init() }
@@ -2925,6 +2702,8 @@ func file_copilot_cli_v1_session_commands_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_commands_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[3].OneofWrappers = []any{
@@ -2948,12 +2727,9 @@ func file_copilot_cli_v1_session_commands_proto_init() {
 		(*SessionCommandsServiceInvokeResponse_Unrecognized)(nil),
 	}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[10].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_commands_proto_msgTypes[15].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_commands_proto_msgTypes[17].OneofWrappers = []any{
-		(*QueuedCommandResult_True)(nil),
-		(*QueuedCommandResult_False)(nil),
-		(*QueuedCommandResult_Unrecognized)(nil),
-	}
+	file_copilot_cli_v1_session_commands_proto_msgTypes[16].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_commands_proto_msgTypes[17].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_commands_proto_msgTypes[18].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[19].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[20].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[21].OneofWrappers = []any{}
@@ -2963,16 +2739,13 @@ func file_copilot_cli_v1_session_commands_proto_init() {
 	file_copilot_cli_v1_session_commands_proto_msgTypes[25].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[26].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_commands_proto_msgTypes[27].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_commands_proto_msgTypes[28].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_commands_proto_msgTypes[29].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_commands_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_commands_proto_rawDesc), len(file_copilot_cli_v1_session_commands_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   31,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

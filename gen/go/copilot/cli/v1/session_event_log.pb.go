@@ -725,7 +725,7 @@ var File_copilot_cli_v1_session_event_log_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_event_log_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/session_event_log.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\"\xfb\x03\n" +
+	"&copilot/cli/v1/session_event_log.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\"\xfb\x03\n" +
 	"!SessionEventLogServiceReadRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1b\n" +
@@ -861,6 +861,7 @@ func file_copilot_cli_v1_session_event_log_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
 	file_copilot_cli_v1_session_event_log_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_event_log_proto_msgTypes[8].OneofWrappers = []any{

@@ -154,299 +154,11 @@ func (x *SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse) Get
 	return ""
 }
 
-type McpHeadersHandlePendingHeadersRefreshRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member kind selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*McpHeadersHandlePendingHeadersRefreshRequest_Headers
-	//	*McpHeadersHandlePendingHeadersRefreshRequest_None
-	//	*McpHeadersHandlePendingHeadersRefreshRequest_Error
-	//	*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized
-	Variant       isMcpHeadersHandlePendingHeadersRefreshRequest_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) Reset() {
-	*x = McpHeadersHandlePendingHeadersRefreshRequest{}
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequest) ProtoMessage() {}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequest.ProtoReflect.Descriptor instead.
-func (*McpHeadersHandlePendingHeadersRefreshRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_headers_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetVariant() isMcpHeadersHandlePendingHeadersRefreshRequest_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetHeaders() *McpHeadersHandlePendingHeadersRefreshRequestHeaders {
-	if x != nil {
-		if x, ok := x.Variant.(*McpHeadersHandlePendingHeadersRefreshRequest_Headers); ok {
-			return x.Headers
-		}
-	}
-	return nil
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetNone() *McpHeadersHandlePendingHeadersRefreshRequestNone {
-	if x != nil {
-		if x, ok := x.Variant.(*McpHeadersHandlePendingHeadersRefreshRequest_None); ok {
-			return x.None
-		}
-	}
-	return nil
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetError() *McpHeadersHandlePendingHeadersRefreshRequestError {
-	if x != nil {
-		if x, ok := x.Variant.(*McpHeadersHandlePendingHeadersRefreshRequest_Error); ok {
-			return x.Error
-		}
-	}
-	return nil
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isMcpHeadersHandlePendingHeadersRefreshRequest_Variant interface {
-	isMcpHeadersHandlePendingHeadersRefreshRequest_Variant()
-}
-
-type McpHeadersHandlePendingHeadersRefreshRequest_Headers struct {
-	// JSON kind: headers.
-	Headers *McpHeadersHandlePendingHeadersRefreshRequestHeaders `protobuf:"bytes,1,opt,name=headers,proto3,oneof"`
-}
-
-type McpHeadersHandlePendingHeadersRefreshRequest_None struct {
-	// JSON kind: none.
-	None *McpHeadersHandlePendingHeadersRefreshRequestNone `protobuf:"bytes,2,opt,name=none,proto3,oneof"`
-}
-
-type McpHeadersHandlePendingHeadersRefreshRequest_Error struct {
-	// JSON kind: error. Since CLI 1.0.85.
-	Error *McpHeadersHandlePendingHeadersRefreshRequestError `protobuf:"bytes,3,opt,name=error,proto3,oneof"`
-}
-
-type McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequest_Headers) isMcpHeadersHandlePendingHeadersRefreshRequest_Variant() {
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequest_None) isMcpHeadersHandlePendingHeadersRefreshRequest_Variant() {
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequest_Error) isMcpHeadersHandlePendingHeadersRefreshRequest_Variant() {
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized) isMcpHeadersHandlePendingHeadersRefreshRequest_Variant() {
-}
-
-// A McpHeadersHandlePendingHeadersRefreshRequest with the kind error.
-type McpHeadersHandlePendingHeadersRefreshRequestError struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Since CLI 1.0.85.
-	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestError) Reset() {
-	*x = McpHeadersHandlePendingHeadersRefreshRequestError{}
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestError) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequestError) ProtoMessage() {}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestError.ProtoReflect.Descriptor instead.
-func (*McpHeadersHandlePendingHeadersRefreshRequestError) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_headers_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestError) GetMessage() string {
-	if x != nil {
-		return x.Message
-	}
-	return ""
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestError) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A McpHeadersHandlePendingHeadersRefreshRequest with the kind headers.
-type McpHeadersHandlePendingHeadersRefreshRequestHeaders struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Headers map[string]string      `protobuf:"bytes,1,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// In milliseconds. Since CLI 1.0.85.
-	TtlMs *int64 `protobuf:"varint,2,opt,name=ttl_ms,json=ttlMs,proto3,oneof" json:"ttl_ms,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) Reset() {
-	*x = McpHeadersHandlePendingHeadersRefreshRequestHeaders{}
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequestHeaders) ProtoMessage() {}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestHeaders.ProtoReflect.Descriptor instead.
-func (*McpHeadersHandlePendingHeadersRefreshRequestHeaders) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_headers_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) GetHeaders() map[string]string {
-	if x != nil {
-		return x.Headers
-	}
-	return nil
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) GetTtlMs() int64 {
-	if x != nil && x.TtlMs != nil {
-		return *x.TtlMs
-	}
-	return 0
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A McpHeadersHandlePendingHeadersRefreshRequest with the kind none.
-type McpHeadersHandlePendingHeadersRefreshRequestNone struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) Reset() {
-	*x = McpHeadersHandlePendingHeadersRefreshRequestNone{}
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpHeadersHandlePendingHeadersRefreshRequestNone) ProtoMessage() {}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestNone.ProtoReflect.Descriptor instead.
-func (*McpHeadersHandlePendingHeadersRefreshRequestNone) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_headers_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 var File_copilot_cli_v1_session_mcp_headers_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_mcp_headers_proto_rawDesc = "" +
 	"\n" +
-	"(copilot/cli/v1/session_mcp_headers.proto\x12\x0ecopilot.cli.v1\x1a\x1dcopilot/json/v1/options.proto\"\x8f\x02\n" +
+	"(copilot/cli/v1/session_mcp_headers.proto\x12\x0ecopilot.cli.v1\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\x8f\x02\n" +
 	"ASessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12%\n" +
@@ -458,33 +170,7 @@ const file_copilot_cli_v1_session_mcp_headers_proto_rawDesc = "" +
 	"BSessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse\x12 \n" +
 	"\asuccess\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\asuccess\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xaa\x03\n" +
-	",McpHeadersHandlePendingHeadersRefreshRequest\x12n\n" +
-	"\aheaders\x18\x01 \x01(\v2C.copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeadersB\r\x82\x80\x19\t*\aheadersH\x00R\aheaders\x12b\n" +
-	"\x04none\x18\x02 \x01(\v2@.copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNoneB\n" +
-	"\x82\x80\x19\x06*\x04noneH\x00R\x04none\x12f\n" +
-	"\x05error\x18\x03 \x01(\v2A.copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestErrorB\v\x82\x80\x19\a*\x05errorH\x00R\x05error\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
-	"\avariant\"\x8c\x01\n" +
-	"1McpHeadersHandlePendingHeadersRefreshRequestError\x12 \n" +
-	"\amessage\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x04kind\x12\a\"error\"\"\xc8\x02\n" +
-	"3McpHeadersHandlePendingHeadersRefreshRequestHeaders\x12u\n" +
-	"\aheaders\x18\x01 \x03(\v2P.copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntryB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\aheaders\x12\x1a\n" +
-	"\x06ttl_ms\x18\x02 \x01(\x03H\x00R\x05ttlMs\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1a:\n" +
-	"\fHeadersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x04kind\x12\t\"headers\"B\t\n" +
-	"\a_ttl_ms\"h\n" +
-	"0McpHeadersHandlePendingHeadersRefreshRequestNone\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
-	"\x04kind\x12\x06\"none\"2\xa6\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xa6\x02\n" +
 	"\x18SessionMcpHeadersService\x12\x89\x02\n" +
 	"\"HandlePendingHeadersRefreshRequest\x12Q.copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest\x1aR.copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse\"<\x82\x80\x198\n" +
 	"6session.mcp.headers.handlePendingHeadersRefreshRequestBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
@@ -501,29 +187,21 @@ func file_copilot_cli_v1_session_mcp_headers_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_session_mcp_headers_proto_rawDescData
 }
 
-var file_copilot_cli_v1_session_mcp_headers_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_copilot_cli_v1_session_mcp_headers_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_copilot_cli_v1_session_mcp_headers_proto_goTypes = []any{
 	(*SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest)(nil),  // 0: copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest
 	(*SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse)(nil), // 1: copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse
 	(*McpHeadersHandlePendingHeadersRefreshRequest)(nil),                       // 2: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
-	(*McpHeadersHandlePendingHeadersRefreshRequestError)(nil),                  // 3: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
-	(*McpHeadersHandlePendingHeadersRefreshRequestHeaders)(nil),                // 4: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
-	(*McpHeadersHandlePendingHeadersRefreshRequestNone)(nil),                   // 5: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
-	nil, // 6: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
 }
 var file_copilot_cli_v1_session_mcp_headers_proto_depIdxs = []int32{
 	2, // 0: copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest.result:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
-	4, // 1: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
-	5, // 2: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.none:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
-	3, // 3: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.error:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
-	6, // 4: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
-	0, // 5: copilot.cli.v1.SessionMcpHeadersService.HandlePendingHeadersRefreshRequest:input_type -> copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest
-	1, // 6: copilot.cli.v1.SessionMcpHeadersService.HandlePendingHeadersRefreshRequest:output_type -> copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	0, // 1: copilot.cli.v1.SessionMcpHeadersService.HandlePendingHeadersRefreshRequest:input_type -> copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest
+	1, // 2: copilot.cli.v1.SessionMcpHeadersService.HandlePendingHeadersRefreshRequest:output_type -> copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse
+	2, // [2:3] is the sub-list for method output_type
+	1, // [1:2] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_mcp_headers_proto_init() }
@@ -531,20 +209,14 @@ func file_copilot_cli_v1_session_mcp_headers_proto_init() {
 	if File_copilot_cli_v1_session_mcp_headers_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[2].OneofWrappers = []any{
-		(*McpHeadersHandlePendingHeadersRefreshRequest_Headers)(nil),
-		(*McpHeadersHandlePendingHeadersRefreshRequest_None)(nil),
-		(*McpHeadersHandlePendingHeadersRefreshRequest_Error)(nil),
-		(*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_session_mcp_headers_proto_msgTypes[4].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_mcp_headers_proto_rawDesc), len(file_copilot_cli_v1_session_mcp_headers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

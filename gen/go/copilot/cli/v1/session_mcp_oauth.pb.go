@@ -1374,289 +1374,6 @@ func (x *SessionMcpOauthServiceRespondResponse) GetJsonExtra() string {
 	return ""
 }
 
-type McpOauthPendingRequestResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member kind selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*McpOauthPendingRequestResponse_Token
-	//	*McpOauthPendingRequestResponse_Cancelled
-	//	*McpOauthPendingRequestResponse_RuntimeRefresh
-	//	*McpOauthPendingRequestResponse_Unrecognized
-	Variant       isMcpOauthPendingRequestResponse_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpOauthPendingRequestResponse) Reset() {
-	*x = McpOauthPendingRequestResponse{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpOauthPendingRequestResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpOauthPendingRequestResponse) ProtoMessage() {}
-
-func (x *McpOauthPendingRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpOauthPendingRequestResponse.ProtoReflect.Descriptor instead.
-func (*McpOauthPendingRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *McpOauthPendingRequestResponse) GetVariant() isMcpOauthPendingRequestResponse_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *McpOauthPendingRequestResponse) GetToken() *McpOauthPendingRequestResponseToken {
-	if x != nil {
-		if x, ok := x.Variant.(*McpOauthPendingRequestResponse_Token); ok {
-			return x.Token
-		}
-	}
-	return nil
-}
-
-func (x *McpOauthPendingRequestResponse) GetCancelled() *McpOauthPendingRequestResponseCancelled {
-	if x != nil {
-		if x, ok := x.Variant.(*McpOauthPendingRequestResponse_Cancelled); ok {
-			return x.Cancelled
-		}
-	}
-	return nil
-}
-
-func (x *McpOauthPendingRequestResponse) GetRuntimeRefresh() *McpOauthPendingRequestResponseRuntimeRefresh {
-	if x != nil {
-		if x, ok := x.Variant.(*McpOauthPendingRequestResponse_RuntimeRefresh); ok {
-			return x.RuntimeRefresh
-		}
-	}
-	return nil
-}
-
-func (x *McpOauthPendingRequestResponse) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*McpOauthPendingRequestResponse_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isMcpOauthPendingRequestResponse_Variant interface {
-	isMcpOauthPendingRequestResponse_Variant()
-}
-
-type McpOauthPendingRequestResponse_Token struct {
-	// JSON kind: token.
-	Token *McpOauthPendingRequestResponseToken `protobuf:"bytes,1,opt,name=token,proto3,oneof"`
-}
-
-type McpOauthPendingRequestResponse_Cancelled struct {
-	// JSON kind: cancelled.
-	Cancelled *McpOauthPendingRequestResponseCancelled `protobuf:"bytes,2,opt,name=cancelled,proto3,oneof"`
-}
-
-type McpOauthPendingRequestResponse_RuntimeRefresh struct {
-	// JSON kind: runtimeRefresh. Since CLI 1.0.102.
-	RuntimeRefresh *McpOauthPendingRequestResponseRuntimeRefresh `protobuf:"bytes,3,opt,name=runtime_refresh,json=runtimeRefresh,proto3,oneof"`
-}
-
-type McpOauthPendingRequestResponse_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*McpOauthPendingRequestResponse_Token) isMcpOauthPendingRequestResponse_Variant() {}
-
-func (*McpOauthPendingRequestResponse_Cancelled) isMcpOauthPendingRequestResponse_Variant() {}
-
-func (*McpOauthPendingRequestResponse_RuntimeRefresh) isMcpOauthPendingRequestResponse_Variant() {}
-
-func (*McpOauthPendingRequestResponse_Unrecognized) isMcpOauthPendingRequestResponse_Variant() {}
-
-// A McpOauthPendingRequestResponse with the kind cancelled.
-type McpOauthPendingRequestResponseCancelled struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpOauthPendingRequestResponseCancelled) Reset() {
-	*x = McpOauthPendingRequestResponseCancelled{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpOauthPendingRequestResponseCancelled) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpOauthPendingRequestResponseCancelled) ProtoMessage() {}
-
-func (x *McpOauthPendingRequestResponseCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpOauthPendingRequestResponseCancelled.ProtoReflect.Descriptor instead.
-func (*McpOauthPendingRequestResponseCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *McpOauthPendingRequestResponseCancelled) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A McpOauthPendingRequestResponse with the kind runtimeRefresh.
-type McpOauthPendingRequestResponseRuntimeRefresh struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpOauthPendingRequestResponseRuntimeRefresh) Reset() {
-	*x = McpOauthPendingRequestResponseRuntimeRefresh{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpOauthPendingRequestResponseRuntimeRefresh) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpOauthPendingRequestResponseRuntimeRefresh) ProtoMessage() {}
-
-func (x *McpOauthPendingRequestResponseRuntimeRefresh) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpOauthPendingRequestResponseRuntimeRefresh.ProtoReflect.Descriptor instead.
-func (*McpOauthPendingRequestResponseRuntimeRefresh) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *McpOauthPendingRequestResponseRuntimeRefresh) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A McpOauthPendingRequestResponse with the kind token.
-type McpOauthPendingRequestResponseToken struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	AccessToken string                 `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	TokenType   *string                `protobuf:"bytes,2,opt,name=token_type,json=tokenType,proto3,oneof" json:"token_type,omitempty"`
-	// At least 1.
-	ExpiresIn *int64 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3,oneof" json:"expires_in,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *McpOauthPendingRequestResponseToken) Reset() {
-	*x = McpOauthPendingRequestResponseToken{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *McpOauthPendingRequestResponseToken) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*McpOauthPendingRequestResponseToken) ProtoMessage() {}
-
-func (x *McpOauthPendingRequestResponseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use McpOauthPendingRequestResponseToken.ProtoReflect.Descriptor instead.
-func (*McpOauthPendingRequestResponseToken) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *McpOauthPendingRequestResponseToken) GetAccessToken() string {
-	if x != nil {
-		return x.AccessToken
-	}
-	return ""
-}
-
-func (x *McpOauthPendingRequestResponseToken) GetTokenType() string {
-	if x != nil && x.TokenType != nil {
-		return *x.TokenType
-	}
-	return ""
-}
-
-func (x *McpOauthPendingRequestResponseToken) GetExpiresIn() int64 {
-	if x != nil && x.ExpiresIn != nil {
-		return *x.ExpiresIn
-	}
-	return 0
-}
-
-func (x *McpOauthPendingRequestResponseToken) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type SessionMcpOauthServiceProbeResponseAuthenticated struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	HttpResponse *McpOauthHttpResponse  `protobuf:"bytes,1,opt,name=http_response,json=httpResponse,proto3" json:"http_response,omitempty"`
@@ -1668,7 +1385,7 @@ type SessionMcpOauthServiceProbeResponseAuthenticated struct {
 
 func (x *SessionMcpOauthServiceProbeResponseAuthenticated) Reset() {
 	*x = SessionMcpOauthServiceProbeResponseAuthenticated{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1397,7 @@ func (x *SessionMcpOauthServiceProbeResponseAuthenticated) String() string {
 func (*SessionMcpOauthServiceProbeResponseAuthenticated) ProtoMessage() {}
 
 func (x *SessionMcpOauthServiceProbeResponseAuthenticated) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1410,7 @@ func (x *SessionMcpOauthServiceProbeResponseAuthenticated) ProtoReflect() protor
 
 // Deprecated: Use SessionMcpOauthServiceProbeResponseAuthenticated.ProtoReflect.Descriptor instead.
 func (*SessionMcpOauthServiceProbeResponseAuthenticated) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SessionMcpOauthServiceProbeResponseAuthenticated) GetHttpResponse() *McpOauthHttpResponse {
@@ -1722,7 +1439,7 @@ type SessionMcpOauthServiceProbeResponseFailed struct {
 
 func (x *SessionMcpOauthServiceProbeResponseFailed) Reset() {
 	*x = SessionMcpOauthServiceProbeResponseFailed{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1451,7 @@ func (x *SessionMcpOauthServiceProbeResponseFailed) String() string {
 func (*SessionMcpOauthServiceProbeResponseFailed) ProtoMessage() {}
 
 func (x *SessionMcpOauthServiceProbeResponseFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1464,7 @@ func (x *SessionMcpOauthServiceProbeResponseFailed) ProtoReflect() protoreflect.
 
 // Deprecated: Use SessionMcpOauthServiceProbeResponseFailed.ProtoReflect.Descriptor instead.
 func (*SessionMcpOauthServiceProbeResponseFailed) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SessionMcpOauthServiceProbeResponseFailed) GetError() string {
@@ -1784,7 +1501,7 @@ type SessionMcpOauthServiceProbeResponseNeedsAuth struct {
 
 func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) Reset() {
 	*x = SessionMcpOauthServiceProbeResponseNeedsAuth{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1513,7 @@ func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) String() string {
 func (*SessionMcpOauthServiceProbeResponseNeedsAuth) ProtoMessage() {}
 
 func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1526,7 @@ func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) ProtoReflect() protorefle
 
 // Deprecated: Use SessionMcpOauthServiceProbeResponseNeedsAuth.ProtoReflect.Descriptor instead.
 func (*SessionMcpOauthServiceProbeResponseNeedsAuth) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionMcpOauthServiceProbeResponseNeedsAuth) GetHttpResponse() *McpOauthHttpResponse {
@@ -1851,7 +1568,7 @@ type SessionMcpOauthServiceProbeResponseNoAuthRequired struct {
 
 func (x *SessionMcpOauthServiceProbeResponseNoAuthRequired) Reset() {
 	*x = SessionMcpOauthServiceProbeResponseNoAuthRequired{}
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1580,7 @@ func (x *SessionMcpOauthServiceProbeResponseNoAuthRequired) String() string {
 func (*SessionMcpOauthServiceProbeResponseNoAuthRequired) ProtoMessage() {}
 
 func (x *SessionMcpOauthServiceProbeResponseNoAuthRequired) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +1593,7 @@ func (x *SessionMcpOauthServiceProbeResponseNoAuthRequired) ProtoReflect() proto
 
 // Deprecated: Use SessionMcpOauthServiceProbeResponseNoAuthRequired.ProtoReflect.Descriptor instead.
 func (*SessionMcpOauthServiceProbeResponseNoAuthRequired) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SessionMcpOauthServiceProbeResponseNoAuthRequired) GetHttpResponse() *McpOauthHttpResponse {
@@ -1897,7 +1614,7 @@ var File_copilot_cli_v1_session_mcp_oauth_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/session_mcp_oauth.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x02\n" +
+	"&copilot/cli/v1/session_mcp_oauth.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x02\n" +
 	"7SessionMcpOauthServiceAuthenticationStateChangedRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12$\n" +
@@ -2034,32 +1751,7 @@ const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"%SessionMcpOauthServiceRespondResponse\x12 \n" +
 	"\asuccess\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\asuccess\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa3\x03\n" +
-	"\x1eMcpOauthPendingRequestResponse\x12X\n" +
-	"\x05token\x18\x01 \x01(\v23.copilot.cli.v1.McpOauthPendingRequestResponseTokenB\v\x82\x80\x19\a*\x05tokenH\x00R\x05token\x12h\n" +
-	"\tcancelled\x18\x02 \x01(\v27.copilot.cli.v1.McpOauthPendingRequestResponseCancelledB\x0f\x82\x80\x19\v*\tcancelledH\x00R\tcancelled\x12}\n" +
-	"\x0fruntime_refresh\x18\x03 \x01(\v2<.copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefreshB\x14\x82\x80\x19\x10*\x0eruntimeRefreshH\x00R\x0eruntimeRefresh\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
-	"\avariant\"d\n" +
-	"'McpOauthPendingRequestResponseCancelled\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
-	"\x04kind\x12\v\"cancelled\"\"n\n" +
-	",McpOauthPendingRequestResponseRuntimeRefresh\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1e\x82\x80\x19\x1a\x12\x18\n" +
-	"\x04kind\x12\x10\"runtimeRefresh\"\"\xf0\x01\n" +
-	"#McpOauthPendingRequestResponseToken\x12,\n" +
-	"\faccess_token\x18\x01 \x01(\tB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\vaccessToken\x12\"\n" +
-	"\n" +
-	"token_type\x18\x02 \x01(\tH\x00R\ttokenType\x88\x01\x01\x12\"\n" +
-	"\n" +
-	"expires_in\x18\x03 \x01(\x03H\x01R\texpiresIn\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x04kind\x12\a\"token\"B\r\n" +
-	"\v_token_typeB\r\n" +
-	"\v_expires_in\"\xc6\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc6\x01\n" +
 	"0SessionMcpOauthServiceProbeResponseAuthenticated\x12Q\n" +
 	"\rhttp_response\x18\x01 \x01(\v2$.copilot.cli.v1.McpOauthHttpResponseB\x06\x82\x80\x19\x02\x18\x01R\fhttpResponse\x12\x1e\n" +
 	"\n" +
@@ -2134,7 +1826,7 @@ func file_copilot_cli_v1_session_mcp_oauth_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_session_mcp_oauth_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_copilot_cli_v1_session_mcp_oauth_proto_goTypes = []any{
 	(McpOauthLoginGrantType)(0),                                      // 0: copilot.cli.v1.McpOauthLoginGrantType
 	(McpOauthProbeNeedsAuthReason)(0),                                // 1: copilot.cli.v1.McpOauthProbeNeedsAuthReason
@@ -2155,57 +1847,51 @@ var file_copilot_cli_v1_session_mcp_oauth_proto_goTypes = []any{
 	(*SessionMcpOauthServiceProbeResponse)(nil),                      // 16: copilot.cli.v1.SessionMcpOauthServiceProbeResponse
 	(*SessionMcpOauthServiceRespondRequest)(nil),                     // 17: copilot.cli.v1.SessionMcpOauthServiceRespondRequest
 	(*SessionMcpOauthServiceRespondResponse)(nil),                    // 18: copilot.cli.v1.SessionMcpOauthServiceRespondResponse
-	(*McpOauthPendingRequestResponse)(nil),                           // 19: copilot.cli.v1.McpOauthPendingRequestResponse
-	(*McpOauthPendingRequestResponseCancelled)(nil),                  // 20: copilot.cli.v1.McpOauthPendingRequestResponseCancelled
-	(*McpOauthPendingRequestResponseRuntimeRefresh)(nil),             // 21: copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
-	(*McpOauthPendingRequestResponseToken)(nil),                      // 22: copilot.cli.v1.McpOauthPendingRequestResponseToken
-	(*SessionMcpOauthServiceProbeResponseAuthenticated)(nil),         // 23: copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated
-	(*SessionMcpOauthServiceProbeResponseFailed)(nil),                // 24: copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed
-	(*SessionMcpOauthServiceProbeResponseNeedsAuth)(nil),             // 25: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth
-	(*SessionMcpOauthServiceProbeResponseNoAuthRequired)(nil),        // 26: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired
-	(*timestamppb.Timestamp)(nil),                                    // 27: google.protobuf.Timestamp
-	(*McpOauthHttpResponse)(nil),                                     // 28: copilot.cli.v1.McpOauthHttpResponse
-	(*McpOauthWWWAuthenticateParams)(nil),                            // 29: copilot.cli.v1.McpOauthWWWAuthenticateParams
+	(*SessionMcpOauthServiceProbeResponseAuthenticated)(nil),         // 19: copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated
+	(*SessionMcpOauthServiceProbeResponseFailed)(nil),                // 20: copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed
+	(*SessionMcpOauthServiceProbeResponseNeedsAuth)(nil),             // 21: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth
+	(*SessionMcpOauthServiceProbeResponseNoAuthRequired)(nil),        // 22: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired
+	(*McpOauthPendingRequestResponse)(nil),                           // 23: copilot.cli.v1.McpOauthPendingRequestResponse
+	(*timestamppb.Timestamp)(nil),                                    // 24: google.protobuf.Timestamp
+	(*McpOauthHttpResponse)(nil),                                     // 25: copilot.cli.v1.McpOauthHttpResponse
+	(*McpOauthWWWAuthenticateParams)(nil),                            // 26: copilot.cli.v1.McpOauthWWWAuthenticateParams
 }
 var file_copilot_cli_v1_session_mcp_oauth_proto_depIdxs = []int32{
-	19, // 0: copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestRequest.result:type_name -> copilot.cli.v1.McpOauthPendingRequestResponse
+	23, // 0: copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestRequest.result:type_name -> copilot.cli.v1.McpOauthPendingRequestResponse
 	0,  // 1: copilot.cli.v1.SessionMcpOauthServiceLoginRequest.grant_type:type_name -> copilot.cli.v1.McpOauthLoginGrantType
 	2,  // 2: copilot.cli.v1.SessionMcpOauthServiceLoginResponse.status:type_name -> copilot.cli.v1.McpOwnedOauthLoginStatus
-	27, // 3: copilot.cli.v1.SessionMcpOauthServicePrepareLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
-	26, // 4: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.no_auth_required:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired
-	23, // 5: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.authenticated:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated
-	25, // 6: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.needs_auth:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth
-	24, // 7: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.failed:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed
-	22, // 8: copilot.cli.v1.McpOauthPendingRequestResponse.token:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseToken
-	20, // 9: copilot.cli.v1.McpOauthPendingRequestResponse.cancelled:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseCancelled
-	21, // 10: copilot.cli.v1.McpOauthPendingRequestResponse.runtime_refresh:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
-	28, // 11: copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	28, // 12: copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	28, // 13: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	1,  // 14: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.reason:type_name -> copilot.cli.v1.McpOauthProbeNeedsAuthReason
-	29, // 15: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
-	28, // 16: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
-	3,  // 17: copilot.cli.v1.SessionMcpOauthService.AuthenticationStateChanged:input_type -> copilot.cli.v1.SessionMcpOauthServiceAuthenticationStateChangedRequest
-	5,  // 18: copilot.cli.v1.SessionMcpOauthService.CancelLogin:input_type -> copilot.cli.v1.SessionMcpOauthServiceCancelLoginRequest
-	7,  // 19: copilot.cli.v1.SessionMcpOauthService.Complete:input_type -> copilot.cli.v1.SessionMcpOauthServiceCompleteRequest
-	9,  // 20: copilot.cli.v1.SessionMcpOauthService.HandlePendingRequest:input_type -> copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestRequest
-	11, // 21: copilot.cli.v1.SessionMcpOauthService.Login:input_type -> copilot.cli.v1.SessionMcpOauthServiceLoginRequest
-	13, // 22: copilot.cli.v1.SessionMcpOauthService.PrepareLogin:input_type -> copilot.cli.v1.SessionMcpOauthServicePrepareLoginRequest
-	15, // 23: copilot.cli.v1.SessionMcpOauthService.Probe:input_type -> copilot.cli.v1.SessionMcpOauthServiceProbeRequest
-	17, // 24: copilot.cli.v1.SessionMcpOauthService.Respond:input_type -> copilot.cli.v1.SessionMcpOauthServiceRespondRequest
-	4,  // 25: copilot.cli.v1.SessionMcpOauthService.AuthenticationStateChanged:output_type -> copilot.cli.v1.SessionMcpOauthServiceAuthenticationStateChangedResponse
-	6,  // 26: copilot.cli.v1.SessionMcpOauthService.CancelLogin:output_type -> copilot.cli.v1.SessionMcpOauthServiceCancelLoginResponse
-	8,  // 27: copilot.cli.v1.SessionMcpOauthService.Complete:output_type -> copilot.cli.v1.SessionMcpOauthServiceCompleteResponse
-	10, // 28: copilot.cli.v1.SessionMcpOauthService.HandlePendingRequest:output_type -> copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestResponse
-	12, // 29: copilot.cli.v1.SessionMcpOauthService.Login:output_type -> copilot.cli.v1.SessionMcpOauthServiceLoginResponse
-	14, // 30: copilot.cli.v1.SessionMcpOauthService.PrepareLogin:output_type -> copilot.cli.v1.SessionMcpOauthServicePrepareLoginResponse
-	16, // 31: copilot.cli.v1.SessionMcpOauthService.Probe:output_type -> copilot.cli.v1.SessionMcpOauthServiceProbeResponse
-	18, // 32: copilot.cli.v1.SessionMcpOauthService.Respond:output_type -> copilot.cli.v1.SessionMcpOauthServiceRespondResponse
-	25, // [25:33] is the sub-list for method output_type
-	17, // [17:25] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	24, // 3: copilot.cli.v1.SessionMcpOauthServicePrepareLoginResponse.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 4: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.no_auth_required:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired
+	19, // 5: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.authenticated:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated
+	21, // 6: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.needs_auth:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth
+	20, // 7: copilot.cli.v1.SessionMcpOauthServiceProbeResponse.failed:type_name -> copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed
+	25, // 8: copilot.cli.v1.SessionMcpOauthServiceProbeResponseAuthenticated.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	25, // 9: copilot.cli.v1.SessionMcpOauthServiceProbeResponseFailed.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	25, // 10: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	1,  // 11: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.reason:type_name -> copilot.cli.v1.McpOauthProbeNeedsAuthReason
+	26, // 12: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNeedsAuth.www_authenticate_params:type_name -> copilot.cli.v1.McpOauthWWWAuthenticateParams
+	25, // 13: copilot.cli.v1.SessionMcpOauthServiceProbeResponseNoAuthRequired.http_response:type_name -> copilot.cli.v1.McpOauthHttpResponse
+	3,  // 14: copilot.cli.v1.SessionMcpOauthService.AuthenticationStateChanged:input_type -> copilot.cli.v1.SessionMcpOauthServiceAuthenticationStateChangedRequest
+	5,  // 15: copilot.cli.v1.SessionMcpOauthService.CancelLogin:input_type -> copilot.cli.v1.SessionMcpOauthServiceCancelLoginRequest
+	7,  // 16: copilot.cli.v1.SessionMcpOauthService.Complete:input_type -> copilot.cli.v1.SessionMcpOauthServiceCompleteRequest
+	9,  // 17: copilot.cli.v1.SessionMcpOauthService.HandlePendingRequest:input_type -> copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestRequest
+	11, // 18: copilot.cli.v1.SessionMcpOauthService.Login:input_type -> copilot.cli.v1.SessionMcpOauthServiceLoginRequest
+	13, // 19: copilot.cli.v1.SessionMcpOauthService.PrepareLogin:input_type -> copilot.cli.v1.SessionMcpOauthServicePrepareLoginRequest
+	15, // 20: copilot.cli.v1.SessionMcpOauthService.Probe:input_type -> copilot.cli.v1.SessionMcpOauthServiceProbeRequest
+	17, // 21: copilot.cli.v1.SessionMcpOauthService.Respond:input_type -> copilot.cli.v1.SessionMcpOauthServiceRespondRequest
+	4,  // 22: copilot.cli.v1.SessionMcpOauthService.AuthenticationStateChanged:output_type -> copilot.cli.v1.SessionMcpOauthServiceAuthenticationStateChangedResponse
+	6,  // 23: copilot.cli.v1.SessionMcpOauthService.CancelLogin:output_type -> copilot.cli.v1.SessionMcpOauthServiceCancelLoginResponse
+	8,  // 24: copilot.cli.v1.SessionMcpOauthService.Complete:output_type -> copilot.cli.v1.SessionMcpOauthServiceCompleteResponse
+	10, // 25: copilot.cli.v1.SessionMcpOauthService.HandlePendingRequest:output_type -> copilot.cli.v1.SessionMcpOauthServiceHandlePendingRequestResponse
+	12, // 26: copilot.cli.v1.SessionMcpOauthService.Login:output_type -> copilot.cli.v1.SessionMcpOauthServiceLoginResponse
+	14, // 27: copilot.cli.v1.SessionMcpOauthService.PrepareLogin:output_type -> copilot.cli.v1.SessionMcpOauthServicePrepareLoginResponse
+	16, // 28: copilot.cli.v1.SessionMcpOauthService.Probe:output_type -> copilot.cli.v1.SessionMcpOauthServiceProbeResponse
+	18, // 29: copilot.cli.v1.SessionMcpOauthService.Respond:output_type -> copilot.cli.v1.SessionMcpOauthServiceRespondResponse
+	22, // [22:30] is the sub-list for method output_type
+	14, // [14:22] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_mcp_oauth_proto_init() }
@@ -2214,6 +1900,7 @@ func file_copilot_cli_v1_session_mcp_oauth_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[5].OneofWrappers = []any{}
@@ -2228,20 +1915,13 @@ func file_copilot_cli_v1_session_mcp_oauth_proto_init() {
 		(*SessionMcpOauthServiceProbeResponse_Failed)(nil),
 		(*SessionMcpOauthServiceProbeResponse_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[16].OneofWrappers = []any{
-		(*McpOauthPendingRequestResponse_Token)(nil),
-		(*McpOauthPendingRequestResponse_Cancelled)(nil),
-		(*McpOauthPendingRequestResponse_RuntimeRefresh)(nil),
-		(*McpOauthPendingRequestResponse_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_session_mcp_oauth_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc), len(file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   24,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2073,7 +2073,7 @@ var File_copilot_cli_v1_session_model_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_model_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_model.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xa8\b\n" +
+	"\"copilot/cli/v1/session_model.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\xa8\b\n" +
 	"5InternalSessionModelServiceApplyStartupOverlayRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x125\n" +
@@ -2487,6 +2487,8 @@ func file_copilot_cli_v1_session_model_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_model_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_model_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_model_proto_msgTypes[2].OneofWrappers = []any{}

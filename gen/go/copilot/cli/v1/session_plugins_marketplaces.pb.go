@@ -622,7 +622,7 @@ var File_copilot_cli_v1_session_plugins_marketplaces_proto protoreflect.FileDesc
 
 const file_copilot_cli_v1_session_plugins_marketplaces_proto_rawDesc = "" +
 	"\n" +
-	"1copilot/cli/v1/session_plugins_marketplaces.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xdc\x01\n" +
+	"1copilot/cli/v1/session_plugins_marketplaces.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xdc\x01\n" +
 	"+SessionPluginsMarketplacesServiceAddRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
@@ -744,7 +744,7 @@ func file_copilot_cli_v1_session_plugins_marketplaces_proto_init() {
 	if File_copilot_cli_v1_session_plugins_marketplaces_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_plugins_marketplaces_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_plugins_marketplaces_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_plugins_marketplaces_proto_msgTypes[8].OneofWrappers = []any{}

@@ -670,7 +670,7 @@ var File_copilot_cli_v1_session_provider_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_provider_proto_rawDesc = "" +
 	"\n" +
-	"%copilot/cli/v1/session_provider.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\x01\n" +
+	"%copilot/cli/v1/session_provider.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe9\x01\n" +
 	" SessionProviderServiceAddRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12A\n" +
@@ -816,7 +816,8 @@ func file_copilot_cli_v1_session_provider_proto_init() {
 	if File_copilot_cli_v1_session_provider_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_provider_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_provider_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_provider_proto_msgTypes[5].OneofWrappers = []any{}

@@ -837,7 +837,7 @@ var File_copilot_cli_v1_session_providers_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_providers_proto_rawDesc = "" +
 	"\n" +
-	"&copilot/cli/v1/session_providers.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xd8\x01\n" +
+	"&copilot/cli/v1/session_providers.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\xd8\x01\n" +
 	"&SessionProvidersServiceDiscoverRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12%\n" +
@@ -1009,7 +1009,7 @@ func file_copilot_cli_v1_session_providers_proto_init() {
 	if File_copilot_cli_v1_session_providers_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_providers_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_providers_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_providers_proto_msgTypes[7].OneofWrappers = []any{}

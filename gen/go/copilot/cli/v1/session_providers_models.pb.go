@@ -658,7 +658,7 @@ var File_copilot_cli_v1_session_providers_models_proto protoreflect.FileDescript
 
 const file_copilot_cli_v1_session_providers_models_proto_rawDesc = "" +
 	"\n" +
-	"-copilot/cli/v1/session_providers_models.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x01\n" +
+	"-copilot/cli/v1/session_providers_models.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x01\n" +
 	"(SessionProvidersModelsServiceListRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12R\n" +
@@ -804,6 +804,8 @@ func file_copilot_cli_v1_session_providers_models_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_providers_models_proto_msgTypes[4].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_providers_models_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}

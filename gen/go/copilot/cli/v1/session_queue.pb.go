@@ -2686,7 +2686,7 @@ var File_copilot_cli_v1_session_queue_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_queue_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_queue.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xc7\x01\n" +
+	"\"copilot/cli/v1/session_queue.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\xc7\x01\n" +
 	"8InternalSessionQueueServiceBeginDeferredIdleDrainRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12<\n" +
@@ -3130,6 +3130,7 @@ func file_copilot_cli_v1_session_queue_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_queue_proto_msgTypes[5].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_queue_proto_msgTypes[13].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_queue_proto_msgTypes[15].OneofWrappers = []any{}

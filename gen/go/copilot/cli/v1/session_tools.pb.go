@@ -31,110 +31,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type ExternalToolTextResultForLlmBinaryResultsForLlmType int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED ExternalToolTextResultForLlmBinaryResultsForLlmType = 0
-	// JSON: "image".
-	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE ExternalToolTextResultForLlmBinaryResultsForLlmType = 1
-	// JSON: "resource".
-	ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_RESOURCE ExternalToolTextResultForLlmBinaryResultsForLlmType = 2
-)
-
-// Enum value maps for ExternalToolTextResultForLlmBinaryResultsForLlmType.
-var (
-	ExternalToolTextResultForLlmBinaryResultsForLlmType_name = map[int32]string{
-		0: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED",
-		1: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE",
-		2: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_RESOURCE",
-	}
-	ExternalToolTextResultForLlmBinaryResultsForLlmType_value = map[string]int32{
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED": 0,
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE":       1,
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_RESOURCE":    2,
-	}
-)
-
-func (x ExternalToolTextResultForLlmBinaryResultsForLlmType) Enum() *ExternalToolTextResultForLlmBinaryResultsForLlmType {
-	p := new(ExternalToolTextResultForLlmBinaryResultsForLlmType)
-	*p = x
-	return p
-}
-
-func (x ExternalToolTextResultForLlmBinaryResultsForLlmType) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ExternalToolTextResultForLlmBinaryResultsForLlmType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_tools_proto_enumTypes[0].Descriptor()
-}
-
-func (ExternalToolTextResultForLlmBinaryResultsForLlmType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_tools_proto_enumTypes[0]
-}
-
-func (x ExternalToolTextResultForLlmBinaryResultsForLlmType) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmBinaryResultsForLlmType.Descriptor instead.
-func (ExternalToolTextResultForLlmBinaryResultsForLlmType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{0}
-}
-
-type ExternalToolTextResultForLlmContentResourceLinkIconTheme int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED ExternalToolTextResultForLlmContentResourceLinkIconTheme = 0
-	// JSON: "light".
-	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT ExternalToolTextResultForLlmContentResourceLinkIconTheme = 1
-	// JSON: "dark".
-	ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_DARK ExternalToolTextResultForLlmContentResourceLinkIconTheme = 2
-)
-
-// Enum value maps for ExternalToolTextResultForLlmContentResourceLinkIconTheme.
-var (
-	ExternalToolTextResultForLlmContentResourceLinkIconTheme_name = map[int32]string{
-		0: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED",
-		1: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT",
-		2: "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_DARK",
-	}
-	ExternalToolTextResultForLlmContentResourceLinkIconTheme_value = map[string]int32{
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED": 0,
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT":       1,
-		"EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_DARK":        2,
-	}
-)
-
-func (x ExternalToolTextResultForLlmContentResourceLinkIconTheme) Enum() *ExternalToolTextResultForLlmContentResourceLinkIconTheme {
-	p := new(ExternalToolTextResultForLlmContentResourceLinkIconTheme)
-	*p = x
-	return p
-}
-
-func (x ExternalToolTextResultForLlmContentResourceLinkIconTheme) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (ExternalToolTextResultForLlmContentResourceLinkIconTheme) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_tools_proto_enumTypes[1].Descriptor()
-}
-
-func (ExternalToolTextResultForLlmContentResourceLinkIconTheme) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_tools_proto_enumTypes[1]
-}
-
-func (x ExternalToolTextResultForLlmContentResourceLinkIconTheme) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentResourceLinkIconTheme.Descriptor instead.
-func (ExternalToolTextResultForLlmContentResourceLinkIconTheme) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{1}
-}
-
 type SubagentSettingsEntryContextTier int32
 
 const (
@@ -175,11 +71,11 @@ func (x SubagentSettingsEntryContextTier) String() string {
 }
 
 func (SubagentSettingsEntryContextTier) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_tools_proto_enumTypes[2].Descriptor()
+	return file_copilot_cli_v1_session_tools_proto_enumTypes[0].Descriptor()
 }
 
 func (SubagentSettingsEntryContextTier) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_tools_proto_enumTypes[2]
+	return &file_copilot_cli_v1_session_tools_proto_enumTypes[0]
 }
 
 func (x SubagentSettingsEntryContextTier) Number() protoreflect.EnumNumber {
@@ -188,7 +84,7 @@ func (x SubagentSettingsEntryContextTier) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SubagentSettingsEntryContextTier.Descriptor instead.
 func (SubagentSettingsEntryContextTier) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{0}
 }
 
 type ToolResultType int32
@@ -239,11 +135,11 @@ func (x ToolResultType) String() string {
 }
 
 func (ToolResultType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_tools_proto_enumTypes[3].Descriptor()
+	return file_copilot_cli_v1_session_tools_proto_enumTypes[1].Descriptor()
 }
 
 func (ToolResultType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_tools_proto_enumTypes[3]
+	return &file_copilot_cli_v1_session_tools_proto_enumTypes[1]
 }
 
 func (x ToolResultType) Number() protoreflect.EnumNumber {
@@ -252,7 +148,7 @@ func (x ToolResultType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolResultType.Descriptor instead.
 func (ToolResultType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{1}
 }
 
 type SessionToolsServiceExecuteRequest struct {
@@ -1919,1088 +1815,6 @@ func (*ExternalToolResult_TextResultForLlm) isExternalToolResult_Variant() {}
 
 func (*ExternalToolResult_Unrecognized) isExternalToolResult_Variant() {}
 
-// The result of a client's tool.
-type ExternalToolTextResultForLlm struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Text for the model.
-	TextResultForLlm string `protobuf:"bytes,1,opt,name=text_result_for_llm,json=textResultForLlm,proto3" json:"text_result_for_llm,omitempty"`
-	// How it went: success, failure, rejected, denied or timeout.
-	ResultType *string `protobuf:"bytes,2,opt,name=result_type,json=resultType,proto3,oneof" json:"result_type,omitempty"`
-	// Why it failed.
-	Error *string `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
-	// Text for the timeline, instead of that for the model.
-	SessionLog *string `protobuf:"bytes,4,opt,name=session_log,json=sessionLog,proto3,oneof" json:"session_log,omitempty"`
-	// Telemetry of the tool. The member toolTelemetry, as JSON text.
-	ToolTelemetryJson *string `protobuf:"bytes,5,opt,name=tool_telemetry_json,json=toolTelemetryJson,proto3,oneof" json:"tool_telemetry_json,omitempty"`
-	// Images and the like, for the model.
-	BinaryResultsForLlm []*ExternalToolTextResultForLlmBinaryResultsForLlm `protobuf:"bytes,6,rep,name=binary_results_for_llm,json=binaryResultsForLlm,proto3" json:"binary_results_for_llm,omitempty"`
-	// The result in parts, for display.
-	Contents       []*ExternalToolTextResultForLlmContent `protobuf:"bytes,7,rep,name=contents,proto3" json:"contents,omitempty"`
-	ToolReferences []string                               `protobuf:"bytes,8,rep,name=tool_references,json=toolReferences,proto3" json:"tool_references,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlm) Reset() {
-	*x = ExternalToolTextResultForLlm{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlm) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlm) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlm) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlm.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlm) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ExternalToolTextResultForLlm) GetTextResultForLlm() string {
-	if x != nil {
-		return x.TextResultForLlm
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlm) GetResultType() string {
-	if x != nil && x.ResultType != nil {
-		return *x.ResultType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlm) GetError() string {
-	if x != nil && x.Error != nil {
-		return *x.Error
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlm) GetSessionLog() string {
-	if x != nil && x.SessionLog != nil {
-		return *x.SessionLog
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlm) GetToolTelemetryJson() string {
-	if x != nil && x.ToolTelemetryJson != nil {
-		return *x.ToolTelemetryJson
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlm) GetBinaryResultsForLlm() []*ExternalToolTextResultForLlmBinaryResultsForLlm {
-	if x != nil {
-		return x.BinaryResultsForLlm
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlm) GetContents() []*ExternalToolTextResultForLlmContent {
-	if x != nil {
-		return x.Contents
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlm) GetToolReferences() []string {
-	if x != nil {
-		return x.ToolReferences
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlm) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the content is.
-	Type ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"type,omitempty"`
-	// The content.
-	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
-	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// The member metadata, as JSON text.
-	MetadataJson *string `protobuf:"bytes,5,opt,name=metadata_json,json=metadataJson,proto3,oneof" json:"metadata_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) Reset() {
-	*x = ExternalToolTextResultForLlmBinaryResultsForLlm{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmBinaryResultsForLlm) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmBinaryResultsForLlm.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmBinaryResultsForLlm) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetType() ExternalToolTextResultForLlmBinaryResultsForLlmType {
-	if x != nil {
-		return x.Type
-	}
-	return ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetDescription() string {
-	if x != nil && x.Description != nil {
-		return *x.Description
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetMetadataJson() string {
-	if x != nil && x.MetadataJson != nil {
-		return *x.MetadataJson
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ExternalToolTextResultForLlmContent struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The member type selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*ExternalToolTextResultForLlmContent_Text
-	//	*ExternalToolTextResultForLlmContent_Terminal
-	//	*ExternalToolTextResultForLlmContent_ShellExit
-	//	*ExternalToolTextResultForLlmContent_Image
-	//	*ExternalToolTextResultForLlmContent_Audio
-	//	*ExternalToolTextResultForLlmContent_ResourceLink
-	//	*ExternalToolTextResultForLlmContent_Resource
-	//	*ExternalToolTextResultForLlmContent_Unrecognized
-	Variant       isExternalToolTextResultForLlmContent_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContent) Reset() {
-	*x = ExternalToolTextResultForLlmContent{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContent) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContent.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetVariant() isExternalToolTextResultForLlmContent_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetText() *ExternalToolTextResultForLlmContentText {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Text); ok {
-			return x.Text
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetTerminal() *ExternalToolTextResultForLlmContentTerminal {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Terminal); ok {
-			return x.Terminal
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetShellExit() *ExternalToolTextResultForLlmContentShellExit {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_ShellExit); ok {
-			return x.ShellExit
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetImage() *ExternalToolTextResultForLlmContentImage {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Image); ok {
-			return x.Image
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetAudio() *ExternalToolTextResultForLlmContentAudio {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Audio); ok {
-			return x.Audio
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetResourceLink() *ExternalToolTextResultForLlmContentResourceLink {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_ResourceLink); ok {
-			return x.ResourceLink
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetResource() *ExternalToolTextResultForLlmContentResource {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Resource); ok {
-			return x.Resource
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContent) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContent_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isExternalToolTextResultForLlmContent_Variant interface {
-	isExternalToolTextResultForLlmContent_Variant()
-}
-
-type ExternalToolTextResultForLlmContent_Text struct {
-	// JSON type: text.
-	Text *ExternalToolTextResultForLlmContentText `protobuf:"bytes,1,opt,name=text,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_Terminal struct {
-	// JSON type: terminal.
-	Terminal *ExternalToolTextResultForLlmContentTerminal `protobuf:"bytes,2,opt,name=terminal,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_ShellExit struct {
-	// JSON type: shell_exit.
-	ShellExit *ExternalToolTextResultForLlmContentShellExit `protobuf:"bytes,3,opt,name=shell_exit,json=shellExit,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_Image struct {
-	// JSON type: image.
-	Image *ExternalToolTextResultForLlmContentImage `protobuf:"bytes,4,opt,name=image,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_Audio struct {
-	// JSON type: audio.
-	Audio *ExternalToolTextResultForLlmContentAudio `protobuf:"bytes,5,opt,name=audio,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_ResourceLink struct {
-	// JSON type: resource_link.
-	ResourceLink *ExternalToolTextResultForLlmContentResourceLink `protobuf:"bytes,6,opt,name=resource_link,json=resourceLink,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_Resource struct {
-	// JSON type: resource.
-	Resource *ExternalToolTextResultForLlmContentResource `protobuf:"bytes,7,opt,name=resource,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContent_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*ExternalToolTextResultForLlmContent_Text) isExternalToolTextResultForLlmContent_Variant() {}
-
-func (*ExternalToolTextResultForLlmContent_Terminal) isExternalToolTextResultForLlmContent_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContent_ShellExit) isExternalToolTextResultForLlmContent_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContent_Image) isExternalToolTextResultForLlmContent_Variant() {}
-
-func (*ExternalToolTextResultForLlmContent_Audio) isExternalToolTextResultForLlmContent_Variant() {}
-
-func (*ExternalToolTextResultForLlmContent_ResourceLink) isExternalToolTextResultForLlmContent_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContent_Resource) isExternalToolTextResultForLlmContent_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContent_Unrecognized) isExternalToolTextResultForLlmContent_Variant() {
-}
-
-// A ExternalToolTextResultForLlmContent with the type audio.
-type ExternalToolTextResultForLlmContentAudio struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
-	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentAudio) Reset() {
-	*x = ExternalToolTextResultForLlmContentAudio{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentAudio) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentAudio) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentAudio) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentAudio.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentAudio) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *ExternalToolTextResultForLlmContentAudio) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentAudio) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentAudio) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A ExternalToolTextResultForLlmContent with the type image.
-type ExternalToolTextResultForLlmContentImage struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
-	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentImage) Reset() {
-	*x = ExternalToolTextResultForLlmContentImage{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentImage) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentImage) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentImage.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *ExternalToolTextResultForLlmContentImage) GetData() []byte {
-	if x != nil {
-		return x.Data
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentImage) GetMimeType() string {
-	if x != nil {
-		return x.MimeType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentImage) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A ExternalToolTextResultForLlmContent with the type resource.
-type ExternalToolTextResultForLlmContentResource struct {
-	state    protoimpl.MessageState                              `protogen:"open.v1"`
-	Resource *ExternalToolTextResultForLlmContentResourceDetails `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentResource) Reset() {
-	*x = ExternalToolTextResultForLlmContentResource{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentResource) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentResource) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentResource.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *ExternalToolTextResultForLlmContentResource) GetResource() *ExternalToolTextResultForLlmContentResourceDetails {
-	if x != nil {
-		return x.Resource
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResource) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ExternalToolTextResultForLlmContentResourceDetails struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The form of the JSON selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents
-	//	*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents
-	//	*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized
-	Variant       isExternalToolTextResultForLlmContentResourceDetails_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) Reset() {
-	*x = ExternalToolTextResultForLlmContentResourceDetails{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentResourceDetails) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentResourceDetails.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentResourceDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) GetVariant() isExternalToolTextResultForLlmContentResourceDetails_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) GetTextResourceContents() *EmbeddedTextResourceContents {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents); ok {
-			return x.TextResourceContents
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) GetBlobResourceContents() *EmbeddedBlobResourceContents {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents); ok {
-			return x.BlobResourceContents
-		}
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceDetails) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isExternalToolTextResultForLlmContentResourceDetails_Variant interface {
-	isExternalToolTextResultForLlmContentResourceDetails_Variant()
-}
-
-type ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents struct {
-	TextResourceContents *EmbeddedTextResourceContents `protobuf:"bytes,1,opt,name=text_resource_contents,json=textResourceContents,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents struct {
-	BlobResourceContents *EmbeddedBlobResourceContents `protobuf:"bytes,2,opt,name=blob_resource_contents,json=blobResourceContents,proto3,oneof"`
-}
-
-type ExternalToolTextResultForLlmContentResourceDetails_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents) isExternalToolTextResultForLlmContentResourceDetails_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents) isExternalToolTextResultForLlmContentResourceDetails_Variant() {
-}
-
-func (*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized) isExternalToolTextResultForLlmContentResourceDetails_Variant() {
-}
-
-// A ExternalToolTextResultForLlmContent with the type resource_link.
-type ExternalToolTextResultForLlmContentResourceLink struct {
-	state       protoimpl.MessageState                                 `protogen:"open.v1"`
-	Icons       []*ExternalToolTextResultForLlmContentResourceLinkIcon `protobuf:"bytes,1,rep,name=icons,proto3" json:"icons,omitempty"`
-	Name        string                                                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Title       *string                                                `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Uri         string                                                 `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
-	Description *string                                                `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
-	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	Size     *int64  `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) Reset() {
-	*x = ExternalToolTextResultForLlmContentResourceLink{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentResourceLink) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentResourceLink.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentResourceLink) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetIcons() []*ExternalToolTextResultForLlmContentResourceLinkIcon {
-	if x != nil {
-		return x.Icons
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetTitle() string {
-	if x != nil && x.Title != nil {
-		return *x.Title
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetUri() string {
-	if x != nil {
-		return x.Uri
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetDescription() string {
-	if x != nil && x.Description != nil {
-		return *x.Description
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetMimeType() string {
-	if x != nil && x.MimeType != nil {
-		return *x.MimeType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetSize() int64 {
-	if x != nil && x.Size != nil {
-		return *x.Size
-	}
-	return 0
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLink) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type ExternalToolTextResultForLlmContentResourceLinkIcon struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Src   string                 `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
-	MimeType *string                                                  `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
-	Sizes    []string                                                 `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
-	Theme    ExternalToolTextResultForLlmContentResourceLinkIconTheme `protobuf:"varint,4,opt,name=theme,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme" json:"theme,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) Reset() {
-	*x = ExternalToolTextResultForLlmContentResourceLinkIcon{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentResourceLinkIcon) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentResourceLinkIcon.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentResourceLinkIcon) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetSrc() string {
-	if x != nil {
-		return x.Src
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetMimeType() string {
-	if x != nil && x.MimeType != nil {
-		return *x.MimeType
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetSizes() []string {
-	if x != nil {
-		return x.Sizes
-	}
-	return nil
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetTheme() ExternalToolTextResultForLlmContentResourceLinkIconTheme {
-	if x != nil {
-		return x.Theme
-	}
-	return ExternalToolTextResultForLlmContentResourceLinkIconTheme_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED
-}
-
-func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A ExternalToolTextResultForLlmContent with the type shell_exit.
-type ExternalToolTextResultForLlmContentShellExit struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ShellId         string                 `protobuf:"bytes,1,opt,name=shell_id,json=shellId,proto3" json:"shell_id,omitempty"`
-	ExitCode        int64                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Cwd             *string                `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	OutputPreview   *string                `protobuf:"bytes,4,opt,name=output_preview,json=outputPreview,proto3,oneof" json:"output_preview,omitempty"`
-	OutputTruncated *bool                  `protobuf:"varint,5,opt,name=output_truncated,json=outputTruncated,proto3,oneof" json:"output_truncated,omitempty"`
-	OutputFilePath  *string                `protobuf:"bytes,6,opt,name=output_file_path,json=outputFilePath,proto3,oneof" json:"output_file_path,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) Reset() {
-	*x = ExternalToolTextResultForLlmContentShellExit{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentShellExit) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentShellExit.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentShellExit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetShellId() string {
-	if x != nil {
-		return x.ShellId
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetExitCode() int64 {
-	if x != nil {
-		return x.ExitCode
-	}
-	return 0
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetCwd() string {
-	if x != nil && x.Cwd != nil {
-		return *x.Cwd
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetOutputPreview() string {
-	if x != nil && x.OutputPreview != nil {
-		return *x.OutputPreview
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetOutputTruncated() bool {
-	if x != nil && x.OutputTruncated != nil {
-		return *x.OutputTruncated
-	}
-	return false
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetOutputFilePath() string {
-	if x != nil && x.OutputFilePath != nil {
-		return *x.OutputFilePath
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentShellExit) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A ExternalToolTextResultForLlmContent with the type terminal.
-type ExternalToolTextResultForLlmContentTerminal struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
-	Text     string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	ExitCode *int64                 `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Cwd      *string                `protobuf:"bytes,3,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) Reset() {
-	*x = ExternalToolTextResultForLlmContentTerminal{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentTerminal) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentTerminal.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentTerminal) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) GetExitCode() int64 {
-	if x != nil && x.ExitCode != nil {
-		return *x.ExitCode
-	}
-	return 0
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) GetCwd() string {
-	if x != nil && x.Cwd != nil {
-		return *x.Cwd
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentTerminal) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-// A ExternalToolTextResultForLlmContent with the type text.
-type ExternalToolTextResultForLlmContentText struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExternalToolTextResultForLlmContentText) Reset() {
-	*x = ExternalToolTextResultForLlmContentText{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExternalToolTextResultForLlmContentText) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExternalToolTextResultForLlmContentText) ProtoMessage() {}
-
-func (x *ExternalToolTextResultForLlmContentText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExternalToolTextResultForLlmContentText.ProtoReflect.Descriptor instead.
-func (*ExternalToolTextResultForLlmContentText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *ExternalToolTextResultForLlmContentText) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *ExternalToolTextResultForLlmContentText) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 // Since CLI 1.0.102.
 type PendingExternalToolRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3022,7 +1836,7 @@ type PendingExternalToolRequest struct {
 
 func (x *PendingExternalToolRequest) Reset() {
 	*x = PendingExternalToolRequest{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3034,7 +1848,7 @@ func (x *PendingExternalToolRequest) String() string {
 func (*PendingExternalToolRequest) ProtoMessage() {}
 
 func (x *PendingExternalToolRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3047,7 +1861,7 @@ func (x *PendingExternalToolRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingExternalToolRequest.ProtoReflect.Descriptor instead.
 func (*PendingExternalToolRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PendingExternalToolRequest) GetRequestId() string {
@@ -3110,7 +1924,7 @@ type SessionToolsServiceGetCurrentMetadataResponseToolsList struct {
 
 func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) Reset() {
 	*x = SessionToolsServiceGetCurrentMetadataResponseToolsList{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +1936,7 @@ func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) String() string
 func (*SessionToolsServiceGetCurrentMetadataResponseToolsList) ProtoMessage() {}
 
 func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +1949,7 @@ func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) ProtoReflect() 
 
 // Deprecated: Use SessionToolsServiceGetCurrentMetadataResponseToolsList.ProtoReflect.Descriptor instead.
 func (*SessionToolsServiceGetCurrentMetadataResponseToolsList) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionToolsServiceGetCurrentMetadataResponseToolsList) GetItems() []*CurrentToolMetadata {
@@ -3161,7 +1975,7 @@ type SubagentSettings struct {
 
 func (x *SubagentSettings) Reset() {
 	*x = SubagentSettings{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +1987,7 @@ func (x *SubagentSettings) String() string {
 func (*SubagentSettings) ProtoMessage() {}
 
 func (x *SubagentSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +2000,7 @@ func (x *SubagentSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentSettings.ProtoReflect.Descriptor instead.
 func (*SubagentSettings) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SubagentSettings) GetAgents() map[string]*SubagentSettingsEntry {
@@ -3243,7 +2057,7 @@ type SubagentSettingsEntry struct {
 
 func (x *SubagentSettingsEntry) Reset() {
 	*x = SubagentSettingsEntry{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +2069,7 @@ func (x *SubagentSettingsEntry) String() string {
 func (*SubagentSettingsEntry) ProtoMessage() {}
 
 func (x *SubagentSettingsEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +2082,7 @@ func (x *SubagentSettingsEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubagentSettingsEntry.ProtoReflect.Descriptor instead.
 func (*SubagentSettingsEntry) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SubagentSettingsEntry) GetModel() string {
@@ -3331,7 +2145,7 @@ type TaskCompletionDecision struct {
 
 func (x *TaskCompletionDecision) Reset() {
 	*x = TaskCompletionDecision{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3343,7 +2157,7 @@ func (x *TaskCompletionDecision) String() string {
 func (*TaskCompletionDecision) ProtoMessage() {}
 
 func (x *TaskCompletionDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3356,7 +2170,7 @@ func (x *TaskCompletionDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCompletionDecision.ProtoReflect.Descriptor instead.
 func (*TaskCompletionDecision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskCompletionDecision) GetOutcome() TaskCompletionOutcome {
@@ -3448,7 +2262,7 @@ type ToolResultExpanded struct {
 
 func (x *ToolResultExpanded) Reset() {
 	*x = ToolResultExpanded{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +2274,7 @@ func (x *ToolResultExpanded) String() string {
 func (*ToolResultExpanded) ProtoMessage() {}
 
 func (x *ToolResultExpanded) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +2287,7 @@ func (x *ToolResultExpanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultExpanded.ProtoReflect.Descriptor instead.
 func (*ToolResultExpanded) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ToolResultExpanded) GetTextResultForLlm() string {
@@ -3614,7 +2428,7 @@ type ToolResultNewMessage struct {
 
 func (x *ToolResultNewMessage) Reset() {
 	*x = ToolResultNewMessage{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +2440,7 @@ func (x *ToolResultNewMessage) String() string {
 func (*ToolResultNewMessage) ProtoMessage() {}
 
 func (x *ToolResultNewMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +2453,7 @@ func (x *ToolResultNewMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResultNewMessage.ProtoReflect.Descriptor instead.
 func (*ToolResultNewMessage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ToolResultNewMessage) GetContent() string {
@@ -3680,7 +2494,7 @@ type ToolsShellDescriptorConfig struct {
 
 func (x *ToolsShellDescriptorConfig) Reset() {
 	*x = ToolsShellDescriptorConfig{}
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3692,7 +2506,7 @@ func (x *ToolsShellDescriptorConfig) String() string {
 func (*ToolsShellDescriptorConfig) ProtoMessage() {}
 
 func (x *ToolsShellDescriptorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_tools_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3705,7 +2519,7 @@ func (x *ToolsShellDescriptorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolsShellDescriptorConfig.ProtoReflect.Descriptor instead.
 func (*ToolsShellDescriptorConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_session_tools_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ToolsShellDescriptorConfig) GetShellType() string {
@@ -3768,7 +2582,7 @@ var File_copilot_cli_v1_session_tools_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_tools.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xfa\x01\n" +
+	"\"copilot/cli/v1/session_tools.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\xfa\x01\n" +
 	"!SessionToolsServiceExecuteRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1a\n" +
@@ -3952,129 +2766,7 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\fstring_value\x18\x01 \x01(\tH\x00R\vstringValue\x12]\n" +
 	"\x13text_result_for_llm\x18\x02 \x01(\v2,.copilot.cli.v1.ExternalToolTextResultForLlmH\x00R\x10textResultForLlm\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x06\x82\x80\x19\x02\b\x02B\t\n" +
-	"\avariant\"\xda\x04\n" +
-	"\x1cExternalToolTextResultForLlm\x125\n" +
-	"\x13text_result_for_llm\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x10textResultForLlm\x12$\n" +
-	"\vresult_type\x18\x02 \x01(\tH\x00R\n" +
-	"resultType\x88\x01\x01\x12\x19\n" +
-	"\x05error\x18\x03 \x01(\tH\x01R\x05error\x88\x01\x01\x12$\n" +
-	"\vsession_log\x18\x04 \x01(\tH\x02R\n" +
-	"sessionLog\x88\x01\x01\x12J\n" +
-	"\x13tool_telemetry_json\x18\x05 \x01(\tB\x15\x82\x80\x19\x11\n" +
-	"\rtoolTelemetry\x10\x01H\x03R\x11toolTelemetryJson\x88\x01\x01\x12t\n" +
-	"\x16binary_results_for_llm\x18\x06 \x03(\v2?.copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmR\x13binaryResultsForLlm\x12O\n" +
-	"\bcontents\x18\a \x03(\v23.copilot.cli.v1.ExternalToolTextResultForLlmContentR\bcontents\x12'\n" +
-	"\x0ftool_references\x18\b \x03(\tR\x0etoolReferences\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_result_typeB\b\n" +
-	"\x06_errorB\x0e\n" +
-	"\f_session_logB\x16\n" +
-	"\x14_tool_telemetry_json\"\xf8\x02\n" +
-	"/ExternalToolTextResultForLlmBinaryResultsForLlm\x12_\n" +
-	"\x04type\x18\x01 \x01(\x0e2C.copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
-	"\x04data\x18\x02 \x01(\fB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12#\n" +
-	"\tmime_type\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12%\n" +
-	"\vdescription\x18\x04 \x01(\tH\x00R\vdescription\x88\x01\x01\x12:\n" +
-	"\rmetadata_json\x18\x05 \x01(\tB\x10\x82\x80\x19\f\n" +
-	"\bmetadata\x10\x01H\x01R\fmetadataJson\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
-	"\f_descriptionB\x10\n" +
-	"\x0e_metadata_json\"\xc2\x06\n" +
-	"#ExternalToolTextResultForLlmContent\x12Y\n" +
-	"\x04text\x18\x01 \x01(\v27.copilot.cli.v1.ExternalToolTextResultForLlmContentTextB\n" +
-	"\x82\x80\x19\x06*\x04textH\x00R\x04text\x12i\n" +
-	"\bterminal\x18\x02 \x01(\v2;.copilot.cli.v1.ExternalToolTextResultForLlmContentTerminalB\x0e\x82\x80\x19\n" +
-	"*\bterminalH\x00R\bterminal\x12o\n" +
-	"\n" +
-	"shell_exit\x18\x03 \x01(\v2<.copilot.cli.v1.ExternalToolTextResultForLlmContentShellExitB\x10\x82\x80\x19\f*\n" +
-	"shell_exitH\x00R\tshellExit\x12]\n" +
-	"\x05image\x18\x04 \x01(\v28.copilot.cli.v1.ExternalToolTextResultForLlmContentImageB\v\x82\x80\x19\a*\x05imageH\x00R\x05image\x12]\n" +
-	"\x05audio\x18\x05 \x01(\v28.copilot.cli.v1.ExternalToolTextResultForLlmContentAudioB\v\x82\x80\x19\a*\x05audioH\x00R\x05audio\x12{\n" +
-	"\rresource_link\x18\x06 \x01(\v2?.copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkB\x13\x82\x80\x19\x0f*\rresource_linkH\x00R\fresourceLink\x12i\n" +
-	"\bresource\x18\a \x01(\v2;.copilot.cli.v1.ExternalToolTextResultForLlmContentResourceB\x0e\x82\x80\x19\n" +
-	"*\bresourceH\x00R\bresource\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04typeB\t\n" +
-	"\avariant\"\xa2\x01\n" +
-	"(ExternalToolTextResultForLlmContentAudio\x12\x1a\n" +
-	"\x04data\x18\x01 \x01(\fB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12#\n" +
-	"\tmime_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x04type\x12\a\"audio\"\"\xa2\x01\n" +
-	"(ExternalToolTextResultForLlmContentImage\x12\x1a\n" +
-	"\x04data\x18\x01 \x01(\fB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12#\n" +
-	"\tmime_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x04type\x12\a\"image\"\"\xcf\x01\n" +
-	"+ExternalToolTextResultForLlmContentResource\x12f\n" +
-	"\bresource\x18\x01 \x01(\v2B.copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetailsB\x06\x82\x80\x19\x02\x18\x01R\bresource\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
-	"\x04type\x12\n" +
-	"\"resource\"\"\xba\x02\n" +
-	"2ExternalToolTextResultForLlmContentResourceDetails\x12d\n" +
-	"\x16text_resource_contents\x18\x01 \x01(\v2,.copilot.cli.v1.EmbeddedTextResourceContentsH\x00R\x14textResourceContents\x12d\n" +
-	"\x16blob_resource_contents\x18\x02 \x01(\v2,.copilot.cli.v1.EmbeddedBlobResourceContentsH\x00R\x14blobResourceContents\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x06\x82\x80\x19\x02\b\x02B\t\n" +
-	"\avariant\"\xaf\x03\n" +
-	"/ExternalToolTextResultForLlmContentResourceLink\x12Y\n" +
-	"\x05icons\x18\x01 \x03(\v2C.copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconR\x05icons\x12\x1a\n" +
-	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x19\n" +
-	"\x05title\x18\x03 \x01(\tH\x00R\x05title\x88\x01\x01\x12\x18\n" +
-	"\x03uri\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03uri\x12%\n" +
-	"\vdescription\x18\x05 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
-	"\tmime_type\x18\x06 \x01(\tH\x02R\bmimeType\x88\x01\x01\x12\x17\n" +
-	"\x04size\x18\a \x01(\x03H\x03R\x04size\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
-	"\x04type\x12\x0f\"resource_link\"B\b\n" +
-	"\x06_titleB\x0e\n" +
-	"\f_descriptionB\f\n" +
-	"\n" +
-	"_mime_typeB\a\n" +
-	"\x05_size\"\x95\x02\n" +
-	"3ExternalToolTextResultForLlmContentResourceLinkIcon\x12\x18\n" +
-	"\x03src\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03src\x12 \n" +
-	"\tmime_type\x18\x02 \x01(\tH\x00R\bmimeType\x88\x01\x01\x12\x14\n" +
-	"\x05sizes\x18\x03 \x03(\tR\x05sizes\x12^\n" +
-	"\x05theme\x18\x04 \x01(\x0e2H.copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconThemeR\x05theme\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\f\n" +
-	"\n" +
-	"_mime_type\"\x99\x03\n" +
-	",ExternalToolTextResultForLlmContentShellExit\x12!\n" +
-	"\bshell_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\ashellId\x12#\n" +
-	"\texit_code\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\bexitCode\x12\x15\n" +
-	"\x03cwd\x18\x03 \x01(\tH\x00R\x03cwd\x88\x01\x01\x12*\n" +
-	"\x0eoutput_preview\x18\x04 \x01(\tH\x01R\routputPreview\x88\x01\x01\x12.\n" +
-	"\x10output_truncated\x18\x05 \x01(\bH\x02R\x0foutputTruncated\x88\x01\x01\x12-\n" +
-	"\x10output_file_path\x18\x06 \x01(\tH\x03R\x0eoutputFilePath\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1a\x82\x80\x19\x16\x12\x14\n" +
-	"\x04type\x12\f\"shell_exit\"B\x06\n" +
-	"\x04_cwdB\x11\n" +
-	"\x0f_output_previewB\x13\n" +
-	"\x11_output_truncatedB\x13\n" +
-	"\x11_output_file_path\"\xd2\x01\n" +
-	"+ExternalToolTextResultForLlmContentTerminal\x12\x1a\n" +
-	"\x04text\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04text\x12 \n" +
-	"\texit_code\x18\x02 \x01(\x03H\x00R\bexitCode\x88\x01\x01\x12\x15\n" +
-	"\x03cwd\x18\x03 \x01(\tH\x01R\x03cwd\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
-	"\x04type\x12\n" +
-	"\"terminal\"B\f\n" +
-	"\n" +
-	"_exit_codeB\x06\n" +
-	"\x04_cwd\"{\n" +
-	"'ExternalToolTextResultForLlmContentText\x12\x1a\n" +
-	"\x04text\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04text\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x14\x82\x80\x19\x10\x12\x0e\n" +
-	"\x04type\x12\x06\"text\"\"\xe7\x02\n" +
+	"\avariant\"\xe7\x02\n" +
 	"\x1aPendingExternalToolRequest\x12%\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12(\n" +
@@ -4190,21 +2882,7 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\x15list_shells_tool_name\x18\x06 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x12listShellsToolName\x123\n" +
 	"\x11description_lines\x18\a \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x10descriptionLines\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xb6\x02\n" +
-	"3ExternalToolTextResultForLlmBinaryResultsForLlmType\x12M\n" +
-	"IEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED\x10\x00\x12T\n" +
-	"CEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_IMAGE\x10\x01\x1a\v\x82\x80\x19\a\n" +
-	"\x05image\x12Z\n" +
-	"FEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_RESOURCE\x10\x02\x1a\x0e\x82\x80\x19\n" +
-	"\n" +
-	"\bresource*\xc2\x02\n" +
-	"8ExternalToolTextResultForLlmContentResourceLinkIconTheme\x12R\n" +
-	"NEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_UNSPECIFIED\x10\x00\x12Y\n" +
-	"HEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_LIGHT\x10\x01\x1a\v\x82\x80\x19\a\n" +
-	"\x05light\x12W\n" +
-	"GEXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_CONTENT_RESOURCE_LINK_ICON_THEME_DARK\x10\x02\x1a\n" +
-	"\x82\x80\x19\x06\n" +
-	"\x04dark*\xa5\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xa5\x02\n" +
 	" SubagentSettingsEntryContextTier\x124\n" +
 	"0SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_UNSPECIFIED\x10\x00\x12?\n" +
 	",SUBAGENT_SETTINGS_ENTRY_CONTEXT_TIER_INHERIT\x10\x01\x1a\r\x82\x80\x19\t\n" +
@@ -4258,132 +2936,104 @@ func file_copilot_cli_v1_session_tools_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_session_tools_proto_rawDescData
 }
 
-var file_copilot_cli_v1_session_tools_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_copilot_cli_v1_session_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_copilot_cli_v1_session_tools_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_copilot_cli_v1_session_tools_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_copilot_cli_v1_session_tools_proto_goTypes = []any{
-	(ExternalToolTextResultForLlmBinaryResultsForLlmType)(0),       // 0: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
-	(ExternalToolTextResultForLlmContentResourceLinkIconTheme)(0),  // 1: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
-	(SubagentSettingsEntryContextTier)(0),                          // 2: copilot.cli.v1.SubagentSettingsEntryContextTier
-	(ToolResultType)(0),                                            // 3: copilot.cli.v1.ToolResultType
-	(*SessionToolsServiceExecuteRequest)(nil),                      // 4: copilot.cli.v1.SessionToolsServiceExecuteRequest
-	(*SessionToolsServiceExecuteResponse)(nil),                     // 5: copilot.cli.v1.SessionToolsServiceExecuteResponse
-	(*SessionToolsServiceGetBuiltinDescriptorsRequest)(nil),        // 6: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
-	(*SessionToolsServiceGetBuiltinDescriptorsResponse)(nil),       // 7: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
-	(*SessionToolsServiceGetCurrentMetadataRequest)(nil),           // 8: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
-	(*SessionToolsServiceGetCurrentMetadataResponse)(nil),          // 9: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
-	(*SessionToolsServiceHandlePendingToolCallRequest)(nil),        // 10: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
-	(*SessionToolsServiceHandlePendingToolCallResponse)(nil),       // 11: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
-	(*SessionToolsServiceInitializeAndValidateRequest)(nil),        // 12: copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
-	(*SessionToolsServiceInitializeAndValidateResponse)(nil),       // 13: copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
-	(*SessionToolsServiceListPendingRequestsRequest)(nil),          // 14: copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
-	(*SessionToolsServiceListPendingRequestsResponse)(nil),         // 15: copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
-	(*SessionToolsServiceSetRequest)(nil),                          // 16: copilot.cli.v1.SessionToolsServiceSetRequest
-	(*SessionToolsServiceSetResponse)(nil),                         // 17: copilot.cli.v1.SessionToolsServiceSetResponse
-	(*SessionToolsServiceTaskCompleteEventDataRequest)(nil),        // 18: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
-	(*SessionToolsServiceTaskCompleteEventDataResponse)(nil),       // 19: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
-	(*SessionToolsServiceUpdateSubagentSettingsRequest)(nil),       // 20: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
-	(*SessionToolsServiceUpdateSubagentSettingsResponse)(nil),      // 21: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
-	(*BuiltinToolDescriptor)(nil),                                  // 22: copilot.cli.v1.BuiltinToolDescriptor
-	(*BuiltinToolFormat)(nil),                                      // 23: copilot.cli.v1.BuiltinToolFormat
-	(*BuiltinToolInputSchema)(nil),                                 // 24: copilot.cli.v1.BuiltinToolInputSchema
-	(*CurrentToolMetadata)(nil),                                    // 25: copilot.cli.v1.CurrentToolMetadata
-	(*ExternalToolResult)(nil),                                     // 26: copilot.cli.v1.ExternalToolResult
-	(*ExternalToolTextResultForLlm)(nil),                           // 27: copilot.cli.v1.ExternalToolTextResultForLlm
-	(*ExternalToolTextResultForLlmBinaryResultsForLlm)(nil),        // 28: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	(*ExternalToolTextResultForLlmContent)(nil),                    // 29: copilot.cli.v1.ExternalToolTextResultForLlmContent
-	(*ExternalToolTextResultForLlmContentAudio)(nil),               // 30: copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
-	(*ExternalToolTextResultForLlmContentImage)(nil),               // 31: copilot.cli.v1.ExternalToolTextResultForLlmContentImage
-	(*ExternalToolTextResultForLlmContentResource)(nil),            // 32: copilot.cli.v1.ExternalToolTextResultForLlmContentResource
-	(*ExternalToolTextResultForLlmContentResourceDetails)(nil),     // 33: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
-	(*ExternalToolTextResultForLlmContentResourceLink)(nil),        // 34: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
-	(*ExternalToolTextResultForLlmContentResourceLinkIcon)(nil),    // 35: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
-	(*ExternalToolTextResultForLlmContentShellExit)(nil),           // 36: copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
-	(*ExternalToolTextResultForLlmContentTerminal)(nil),            // 37: copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
-	(*ExternalToolTextResultForLlmContentText)(nil),                // 38: copilot.cli.v1.ExternalToolTextResultForLlmContentText
-	(*PendingExternalToolRequest)(nil),                             // 39: copilot.cli.v1.PendingExternalToolRequest
-	(*SessionToolsServiceGetCurrentMetadataResponseToolsList)(nil), // 40: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList
-	(*SubagentSettings)(nil),                                       // 41: copilot.cli.v1.SubagentSettings
-	(*SubagentSettingsEntry)(nil),                                  // 42: copilot.cli.v1.SubagentSettingsEntry
-	(*TaskCompletionDecision)(nil),                                 // 43: copilot.cli.v1.TaskCompletionDecision
-	(*ToolResultExpanded)(nil),                                     // 44: copilot.cli.v1.ToolResultExpanded
-	(*ToolResultNewMessage)(nil),                                   // 45: copilot.cli.v1.ToolResultNewMessage
-	(*ToolsShellDescriptorConfig)(nil),                             // 46: copilot.cli.v1.ToolsShellDescriptorConfig
-	nil,                                                            // 47: copilot.cli.v1.SubagentSettings.AgentsEntry
-	(*ToolDefinition)(nil),                                         // 48: copilot.cli.v1.ToolDefinition
-	(TaskCompletionOutcome)(0),                                     // 49: copilot.cli.v1.TaskCompletionOutcome
-	(*TaskBlocker)(nil),                                            // 50: copilot.cli.v1.TaskBlocker
-	(*BuiltinToolSafeForTelemetry)(nil),                            // 51: copilot.cli.v1.BuiltinToolSafeForTelemetry
-	(*StringList)(nil),                                             // 52: copilot.cli.v1.StringList
-	(*EmbeddedTextResourceContents)(nil),                           // 53: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                           // 54: copilot.cli.v1.EmbeddedBlobResourceContents
-	(AgentModelPolicy)(0),                                          // 55: copilot.cli.v1.AgentModelPolicy
+	(SubagentSettingsEntryContextTier)(0),                          // 0: copilot.cli.v1.SubagentSettingsEntryContextTier
+	(ToolResultType)(0),                                            // 1: copilot.cli.v1.ToolResultType
+	(*SessionToolsServiceExecuteRequest)(nil),                      // 2: copilot.cli.v1.SessionToolsServiceExecuteRequest
+	(*SessionToolsServiceExecuteResponse)(nil),                     // 3: copilot.cli.v1.SessionToolsServiceExecuteResponse
+	(*SessionToolsServiceGetBuiltinDescriptorsRequest)(nil),        // 4: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
+	(*SessionToolsServiceGetBuiltinDescriptorsResponse)(nil),       // 5: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
+	(*SessionToolsServiceGetCurrentMetadataRequest)(nil),           // 6: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
+	(*SessionToolsServiceGetCurrentMetadataResponse)(nil),          // 7: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
+	(*SessionToolsServiceHandlePendingToolCallRequest)(nil),        // 8: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
+	(*SessionToolsServiceHandlePendingToolCallResponse)(nil),       // 9: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
+	(*SessionToolsServiceInitializeAndValidateRequest)(nil),        // 10: copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
+	(*SessionToolsServiceInitializeAndValidateResponse)(nil),       // 11: copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
+	(*SessionToolsServiceListPendingRequestsRequest)(nil),          // 12: copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
+	(*SessionToolsServiceListPendingRequestsResponse)(nil),         // 13: copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
+	(*SessionToolsServiceSetRequest)(nil),                          // 14: copilot.cli.v1.SessionToolsServiceSetRequest
+	(*SessionToolsServiceSetResponse)(nil),                         // 15: copilot.cli.v1.SessionToolsServiceSetResponse
+	(*SessionToolsServiceTaskCompleteEventDataRequest)(nil),        // 16: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
+	(*SessionToolsServiceTaskCompleteEventDataResponse)(nil),       // 17: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
+	(*SessionToolsServiceUpdateSubagentSettingsRequest)(nil),       // 18: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
+	(*SessionToolsServiceUpdateSubagentSettingsResponse)(nil),      // 19: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
+	(*BuiltinToolDescriptor)(nil),                                  // 20: copilot.cli.v1.BuiltinToolDescriptor
+	(*BuiltinToolFormat)(nil),                                      // 21: copilot.cli.v1.BuiltinToolFormat
+	(*BuiltinToolInputSchema)(nil),                                 // 22: copilot.cli.v1.BuiltinToolInputSchema
+	(*CurrentToolMetadata)(nil),                                    // 23: copilot.cli.v1.CurrentToolMetadata
+	(*ExternalToolResult)(nil),                                     // 24: copilot.cli.v1.ExternalToolResult
+	(*PendingExternalToolRequest)(nil),                             // 25: copilot.cli.v1.PendingExternalToolRequest
+	(*SessionToolsServiceGetCurrentMetadataResponseToolsList)(nil), // 26: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList
+	(*SubagentSettings)(nil),                                       // 27: copilot.cli.v1.SubagentSettings
+	(*SubagentSettingsEntry)(nil),                                  // 28: copilot.cli.v1.SubagentSettingsEntry
+	(*TaskCompletionDecision)(nil),                                 // 29: copilot.cli.v1.TaskCompletionDecision
+	(*ToolResultExpanded)(nil),                                     // 30: copilot.cli.v1.ToolResultExpanded
+	(*ToolResultNewMessage)(nil),                                   // 31: copilot.cli.v1.ToolResultNewMessage
+	(*ToolsShellDescriptorConfig)(nil),                             // 32: copilot.cli.v1.ToolsShellDescriptorConfig
+	nil,                                                            // 33: copilot.cli.v1.SubagentSettings.AgentsEntry
+	(*ToolDefinition)(nil),                                         // 34: copilot.cli.v1.ToolDefinition
+	(TaskCompletionOutcome)(0),                                     // 35: copilot.cli.v1.TaskCompletionOutcome
+	(*TaskBlocker)(nil),                                            // 36: copilot.cli.v1.TaskBlocker
+	(*BuiltinToolSafeForTelemetry)(nil),                            // 37: copilot.cli.v1.BuiltinToolSafeForTelemetry
+	(*StringList)(nil),                                             // 38: copilot.cli.v1.StringList
+	(*ExternalToolTextResultForLlm)(nil),                           // 39: copilot.cli.v1.ExternalToolTextResultForLlm
+	(AgentModelPolicy)(0),                                          // 40: copilot.cli.v1.AgentModelPolicy
+	(*ExternalToolTextResultForLlmBinaryResultsForLlm)(nil),        // 41: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	(*ExternalToolTextResultForLlmContent)(nil),                    // 42: copilot.cli.v1.ExternalToolTextResultForLlmContent
 }
 var file_copilot_cli_v1_session_tools_proto_depIdxs = []int32{
-	44, // 0: copilot.cli.v1.SessionToolsServiceExecuteResponse.tool_result_expanded:type_name -> copilot.cli.v1.ToolResultExpanded
-	46, // 1: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest.shell_config:type_name -> copilot.cli.v1.ToolsShellDescriptorConfig
-	22, // 2: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse.tools:type_name -> copilot.cli.v1.BuiltinToolDescriptor
-	40, // 3: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse.tools:type_name -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList
-	26, // 4: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest.result:type_name -> copilot.cli.v1.ExternalToolResult
-	39, // 5: copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse.items:type_name -> copilot.cli.v1.PendingExternalToolRequest
-	48, // 6: copilot.cli.v1.SessionToolsServiceSetRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	44, // 7: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest.final_result:type_name -> copilot.cli.v1.ToolResultExpanded
-	49, // 8: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	50, // 9: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse.blocker:type_name -> copilot.cli.v1.TaskBlocker
-	41, // 10: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest.subagents:type_name -> copilot.cli.v1.SubagentSettings
-	24, // 11: copilot.cli.v1.BuiltinToolDescriptor.input_schema:type_name -> copilot.cli.v1.BuiltinToolInputSchema
-	23, // 12: copilot.cli.v1.BuiltinToolDescriptor.format:type_name -> copilot.cli.v1.BuiltinToolFormat
-	51, // 13: copilot.cli.v1.BuiltinToolDescriptor.safe_for_telemetry:type_name -> copilot.cli.v1.BuiltinToolSafeForTelemetry
-	52, // 14: copilot.cli.v1.BuiltinToolInputSchema.required:type_name -> copilot.cli.v1.StringList
-	27, // 15: copilot.cli.v1.ExternalToolResult.text_result_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
-	28, // 16: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	29, // 17: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	0,  // 18: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
-	38, // 19: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
-	37, // 20: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
-	36, // 21: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
-	31, // 22: copilot.cli.v1.ExternalToolTextResultForLlmContent.image:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentImage
-	30, // 23: copilot.cli.v1.ExternalToolTextResultForLlmContent.audio:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
-	34, // 24: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource_link:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
-	32, // 25: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResource
-	33, // 26: copilot.cli.v1.ExternalToolTextResultForLlmContentResource.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
-	53, // 27: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	54, // 28: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	35, // 29: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink.icons:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
-	1,  // 30: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
-	25, // 31: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList.items:type_name -> copilot.cli.v1.CurrentToolMetadata
-	47, // 32: copilot.cli.v1.SubagentSettings.agents:type_name -> copilot.cli.v1.SubagentSettings.AgentsEntry
-	2,  // 33: copilot.cli.v1.SubagentSettingsEntry.context_tier:type_name -> copilot.cli.v1.SubagentSettingsEntryContextTier
-	55, // 34: copilot.cli.v1.SubagentSettingsEntry.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
-	49, // 35: copilot.cli.v1.TaskCompletionDecision.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
-	3,  // 36: copilot.cli.v1.ToolResultExpanded.result_type:type_name -> copilot.cli.v1.ToolResultType
-	28, // 37: copilot.cli.v1.ToolResultExpanded.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	45, // 38: copilot.cli.v1.ToolResultExpanded.new_messages:type_name -> copilot.cli.v1.ToolResultNewMessage
-	29, // 39: copilot.cli.v1.ToolResultExpanded.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	43, // 40: copilot.cli.v1.ToolResultExpanded.task_completion_decision:type_name -> copilot.cli.v1.TaskCompletionDecision
-	42, // 41: copilot.cli.v1.SubagentSettings.AgentsEntry.value:type_name -> copilot.cli.v1.SubagentSettingsEntry
-	4,  // 42: copilot.cli.v1.SessionToolsService.Execute:input_type -> copilot.cli.v1.SessionToolsServiceExecuteRequest
-	6,  // 43: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:input_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
-	8,  // 44: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:input_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
-	10, // 45: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:input_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
-	12, // 46: copilot.cli.v1.SessionToolsService.InitializeAndValidate:input_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
-	14, // 47: copilot.cli.v1.SessionToolsService.ListPendingRequests:input_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
-	16, // 48: copilot.cli.v1.SessionToolsService.Set:input_type -> copilot.cli.v1.SessionToolsServiceSetRequest
-	18, // 49: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:input_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
-	20, // 50: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:input_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
-	5,  // 51: copilot.cli.v1.SessionToolsService.Execute:output_type -> copilot.cli.v1.SessionToolsServiceExecuteResponse
-	7,  // 52: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:output_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
-	9,  // 53: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:output_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
-	11, // 54: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:output_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
-	13, // 55: copilot.cli.v1.SessionToolsService.InitializeAndValidate:output_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
-	15, // 56: copilot.cli.v1.SessionToolsService.ListPendingRequests:output_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
-	17, // 57: copilot.cli.v1.SessionToolsService.Set:output_type -> copilot.cli.v1.SessionToolsServiceSetResponse
-	19, // 58: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:output_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
-	21, // 59: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:output_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
-	51, // [51:60] is the sub-list for method output_type
-	42, // [42:51] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	30, // 0: copilot.cli.v1.SessionToolsServiceExecuteResponse.tool_result_expanded:type_name -> copilot.cli.v1.ToolResultExpanded
+	32, // 1: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest.shell_config:type_name -> copilot.cli.v1.ToolsShellDescriptorConfig
+	20, // 2: copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse.tools:type_name -> copilot.cli.v1.BuiltinToolDescriptor
+	26, // 3: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse.tools:type_name -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList
+	24, // 4: copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest.result:type_name -> copilot.cli.v1.ExternalToolResult
+	25, // 5: copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse.items:type_name -> copilot.cli.v1.PendingExternalToolRequest
+	34, // 6: copilot.cli.v1.SessionToolsServiceSetRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	30, // 7: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest.final_result:type_name -> copilot.cli.v1.ToolResultExpanded
+	35, // 8: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	36, // 9: copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse.blocker:type_name -> copilot.cli.v1.TaskBlocker
+	27, // 10: copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest.subagents:type_name -> copilot.cli.v1.SubagentSettings
+	22, // 11: copilot.cli.v1.BuiltinToolDescriptor.input_schema:type_name -> copilot.cli.v1.BuiltinToolInputSchema
+	21, // 12: copilot.cli.v1.BuiltinToolDescriptor.format:type_name -> copilot.cli.v1.BuiltinToolFormat
+	37, // 13: copilot.cli.v1.BuiltinToolDescriptor.safe_for_telemetry:type_name -> copilot.cli.v1.BuiltinToolSafeForTelemetry
+	38, // 14: copilot.cli.v1.BuiltinToolInputSchema.required:type_name -> copilot.cli.v1.StringList
+	39, // 15: copilot.cli.v1.ExternalToolResult.text_result_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlm
+	23, // 16: copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponseToolsList.items:type_name -> copilot.cli.v1.CurrentToolMetadata
+	33, // 17: copilot.cli.v1.SubagentSettings.agents:type_name -> copilot.cli.v1.SubagentSettings.AgentsEntry
+	0,  // 18: copilot.cli.v1.SubagentSettingsEntry.context_tier:type_name -> copilot.cli.v1.SubagentSettingsEntryContextTier
+	40, // 19: copilot.cli.v1.SubagentSettingsEntry.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
+	35, // 20: copilot.cli.v1.TaskCompletionDecision.outcome:type_name -> copilot.cli.v1.TaskCompletionOutcome
+	1,  // 21: copilot.cli.v1.ToolResultExpanded.result_type:type_name -> copilot.cli.v1.ToolResultType
+	41, // 22: copilot.cli.v1.ToolResultExpanded.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	31, // 23: copilot.cli.v1.ToolResultExpanded.new_messages:type_name -> copilot.cli.v1.ToolResultNewMessage
+	42, // 24: copilot.cli.v1.ToolResultExpanded.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
+	29, // 25: copilot.cli.v1.ToolResultExpanded.task_completion_decision:type_name -> copilot.cli.v1.TaskCompletionDecision
+	28, // 26: copilot.cli.v1.SubagentSettings.AgentsEntry.value:type_name -> copilot.cli.v1.SubagentSettingsEntry
+	2,  // 27: copilot.cli.v1.SessionToolsService.Execute:input_type -> copilot.cli.v1.SessionToolsServiceExecuteRequest
+	4,  // 28: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:input_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest
+	6,  // 29: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:input_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest
+	8,  // 30: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:input_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest
+	10, // 31: copilot.cli.v1.SessionToolsService.InitializeAndValidate:input_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest
+	12, // 32: copilot.cli.v1.SessionToolsService.ListPendingRequests:input_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsRequest
+	14, // 33: copilot.cli.v1.SessionToolsService.Set:input_type -> copilot.cli.v1.SessionToolsServiceSetRequest
+	16, // 34: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:input_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest
+	18, // 35: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:input_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest
+	3,  // 36: copilot.cli.v1.SessionToolsService.Execute:output_type -> copilot.cli.v1.SessionToolsServiceExecuteResponse
+	5,  // 37: copilot.cli.v1.SessionToolsService.GetBuiltinDescriptors:output_type -> copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse
+	7,  // 38: copilot.cli.v1.SessionToolsService.GetCurrentMetadata:output_type -> copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse
+	9,  // 39: copilot.cli.v1.SessionToolsService.HandlePendingToolCall:output_type -> copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse
+	11, // 40: copilot.cli.v1.SessionToolsService.InitializeAndValidate:output_type -> copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse
+	13, // 41: copilot.cli.v1.SessionToolsService.ListPendingRequests:output_type -> copilot.cli.v1.SessionToolsServiceListPendingRequestsResponse
+	15, // 42: copilot.cli.v1.SessionToolsService.Set:output_type -> copilot.cli.v1.SessionToolsServiceSetResponse
+	17, // 43: copilot.cli.v1.SessionToolsService.TaskCompleteEventData:output_type -> copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse
+	19, // 44: copilot.cli.v1.SessionToolsService.UpdateSubagentSettings:output_type -> copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse
+	36, // [36:45] is the sub-list for method output_type
+	27, // [27:36] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_tools_proto_init() }
@@ -4392,6 +3042,8 @@ func file_copilot_cli_v1_session_tools_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_tools_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[1].OneofWrappers = []any{
 		(*SessionToolsServiceExecuteResponse_StringValue)(nil),
@@ -4410,38 +3062,17 @@ func file_copilot_cli_v1_session_tools_proto_init() {
 		(*ExternalToolResult_Unrecognized)(nil),
 	}
 	file_copilot_cli_v1_session_tools_proto_msgTypes[23].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[24].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[25].OneofWrappers = []any{
-		(*ExternalToolTextResultForLlmContent_Text)(nil),
-		(*ExternalToolTextResultForLlmContent_Terminal)(nil),
-		(*ExternalToolTextResultForLlmContent_ShellExit)(nil),
-		(*ExternalToolTextResultForLlmContent_Image)(nil),
-		(*ExternalToolTextResultForLlmContent_Audio)(nil),
-		(*ExternalToolTextResultForLlmContent_ResourceLink)(nil),
-		(*ExternalToolTextResultForLlmContent_Resource)(nil),
-		(*ExternalToolTextResultForLlmContent_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[29].OneofWrappers = []any{
-		(*ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents)(nil),
-		(*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents)(nil),
-		(*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[30].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[31].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[32].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[33].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[35].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[37].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[38].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[39].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_tools_proto_msgTypes[40].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_tools_proto_msgTypes[25].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_tools_proto_msgTypes[26].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_tools_proto_msgTypes[27].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_tools_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_tools_proto_rawDesc), len(file_copilot_cli_v1_session_tools_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   44,
+			NumEnums:      2,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

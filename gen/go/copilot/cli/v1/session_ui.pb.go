@@ -135,62 +135,6 @@ func (UIAutoModeSwitchResponse) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{1}
 }
 
-type UIElicitationResponseAction int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED UIElicitationResponseAction = 0
-	// JSON: "accept".
-	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_ACCEPT UIElicitationResponseAction = 1
-	// JSON: "decline".
-	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_DECLINE UIElicitationResponseAction = 2
-	// JSON: "cancel".
-	UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_CANCEL UIElicitationResponseAction = 3
-)
-
-// Enum value maps for UIElicitationResponseAction.
-var (
-	UIElicitationResponseAction_name = map[int32]string{
-		0: "UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED",
-		1: "UI_ELICITATION_RESPONSE_ACTION_ACCEPT",
-		2: "UI_ELICITATION_RESPONSE_ACTION_DECLINE",
-		3: "UI_ELICITATION_RESPONSE_ACTION_CANCEL",
-	}
-	UIElicitationResponseAction_value = map[string]int32{
-		"UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED": 0,
-		"UI_ELICITATION_RESPONSE_ACTION_ACCEPT":      1,
-		"UI_ELICITATION_RESPONSE_ACTION_DECLINE":     2,
-		"UI_ELICITATION_RESPONSE_ACTION_CANCEL":      3,
-	}
-)
-
-func (x UIElicitationResponseAction) Enum() *UIElicitationResponseAction {
-	p := new(UIElicitationResponseAction)
-	*p = x
-	return p
-}
-
-func (x UIElicitationResponseAction) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (UIElicitationResponseAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_ui_proto_enumTypes[2].Descriptor()
-}
-
-func (UIElicitationResponseAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_ui_proto_enumTypes[2]
-}
-
-func (x UIElicitationResponseAction) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use UIElicitationResponseAction.Descriptor instead.
-func (UIElicitationResponseAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{2}
-}
-
 type UIElicitationSchemaPropertyNumberType int32
 
 const (
@@ -227,11 +171,11 @@ func (x UIElicitationSchemaPropertyNumberType) String() string {
 }
 
 func (UIElicitationSchemaPropertyNumberType) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_ui_proto_enumTypes[3].Descriptor()
+	return file_copilot_cli_v1_session_ui_proto_enumTypes[2].Descriptor()
 }
 
 func (UIElicitationSchemaPropertyNumberType) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_ui_proto_enumTypes[3]
+	return &file_copilot_cli_v1_session_ui_proto_enumTypes[2]
 }
 
 func (x UIElicitationSchemaPropertyNumberType) Number() protoreflect.EnumNumber {
@@ -240,7 +184,7 @@ func (x UIElicitationSchemaPropertyNumberType) Number() protoreflect.EnumNumber 
 
 // Deprecated: Use UIElicitationSchemaPropertyNumberType.Descriptor instead.
 func (UIElicitationSchemaPropertyNumberType) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{2}
 }
 
 type UIElicitationSchemaPropertyStringFormat int32
@@ -287,11 +231,11 @@ func (x UIElicitationSchemaPropertyStringFormat) String() string {
 }
 
 func (UIElicitationSchemaPropertyStringFormat) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_ui_proto_enumTypes[4].Descriptor()
+	return file_copilot_cli_v1_session_ui_proto_enumTypes[3].Descriptor()
 }
 
 func (UIElicitationSchemaPropertyStringFormat) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_ui_proto_enumTypes[4]
+	return &file_copilot_cli_v1_session_ui_proto_enumTypes[3]
 }
 
 func (x UIElicitationSchemaPropertyStringFormat) Number() protoreflect.EnumNumber {
@@ -300,7 +244,7 @@ func (x UIElicitationSchemaPropertyStringFormat) Number() protoreflect.EnumNumbe
 
 // Deprecated: Use UIElicitationSchemaPropertyStringFormat.Descriptor instead.
 func (UIElicitationSchemaPropertyStringFormat) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{3}
 }
 
 type UIExitPlanModeAction int32
@@ -347,11 +291,11 @@ func (x UIExitPlanModeAction) String() string {
 }
 
 func (UIExitPlanModeAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_ui_proto_enumTypes[5].Descriptor()
+	return file_copilot_cli_v1_session_ui_proto_enumTypes[4].Descriptor()
 }
 
 func (UIExitPlanModeAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_ui_proto_enumTypes[5]
+	return &file_copilot_cli_v1_session_ui_proto_enumTypes[4]
 }
 
 func (x UIExitPlanModeAction) Number() protoreflect.EnumNumber {
@@ -360,67 +304,7 @@ func (x UIExitPlanModeAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UIExitPlanModeAction.Descriptor instead.
 func (UIExitPlanModeAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{5}
-}
-
-type UISessionLimitsExhaustedResponseAction int32
-
-const (
-	// Unset, null, or an unlisted value, which is in json_extra.
-	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED UISessionLimitsExhaustedResponseAction = 0
-	// JSON: "add".
-	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD UISessionLimitsExhaustedResponseAction = 1
-	// JSON: "set".
-	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET UISessionLimitsExhaustedResponseAction = 2
-	// JSON: "unset".
-	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET UISessionLimitsExhaustedResponseAction = 3
-	// JSON: "cancel".
-	UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL UISessionLimitsExhaustedResponseAction = 4
-)
-
-// Enum value maps for UISessionLimitsExhaustedResponseAction.
-var (
-	UISessionLimitsExhaustedResponseAction_name = map[int32]string{
-		0: "UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED",
-		1: "UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD",
-		2: "UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET",
-		3: "UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET",
-		4: "UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL",
-	}
-	UISessionLimitsExhaustedResponseAction_value = map[string]int32{
-		"UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED": 0,
-		"UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD":         1,
-		"UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET":         2,
-		"UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET":       3,
-		"UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL":      4,
-	}
-)
-
-func (x UISessionLimitsExhaustedResponseAction) Enum() *UISessionLimitsExhaustedResponseAction {
-	p := new(UISessionLimitsExhaustedResponseAction)
-	*p = x
-	return p
-}
-
-func (x UISessionLimitsExhaustedResponseAction) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (UISessionLimitsExhaustedResponseAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_cli_v1_session_ui_proto_enumTypes[6].Descriptor()
-}
-
-func (UISessionLimitsExhaustedResponseAction) Type() protoreflect.EnumType {
-	return &file_copilot_cli_v1_session_ui_proto_enumTypes[6]
-}
-
-func (x UISessionLimitsExhaustedResponseAction) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use UISessionLimitsExhaustedResponseAction.Descriptor instead.
-func (UISessionLimitsExhaustedResponseAction) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{4}
 }
 
 type InternalSessionUiServiceHandleHumanAskUserRequest struct {
@@ -2385,216 +2269,6 @@ func (x *UIElicitationArrayEnumFieldItems) GetJsonExtra() string {
 	return ""
 }
 
-type UIElicitationFieldValue struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The form of the JSON selects the alternative.
-	//
-	// Types that are valid to be assigned to Variant:
-	//
-	//	*UIElicitationFieldValue_StringValue
-	//	*UIElicitationFieldValue_DoubleValue
-	//	*UIElicitationFieldValue_BoolValue
-	//	*UIElicitationFieldValue_List
-	//	*UIElicitationFieldValue_Unrecognized
-	Variant       isUIElicitationFieldValue_Variant `protobuf_oneof:"variant"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UIElicitationFieldValue) Reset() {
-	*x = UIElicitationFieldValue{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UIElicitationFieldValue) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UIElicitationFieldValue) ProtoMessage() {}
-
-func (x *UIElicitationFieldValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UIElicitationFieldValue.ProtoReflect.Descriptor instead.
-func (*UIElicitationFieldValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *UIElicitationFieldValue) GetVariant() isUIElicitationFieldValue_Variant {
-	if x != nil {
-		return x.Variant
-	}
-	return nil
-}
-
-func (x *UIElicitationFieldValue) GetStringValue() string {
-	if x != nil {
-		if x, ok := x.Variant.(*UIElicitationFieldValue_StringValue); ok {
-			return x.StringValue
-		}
-	}
-	return ""
-}
-
-func (x *UIElicitationFieldValue) GetDoubleValue() float64 {
-	if x != nil {
-		if x, ok := x.Variant.(*UIElicitationFieldValue_DoubleValue); ok {
-			return x.DoubleValue
-		}
-	}
-	return 0
-}
-
-func (x *UIElicitationFieldValue) GetBoolValue() bool {
-	if x != nil {
-		if x, ok := x.Variant.(*UIElicitationFieldValue_BoolValue); ok {
-			return x.BoolValue
-		}
-	}
-	return false
-}
-
-func (x *UIElicitationFieldValue) GetList() *StringList {
-	if x != nil {
-		if x, ok := x.Variant.(*UIElicitationFieldValue_List); ok {
-			return x.List
-		}
-	}
-	return nil
-}
-
-func (x *UIElicitationFieldValue) GetUnrecognized() string {
-	if x != nil {
-		if x, ok := x.Variant.(*UIElicitationFieldValue_Unrecognized); ok {
-			return x.Unrecognized
-		}
-	}
-	return ""
-}
-
-type isUIElicitationFieldValue_Variant interface {
-	isUIElicitationFieldValue_Variant()
-}
-
-type UIElicitationFieldValue_StringValue struct {
-	// A string.
-	StringValue string `protobuf:"bytes,1,opt,name=string_value,json=stringValue,proto3,oneof"`
-}
-
-type UIElicitationFieldValue_DoubleValue struct {
-	// A number.
-	DoubleValue float64 `protobuf:"fixed64,2,opt,name=double_value,json=doubleValue,proto3,oneof"`
-}
-
-type UIElicitationFieldValue_BoolValue struct {
-	// A boolean.
-	BoolValue bool `protobuf:"varint,3,opt,name=bool_value,json=boolValue,proto3,oneof"`
-}
-
-type UIElicitationFieldValue_List struct {
-	// An array.
-	List *StringList `protobuf:"bytes,4,opt,name=list,proto3,oneof"`
-}
-
-type UIElicitationFieldValue_Unrecognized struct {
-	// A value that matches no alternative, as JSON text.
-	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
-}
-
-func (*UIElicitationFieldValue_StringValue) isUIElicitationFieldValue_Variant() {}
-
-func (*UIElicitationFieldValue_DoubleValue) isUIElicitationFieldValue_Variant() {}
-
-func (*UIElicitationFieldValue_BoolValue) isUIElicitationFieldValue_Variant() {}
-
-func (*UIElicitationFieldValue_List) isUIElicitationFieldValue_Variant() {}
-
-func (*UIElicitationFieldValue_Unrecognized) isUIElicitationFieldValue_Variant() {}
-
-// An answer to a form.
-type UIElicitationResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the form was accepted, declined or cancelled.
-	Action UIElicitationResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.UIElicitationResponseAction" json:"action,omitempty"`
-	// The values filled in, by field, when it was accepted.
-	Content map[string]*UIElicitationFieldValue `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The member _meta, as JSON text.
-	MetaJson *string `protobuf:"bytes,3,opt,name=meta_json,json=metaJson,proto3,oneof" json:"meta_json,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UIElicitationResponse) Reset() {
-	*x = UIElicitationResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UIElicitationResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UIElicitationResponse) ProtoMessage() {}
-
-func (x *UIElicitationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UIElicitationResponse.ProtoReflect.Descriptor instead.
-func (*UIElicitationResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *UIElicitationResponse) GetAction() UIElicitationResponseAction {
-	if x != nil {
-		return x.Action
-	}
-	return UIElicitationResponseAction_UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED
-}
-
-func (x *UIElicitationResponse) GetContent() map[string]*UIElicitationFieldValue {
-	if x != nil {
-		return x.Content
-	}
-	return nil
-}
-
-func (x *UIElicitationResponse) GetMetaJson() string {
-	if x != nil && x.MetaJson != nil {
-		return *x.MetaJson
-	}
-	return ""
-}
-
-func (x *UIElicitationResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type UIElicitationSchema struct {
 	state      protoimpl.MessageState                  `protogen:"open.v1"`
 	Properties map[string]*UIElicitationSchemaProperty `protobuf:"bytes,1,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2607,7 +2281,7 @@ type UIElicitationSchema struct {
 
 func (x *UIElicitationSchema) Reset() {
 	*x = UIElicitationSchema{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2293,7 @@ func (x *UIElicitationSchema) String() string {
 func (*UIElicitationSchema) ProtoMessage() {}
 
 func (x *UIElicitationSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2306,7 @@ func (x *UIElicitationSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationSchema.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchema) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *UIElicitationSchema) GetProperties() map[string]*UIElicitationSchemaProperty {
@@ -2677,7 +2351,7 @@ type UIElicitationSchemaProperty struct {
 
 func (x *UIElicitationSchemaProperty) Reset() {
 	*x = UIElicitationSchemaProperty{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2689,7 +2363,7 @@ func (x *UIElicitationSchemaProperty) String() string {
 func (*UIElicitationSchemaProperty) ProtoMessage() {}
 
 func (x *UIElicitationSchemaProperty) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2702,7 +2376,7 @@ func (x *UIElicitationSchemaProperty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationSchemaProperty.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaProperty) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UIElicitationSchemaProperty) GetVariant() isUIElicitationSchemaProperty_Variant {
@@ -2850,7 +2524,7 @@ type UIElicitationSchemaPropertyBoolean struct {
 
 func (x *UIElicitationSchemaPropertyBoolean) Reset() {
 	*x = UIElicitationSchemaPropertyBoolean{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +2536,7 @@ func (x *UIElicitationSchemaPropertyBoolean) String() string {
 func (*UIElicitationSchemaPropertyBoolean) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyBoolean) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2875,7 +2549,7 @@ func (x *UIElicitationSchemaPropertyBoolean) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UIElicitationSchemaPropertyBoolean.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyBoolean) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UIElicitationSchemaPropertyBoolean) GetTitle() string {
@@ -2922,7 +2596,7 @@ type UIElicitationSchemaPropertyNumber struct {
 
 func (x *UIElicitationSchemaPropertyNumber) Reset() {
 	*x = UIElicitationSchemaPropertyNumber{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +2608,7 @@ func (x *UIElicitationSchemaPropertyNumber) String() string {
 func (*UIElicitationSchemaPropertyNumber) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyNumber) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +2621,7 @@ func (x *UIElicitationSchemaPropertyNumber) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UIElicitationSchemaPropertyNumber.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyNumber) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *UIElicitationSchemaPropertyNumber) GetType() UIElicitationSchemaPropertyNumberType {
@@ -3015,7 +2689,7 @@ type UIElicitationSchemaPropertyString struct {
 
 func (x *UIElicitationSchemaPropertyString) Reset() {
 	*x = UIElicitationSchemaPropertyString{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +2701,7 @@ func (x *UIElicitationSchemaPropertyString) String() string {
 func (*UIElicitationSchemaPropertyString) ProtoMessage() {}
 
 func (x *UIElicitationSchemaPropertyString) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +2714,7 @@ func (x *UIElicitationSchemaPropertyString) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use UIElicitationSchemaPropertyString.ProtoReflect.Descriptor instead.
 func (*UIElicitationSchemaPropertyString) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *UIElicitationSchemaPropertyString) GetTitle() string {
@@ -3107,7 +2781,7 @@ type UIElicitationStringEnumField struct {
 
 func (x *UIElicitationStringEnumField) Reset() {
 	*x = UIElicitationStringEnumField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +2793,7 @@ func (x *UIElicitationStringEnumField) String() string {
 func (*UIElicitationStringEnumField) ProtoMessage() {}
 
 func (x *UIElicitationStringEnumField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +2806,7 @@ func (x *UIElicitationStringEnumField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationStringEnumField.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringEnumField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *UIElicitationStringEnumField) GetTitle() string {
@@ -3191,7 +2865,7 @@ type UIElicitationStringOneOfField struct {
 
 func (x *UIElicitationStringOneOfField) Reset() {
 	*x = UIElicitationStringOneOfField{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +2877,7 @@ func (x *UIElicitationStringOneOfField) String() string {
 func (*UIElicitationStringOneOfField) ProtoMessage() {}
 
 func (x *UIElicitationStringOneOfField) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +2890,7 @@ func (x *UIElicitationStringOneOfField) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationStringOneOfField.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringOneOfField) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *UIElicitationStringOneOfField) GetTitle() string {
@@ -3266,7 +2940,7 @@ type UIElicitationStringOneOfFieldOneOf struct {
 
 func (x *UIElicitationStringOneOfFieldOneOf) Reset() {
 	*x = UIElicitationStringOneOfFieldOneOf{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +2952,7 @@ func (x *UIElicitationStringOneOfFieldOneOf) String() string {
 func (*UIElicitationStringOneOfFieldOneOf) ProtoMessage() {}
 
 func (x *UIElicitationStringOneOfFieldOneOf) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +2965,7 @@ func (x *UIElicitationStringOneOfFieldOneOf) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UIElicitationStringOneOfFieldOneOf.ProtoReflect.Descriptor instead.
 func (*UIElicitationStringOneOfFieldOneOf) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *UIElicitationStringOneOfFieldOneOf) GetConst() string {
@@ -3330,7 +3004,7 @@ type UIExitPlanModeResponse struct {
 
 func (x *UIExitPlanModeResponse) Reset() {
 	*x = UIExitPlanModeResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3016,7 @@ func (x *UIExitPlanModeResponse) String() string {
 func (*UIExitPlanModeResponse) ProtoMessage() {}
 
 func (x *UIExitPlanModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3029,7 @@ func (x *UIExitPlanModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIExitPlanModeResponse.ProtoReflect.Descriptor instead.
 func (*UIExitPlanModeResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UIExitPlanModeResponse) GetApproved() bool {
@@ -3400,75 +3074,6 @@ func (x *UIExitPlanModeResponse) GetJsonExtra() string {
 	return ""
 }
 
-type UISessionLimitsExhaustedResponse struct {
-	state               protoimpl.MessageState                 `protogen:"open.v1"`
-	Action              UISessionLimitsExhaustedResponseAction `protobuf:"varint,1,opt,name=action,proto3,enum=copilot.cli.v1.UISessionLimitsExhaustedResponseAction" json:"action,omitempty"`
-	AdditionalAiCredits *float64                               `protobuf:"fixed64,2,opt,name=additional_ai_credits,json=additionalAiCredits,proto3,oneof" json:"additional_ai_credits,omitempty"`
-	MaxAiCredits        *float64                               `protobuf:"fixed64,3,opt,name=max_ai_credits,json=maxAiCredits,proto3,oneof" json:"max_ai_credits,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UISessionLimitsExhaustedResponse) Reset() {
-	*x = UISessionLimitsExhaustedResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UISessionLimitsExhaustedResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UISessionLimitsExhaustedResponse) ProtoMessage() {}
-
-func (x *UISessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UISessionLimitsExhaustedResponse.ProtoReflect.Descriptor instead.
-func (*UISessionLimitsExhaustedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *UISessionLimitsExhaustedResponse) GetAction() UISessionLimitsExhaustedResponseAction {
-	if x != nil {
-		return x.Action
-	}
-	return UISessionLimitsExhaustedResponseAction_UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED
-}
-
-func (x *UISessionLimitsExhaustedResponse) GetAdditionalAiCredits() float64 {
-	if x != nil && x.AdditionalAiCredits != nil {
-		return *x.AdditionalAiCredits
-	}
-	return 0
-}
-
-func (x *UISessionLimitsExhaustedResponse) GetMaxAiCredits() float64 {
-	if x != nil && x.MaxAiCredits != nil {
-		return *x.MaxAiCredits
-	}
-	return 0
-}
-
-func (x *UISessionLimitsExhaustedResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type UIUserInputResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Answer      string                 `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
@@ -3481,7 +3086,7 @@ type UIUserInputResponse struct {
 
 func (x *UIUserInputResponse) Reset() {
 	*x = UIUserInputResponse{}
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3098,7 @@ func (x *UIUserInputResponse) String() string {
 func (*UIUserInputResponse) ProtoMessage() {}
 
 func (x *UIUserInputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_ui_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +3111,7 @@ func (x *UIUserInputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIUserInputResponse.ProtoReflect.Descriptor instead.
 func (*UIUserInputResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UIUserInputResponse) GetAnswer() string {
@@ -3534,7 +3139,7 @@ var File_copilot_cli_v1_session_ui_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\n" +
-	"\x1fcopilot/cli/v1/session_ui.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xf0\x01\n" +
+	"\x1fcopilot/cli/v1/session_ui.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\"\xf0\x01\n" +
 	"1InternalSessionUiServiceHandleHumanAskUserRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12%\n" +
@@ -3744,27 +3349,7 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\x04enum\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04enum\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
-	"\x04type\x12\b\"string\"\"\xf0\x01\n" +
-	"\x17UIElicitationFieldValue\x12#\n" +
-	"\fstring_value\x18\x01 \x01(\tH\x00R\vstringValue\x12#\n" +
-	"\fdouble_value\x18\x02 \x01(\x01H\x00R\vdoubleValue\x12\x1f\n" +
-	"\n" +
-	"bool_value\x18\x03 \x01(\bH\x00R\tboolValue\x120\n" +
-	"\x04list\x18\x04 \x01(\v2\x1a.copilot.cli.v1.StringListH\x00R\x04list\x12%\n" +
-	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x06\x82\x80\x19\x02\b\x02B\t\n" +
-	"\avariant\"\xf6\x02\n" +
-	"\x15UIElicitationResponse\x12K\n" +
-	"\x06action\x18\x01 \x01(\x0e2+.copilot.cli.v1.UIElicitationResponseActionB\x06\x82\x80\x19\x02\x18\x01R\x06action\x12L\n" +
-	"\acontent\x18\x02 \x03(\v22.copilot.cli.v1.UIElicitationResponse.ContentEntryR\acontent\x12/\n" +
-	"\tmeta_json\x18\x03 \x01(\tB\r\x82\x80\x19\t\n" +
-	"\x05_meta\x10\x01H\x00R\bmetaJson\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1ac\n" +
-	"\fContentEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12=\n" +
-	"\x05value\x18\x02 \x01(\v2'.copilot.cli.v1.UIElicitationFieldValueR\x05value:\x028\x01B\f\n" +
-	"\n" +
-	"_meta_json\"\xb2\x02\n" +
+	"\x04type\x12\b\"string\"\"\xb2\x02\n" +
 	"\x13UIElicitationSchema\x12[\n" +
 	"\n" +
 	"properties\x18\x01 \x03(\v23.copilot.cli.v1.UIElicitationSchema.PropertiesEntryB\x06\x82\x80\x19\x02\x18\x01R\n" +
@@ -3873,15 +3458,7 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x15\n" +
 	"\x13_auto_approve_editsB\v\n" +
 	"\t_feedbackB\x17\n" +
-	"\x15_defer_implementation\"\xab\x02\n" +
-	" UISessionLimitsExhaustedResponse\x12V\n" +
-	"\x06action\x18\x01 \x01(\x0e26.copilot.cli.v1.UISessionLimitsExhaustedResponseActionB\x06\x82\x80\x19\x02\x18\x01R\x06action\x127\n" +
-	"\x15additional_ai_credits\x18\x02 \x01(\x01H\x00R\x13additionalAiCredits\x88\x01\x01\x12)\n" +
-	"\x0emax_ai_credits\x18\x03 \x01(\x01H\x01R\fmaxAiCredits\x88\x01\x01\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x18\n" +
-	"\x16_additional_ai_creditsB\x11\n" +
-	"\x0f_max_ai_credits\"\x80\x01\n" +
+	"\x15_defer_implementation\"\x80\x01\n" +
 	"\x13UIUserInputResponse\x12\x1e\n" +
 	"\x06answer\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06answer\x12)\n" +
 	"\fwas_freeform\x18\x02 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\vwasFreeform\x12\x1e\n" +
@@ -3900,15 +3477,7 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\n" +
 	"yes_always\x12-\n" +
 	"\x1fUI_AUTO_MODE_SWITCH_RESPONSE_NO\x10\x03\x1a\b\x82\x80\x19\x04\n" +
-	"\x02no*\xfa\x01\n" +
-	"\x1bUIElicitationResponseAction\x12.\n" +
-	"*UI_ELICITATION_RESPONSE_ACTION_UNSPECIFIED\x10\x00\x127\n" +
-	"%UI_ELICITATION_RESPONSE_ACTION_ACCEPT\x10\x01\x1a\f\x82\x80\x19\b\n" +
-	"\x06accept\x129\n" +
-	"&UI_ELICITATION_RESPONSE_ACTION_DECLINE\x10\x02\x1a\r\x82\x80\x19\t\n" +
-	"\adecline\x127\n" +
-	"%UI_ELICITATION_RESPONSE_ACTION_CANCEL\x10\x03\x1a\f\x82\x80\x19\b\n" +
-	"\x06cancel*\xef\x01\n" +
+	"\x02no*\xef\x01\n" +
 	"%UIElicitationSchemaPropertyNumberType\x12:\n" +
 	"6UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_UNSPECIFIED\x10\x00\x12C\n" +
 	"1UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_NUMBER\x10\x01\x1a\f\x82\x80\x19\b\n" +
@@ -3935,17 +3504,7 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\"UI_EXIT_PLAN_MODE_ACTION_AUTOPILOT\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
 	"\tautopilot\x12C\n" +
 	"(UI_EXIT_PLAN_MODE_ACTION_AUTOPILOT_FLEET\x10\x04\x1a\x15\x82\x80\x19\x11\n" +
-	"\x0fautopilot_fleet*\xef\x02\n" +
-	"&UISessionLimitsExhaustedResponseAction\x12;\n" +
-	"7UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSPECIFIED\x10\x00\x12>\n" +
-	"/UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_ADD\x10\x01\x1a\t\x82\x80\x19\x05\n" +
-	"\x03add\x12>\n" +
-	"/UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_SET\x10\x02\x1a\t\x82\x80\x19\x05\n" +
-	"\x03set\x12B\n" +
-	"1UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET\x10\x03\x1a\v\x82\x80\x19\a\n" +
-	"\x05unset\x12D\n" +
-	"2UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL\x10\x04\x1a\f\x82\x80\x19\b\n" +
-	"\x06cancel2\x9d\x05\n" +
+	"\x0fautopilot_fleet2\x9d\x05\n" +
 	"\x18InternalSessionUiService\x12\xca\x01\n" +
 	"\x12HandleHumanAskUser\x12A.copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest\x1aB.copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserResponse\"-\x82\x80\x19)\n" +
 	"\x1dsession.ui.handleHumanAskUser \x01*\x061.0.92\x12\xde\x01\n" +
@@ -3987,133 +3546,125 @@ func file_copilot_cli_v1_session_ui_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_session_ui_proto_rawDescData
 }
 
-var file_copilot_cli_v1_session_ui_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_copilot_cli_v1_session_ui_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_copilot_cli_v1_session_ui_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_copilot_cli_v1_session_ui_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_copilot_cli_v1_session_ui_proto_goTypes = []any{
 	(McpElicitationFormMode)(0),                                           // 0: copilot.cli.v1.McpElicitationFormMode
 	(UIAutoModeSwitchResponse)(0),                                         // 1: copilot.cli.v1.UIAutoModeSwitchResponse
-	(UIElicitationResponseAction)(0),                                      // 2: copilot.cli.v1.UIElicitationResponseAction
-	(UIElicitationSchemaPropertyNumberType)(0),                            // 3: copilot.cli.v1.UIElicitationSchemaPropertyNumberType
-	(UIElicitationSchemaPropertyStringFormat)(0),                          // 4: copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
-	(UIExitPlanModeAction)(0),                                             // 5: copilot.cli.v1.UIExitPlanModeAction
-	(UISessionLimitsExhaustedResponseAction)(0),                           // 6: copilot.cli.v1.UISessionLimitsExhaustedResponseAction
-	(*InternalSessionUiServiceHandleHumanAskUserRequest)(nil),             // 7: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest
-	(*InternalSessionUiServiceHandleHumanAskUserResponse)(nil),            // 8: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserResponse
-	(*InternalSessionUiServiceHandleHumanExitPlanModeRequest)(nil),        // 9: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest
-	(*InternalSessionUiServiceHandleHumanExitPlanModeResponse)(nil),       // 10: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeResponse
-	(*InternalSessionUiServiceHandleHumanUserInputRequest)(nil),           // 11: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest
-	(*InternalSessionUiServiceHandleHumanUserInputResponse)(nil),          // 12: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputResponse
-	(*SessionUiServiceElicitationRequest)(nil),                            // 13: copilot.cli.v1.SessionUiServiceElicitationRequest
-	(*SessionUiServiceElicitationResponse)(nil),                           // 14: copilot.cli.v1.SessionUiServiceElicitationResponse
-	(*SessionUiServiceEphemeralQueryRequest)(nil),                         // 15: copilot.cli.v1.SessionUiServiceEphemeralQueryRequest
-	(*SessionUiServiceEphemeralQueryResponse)(nil),                        // 16: copilot.cli.v1.SessionUiServiceEphemeralQueryResponse
-	(*SessionUiServiceHandlePendingAutoModeSwitchRequest)(nil),            // 17: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest
-	(*SessionUiServiceHandlePendingAutoModeSwitchResponse)(nil),           // 18: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchResponse
-	(*SessionUiServiceHandlePendingElicitationRequest)(nil),               // 19: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest
-	(*SessionUiServiceHandlePendingElicitationResponse)(nil),              // 20: copilot.cli.v1.SessionUiServiceHandlePendingElicitationResponse
-	(*SessionUiServiceHandlePendingExitPlanModeRequest)(nil),              // 21: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest
-	(*SessionUiServiceHandlePendingExitPlanModeResponse)(nil),             // 22: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeResponse
-	(*SessionUiServiceHandlePendingSamplingRequest)(nil),                  // 23: copilot.cli.v1.SessionUiServiceHandlePendingSamplingRequest
-	(*SessionUiServiceHandlePendingSamplingResponse)(nil),                 // 24: copilot.cli.v1.SessionUiServiceHandlePendingSamplingResponse
-	(*SessionUiServiceHandlePendingSessionLimitsExhaustedRequest)(nil),    // 25: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest
-	(*SessionUiServiceHandlePendingSessionLimitsExhaustedResponse)(nil),   // 26: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedResponse
-	(*SessionUiServiceHandlePendingUserInputRequest)(nil),                 // 27: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest
-	(*SessionUiServiceHandlePendingUserInputResponse)(nil),                // 28: copilot.cli.v1.SessionUiServiceHandlePendingUserInputResponse
-	(*SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest)(nil),    // 29: copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest
-	(*SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse)(nil),   // 30: copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse
-	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest)(nil),  // 31: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest
-	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse)(nil), // 32: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse
-	(*UIElicitationArrayAnyOfField)(nil),                                  // 33: copilot.cli.v1.UIElicitationArrayAnyOfField
-	(*UIElicitationArrayAnyOfFieldItems)(nil),                             // 34: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
-	(*UIElicitationArrayAnyOfFieldItemsAnyOf)(nil),                        // 35: copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
-	(*UIElicitationArrayEnumField)(nil),                                   // 36: copilot.cli.v1.UIElicitationArrayEnumField
-	(*UIElicitationArrayEnumFieldItems)(nil),                              // 37: copilot.cli.v1.UIElicitationArrayEnumFieldItems
-	(*UIElicitationFieldValue)(nil),                                       // 38: copilot.cli.v1.UIElicitationFieldValue
-	(*UIElicitationResponse)(nil),                                         // 39: copilot.cli.v1.UIElicitationResponse
-	(*UIElicitationSchema)(nil),                                           // 40: copilot.cli.v1.UIElicitationSchema
-	(*UIElicitationSchemaProperty)(nil),                                   // 41: copilot.cli.v1.UIElicitationSchemaProperty
-	(*UIElicitationSchemaPropertyBoolean)(nil),                            // 42: copilot.cli.v1.UIElicitationSchemaPropertyBoolean
-	(*UIElicitationSchemaPropertyNumber)(nil),                             // 43: copilot.cli.v1.UIElicitationSchemaPropertyNumber
-	(*UIElicitationSchemaPropertyString)(nil),                             // 44: copilot.cli.v1.UIElicitationSchemaPropertyString
-	(*UIElicitationStringEnumField)(nil),                                  // 45: copilot.cli.v1.UIElicitationStringEnumField
-	(*UIElicitationStringOneOfField)(nil),                                 // 46: copilot.cli.v1.UIElicitationStringOneOfField
-	(*UIElicitationStringOneOfFieldOneOf)(nil),                            // 47: copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
-	(*UIExitPlanModeResponse)(nil),                                        // 48: copilot.cli.v1.UIExitPlanModeResponse
-	(*UISessionLimitsExhaustedResponse)(nil),                              // 49: copilot.cli.v1.UISessionLimitsExhaustedResponse
-	(*UIUserInputResponse)(nil),                                           // 50: copilot.cli.v1.UIUserInputResponse
-	nil,                                                                   // 51: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
-	nil,                                                                   // 52: copilot.cli.v1.UIElicitationResponse.ContentEntry
-	nil,                                                                   // 53: copilot.cli.v1.UIElicitationSchema.PropertiesEntry
-	(*McpTaskMetadata)(nil),                                               // 54: copilot.cli.v1.McpTaskMetadata
-	(*StringList)(nil),                                                    // 55: copilot.cli.v1.StringList
+	(UIElicitationSchemaPropertyNumberType)(0),                            // 2: copilot.cli.v1.UIElicitationSchemaPropertyNumberType
+	(UIElicitationSchemaPropertyStringFormat)(0),                          // 3: copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
+	(UIExitPlanModeAction)(0),                                             // 4: copilot.cli.v1.UIExitPlanModeAction
+	(*InternalSessionUiServiceHandleHumanAskUserRequest)(nil),             // 5: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest
+	(*InternalSessionUiServiceHandleHumanAskUserResponse)(nil),            // 6: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserResponse
+	(*InternalSessionUiServiceHandleHumanExitPlanModeRequest)(nil),        // 7: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest
+	(*InternalSessionUiServiceHandleHumanExitPlanModeResponse)(nil),       // 8: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeResponse
+	(*InternalSessionUiServiceHandleHumanUserInputRequest)(nil),           // 9: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest
+	(*InternalSessionUiServiceHandleHumanUserInputResponse)(nil),          // 10: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputResponse
+	(*SessionUiServiceElicitationRequest)(nil),                            // 11: copilot.cli.v1.SessionUiServiceElicitationRequest
+	(*SessionUiServiceElicitationResponse)(nil),                           // 12: copilot.cli.v1.SessionUiServiceElicitationResponse
+	(*SessionUiServiceEphemeralQueryRequest)(nil),                         // 13: copilot.cli.v1.SessionUiServiceEphemeralQueryRequest
+	(*SessionUiServiceEphemeralQueryResponse)(nil),                        // 14: copilot.cli.v1.SessionUiServiceEphemeralQueryResponse
+	(*SessionUiServiceHandlePendingAutoModeSwitchRequest)(nil),            // 15: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest
+	(*SessionUiServiceHandlePendingAutoModeSwitchResponse)(nil),           // 16: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchResponse
+	(*SessionUiServiceHandlePendingElicitationRequest)(nil),               // 17: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest
+	(*SessionUiServiceHandlePendingElicitationResponse)(nil),              // 18: copilot.cli.v1.SessionUiServiceHandlePendingElicitationResponse
+	(*SessionUiServiceHandlePendingExitPlanModeRequest)(nil),              // 19: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest
+	(*SessionUiServiceHandlePendingExitPlanModeResponse)(nil),             // 20: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeResponse
+	(*SessionUiServiceHandlePendingSamplingRequest)(nil),                  // 21: copilot.cli.v1.SessionUiServiceHandlePendingSamplingRequest
+	(*SessionUiServiceHandlePendingSamplingResponse)(nil),                 // 22: copilot.cli.v1.SessionUiServiceHandlePendingSamplingResponse
+	(*SessionUiServiceHandlePendingSessionLimitsExhaustedRequest)(nil),    // 23: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest
+	(*SessionUiServiceHandlePendingSessionLimitsExhaustedResponse)(nil),   // 24: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedResponse
+	(*SessionUiServiceHandlePendingUserInputRequest)(nil),                 // 25: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest
+	(*SessionUiServiceHandlePendingUserInputResponse)(nil),                // 26: copilot.cli.v1.SessionUiServiceHandlePendingUserInputResponse
+	(*SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest)(nil),    // 27: copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest
+	(*SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse)(nil),   // 28: copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse
+	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest)(nil),  // 29: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest
+	(*SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse)(nil), // 30: copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse
+	(*UIElicitationArrayAnyOfField)(nil),                                  // 31: copilot.cli.v1.UIElicitationArrayAnyOfField
+	(*UIElicitationArrayAnyOfFieldItems)(nil),                             // 32: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
+	(*UIElicitationArrayAnyOfFieldItemsAnyOf)(nil),                        // 33: copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
+	(*UIElicitationArrayEnumField)(nil),                                   // 34: copilot.cli.v1.UIElicitationArrayEnumField
+	(*UIElicitationArrayEnumFieldItems)(nil),                              // 35: copilot.cli.v1.UIElicitationArrayEnumFieldItems
+	(*UIElicitationSchema)(nil),                                           // 36: copilot.cli.v1.UIElicitationSchema
+	(*UIElicitationSchemaProperty)(nil),                                   // 37: copilot.cli.v1.UIElicitationSchemaProperty
+	(*UIElicitationSchemaPropertyBoolean)(nil),                            // 38: copilot.cli.v1.UIElicitationSchemaPropertyBoolean
+	(*UIElicitationSchemaPropertyNumber)(nil),                             // 39: copilot.cli.v1.UIElicitationSchemaPropertyNumber
+	(*UIElicitationSchemaPropertyString)(nil),                             // 40: copilot.cli.v1.UIElicitationSchemaPropertyString
+	(*UIElicitationStringEnumField)(nil),                                  // 41: copilot.cli.v1.UIElicitationStringEnumField
+	(*UIElicitationStringOneOfField)(nil),                                 // 42: copilot.cli.v1.UIElicitationStringOneOfField
+	(*UIElicitationStringOneOfFieldOneOf)(nil),                            // 43: copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
+	(*UIExitPlanModeResponse)(nil),                                        // 44: copilot.cli.v1.UIExitPlanModeResponse
+	(*UIUserInputResponse)(nil),                                           // 45: copilot.cli.v1.UIUserInputResponse
+	nil,                                                                   // 46: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
+	nil,                                                                   // 47: copilot.cli.v1.UIElicitationSchema.PropertiesEntry
+	(*UIElicitationResponse)(nil),                                         // 48: copilot.cli.v1.UIElicitationResponse
+	(*McpTaskMetadata)(nil),                                               // 49: copilot.cli.v1.McpTaskMetadata
+	(UIElicitationResponseAction)(0),                                      // 50: copilot.cli.v1.UIElicitationResponseAction
+	(*UISessionLimitsExhaustedResponse)(nil),                              // 51: copilot.cli.v1.UISessionLimitsExhaustedResponse
+	(*UIElicitationFieldValue)(nil),                                       // 52: copilot.cli.v1.UIElicitationFieldValue
 }
 var file_copilot_cli_v1_session_ui_proto_depIdxs = []int32{
-	39, // 0: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
-	48, // 1: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
-	50, // 2: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
+	48, // 0: copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
+	44, // 1: copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
+	45, // 2: copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
 	0,  // 3: copilot.cli.v1.SessionUiServiceElicitationRequest.mode:type_name -> copilot.cli.v1.McpElicitationFormMode
-	40, // 4: copilot.cli.v1.SessionUiServiceElicitationRequest.requested_schema:type_name -> copilot.cli.v1.UIElicitationSchema
-	54, // 5: copilot.cli.v1.SessionUiServiceElicitationRequest.task:type_name -> copilot.cli.v1.McpTaskMetadata
-	2,  // 6: copilot.cli.v1.SessionUiServiceElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
-	51, // 7: copilot.cli.v1.SessionUiServiceElicitationResponse.content:type_name -> copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
+	36, // 4: copilot.cli.v1.SessionUiServiceElicitationRequest.requested_schema:type_name -> copilot.cli.v1.UIElicitationSchema
+	49, // 5: copilot.cli.v1.SessionUiServiceElicitationRequest.task:type_name -> copilot.cli.v1.McpTaskMetadata
+	50, // 6: copilot.cli.v1.SessionUiServiceElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
+	46, // 7: copilot.cli.v1.SessionUiServiceElicitationResponse.content:type_name -> copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry
 	1,  // 8: copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest.response:type_name -> copilot.cli.v1.UIAutoModeSwitchResponse
-	39, // 9: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
-	48, // 10: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
-	49, // 11: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest.response:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
-	50, // 12: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
-	34, // 13: copilot.cli.v1.UIElicitationArrayAnyOfField.items:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
-	35, // 14: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems.any_of:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
-	37, // 15: copilot.cli.v1.UIElicitationArrayEnumField.items:type_name -> copilot.cli.v1.UIElicitationArrayEnumFieldItems
-	55, // 16: copilot.cli.v1.UIElicitationFieldValue.list:type_name -> copilot.cli.v1.StringList
-	2,  // 17: copilot.cli.v1.UIElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
-	52, // 18: copilot.cli.v1.UIElicitationResponse.content:type_name -> copilot.cli.v1.UIElicitationResponse.ContentEntry
-	53, // 19: copilot.cli.v1.UIElicitationSchema.properties:type_name -> copilot.cli.v1.UIElicitationSchema.PropertiesEntry
-	45, // 20: copilot.cli.v1.UIElicitationSchemaProperty.string_enum_field:type_name -> copilot.cli.v1.UIElicitationStringEnumField
-	46, // 21: copilot.cli.v1.UIElicitationSchemaProperty.string_one_of_field:type_name -> copilot.cli.v1.UIElicitationStringOneOfField
-	36, // 22: copilot.cli.v1.UIElicitationSchemaProperty.array_enum_field:type_name -> copilot.cli.v1.UIElicitationArrayEnumField
-	33, // 23: copilot.cli.v1.UIElicitationSchemaProperty.array_any_of_field:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfField
-	42, // 24: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_boolean:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyBoolean
-	44, // 25: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_string:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyString
-	43, // 26: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_number:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumber
-	3,  // 27: copilot.cli.v1.UIElicitationSchemaPropertyNumber.type:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumberType
-	4,  // 28: copilot.cli.v1.UIElicitationSchemaPropertyString.format:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
-	47, // 29: copilot.cli.v1.UIElicitationStringOneOfField.one_of:type_name -> copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
-	5,  // 30: copilot.cli.v1.UIExitPlanModeResponse.selected_action:type_name -> copilot.cli.v1.UIExitPlanModeAction
-	6,  // 31: copilot.cli.v1.UISessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponseAction
-	38, // 32: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
-	38, // 33: copilot.cli.v1.UIElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
-	41, // 34: copilot.cli.v1.UIElicitationSchema.PropertiesEntry.value:type_name -> copilot.cli.v1.UIElicitationSchemaProperty
-	7,  // 35: copilot.cli.v1.InternalSessionUiService.HandleHumanAskUser:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest
-	9,  // 36: copilot.cli.v1.InternalSessionUiService.HandleHumanExitPlanMode:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest
-	11, // 37: copilot.cli.v1.InternalSessionUiService.HandleHumanUserInput:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest
-	13, // 38: copilot.cli.v1.SessionUiService.Elicitation:input_type -> copilot.cli.v1.SessionUiServiceElicitationRequest
-	15, // 39: copilot.cli.v1.SessionUiService.EphemeralQuery:input_type -> copilot.cli.v1.SessionUiServiceEphemeralQueryRequest
-	17, // 40: copilot.cli.v1.SessionUiService.HandlePendingAutoModeSwitch:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest
-	19, // 41: copilot.cli.v1.SessionUiService.HandlePendingElicitation:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest
-	21, // 42: copilot.cli.v1.SessionUiService.HandlePendingExitPlanMode:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest
-	23, // 43: copilot.cli.v1.SessionUiService.HandlePendingSampling:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingSamplingRequest
-	25, // 44: copilot.cli.v1.SessionUiService.HandlePendingSessionLimitsExhausted:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest
-	27, // 45: copilot.cli.v1.SessionUiService.HandlePendingUserInput:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest
-	29, // 46: copilot.cli.v1.SessionUiService.RegisterDirectAutoModeSwitchHandler:input_type -> copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest
-	31, // 47: copilot.cli.v1.SessionUiService.UnregisterDirectAutoModeSwitchHandler:input_type -> copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest
-	8,  // 48: copilot.cli.v1.InternalSessionUiService.HandleHumanAskUser:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserResponse
-	10, // 49: copilot.cli.v1.InternalSessionUiService.HandleHumanExitPlanMode:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeResponse
-	12, // 50: copilot.cli.v1.InternalSessionUiService.HandleHumanUserInput:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputResponse
-	14, // 51: copilot.cli.v1.SessionUiService.Elicitation:output_type -> copilot.cli.v1.SessionUiServiceElicitationResponse
-	16, // 52: copilot.cli.v1.SessionUiService.EphemeralQuery:output_type -> copilot.cli.v1.SessionUiServiceEphemeralQueryResponse
-	18, // 53: copilot.cli.v1.SessionUiService.HandlePendingAutoModeSwitch:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchResponse
-	20, // 54: copilot.cli.v1.SessionUiService.HandlePendingElicitation:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingElicitationResponse
-	22, // 55: copilot.cli.v1.SessionUiService.HandlePendingExitPlanMode:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeResponse
-	24, // 56: copilot.cli.v1.SessionUiService.HandlePendingSampling:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingSamplingResponse
-	26, // 57: copilot.cli.v1.SessionUiService.HandlePendingSessionLimitsExhausted:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedResponse
-	28, // 58: copilot.cli.v1.SessionUiService.HandlePendingUserInput:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingUserInputResponse
-	30, // 59: copilot.cli.v1.SessionUiService.RegisterDirectAutoModeSwitchHandler:output_type -> copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse
-	32, // 60: copilot.cli.v1.SessionUiService.UnregisterDirectAutoModeSwitchHandler:output_type -> copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse
-	48, // [48:61] is the sub-list for method output_type
-	35, // [35:48] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	48, // 9: copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest.result:type_name -> copilot.cli.v1.UIElicitationResponse
+	44, // 10: copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest.response:type_name -> copilot.cli.v1.UIExitPlanModeResponse
+	51, // 11: copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest.response:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponse
+	45, // 12: copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest.response:type_name -> copilot.cli.v1.UIUserInputResponse
+	32, // 13: copilot.cli.v1.UIElicitationArrayAnyOfField.items:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItems
+	33, // 14: copilot.cli.v1.UIElicitationArrayAnyOfFieldItems.any_of:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOf
+	35, // 15: copilot.cli.v1.UIElicitationArrayEnumField.items:type_name -> copilot.cli.v1.UIElicitationArrayEnumFieldItems
+	47, // 16: copilot.cli.v1.UIElicitationSchema.properties:type_name -> copilot.cli.v1.UIElicitationSchema.PropertiesEntry
+	41, // 17: copilot.cli.v1.UIElicitationSchemaProperty.string_enum_field:type_name -> copilot.cli.v1.UIElicitationStringEnumField
+	42, // 18: copilot.cli.v1.UIElicitationSchemaProperty.string_one_of_field:type_name -> copilot.cli.v1.UIElicitationStringOneOfField
+	34, // 19: copilot.cli.v1.UIElicitationSchemaProperty.array_enum_field:type_name -> copilot.cli.v1.UIElicitationArrayEnumField
+	31, // 20: copilot.cli.v1.UIElicitationSchemaProperty.array_any_of_field:type_name -> copilot.cli.v1.UIElicitationArrayAnyOfField
+	38, // 21: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_boolean:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyBoolean
+	40, // 22: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_string:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyString
+	39, // 23: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_number:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumber
+	2,  // 24: copilot.cli.v1.UIElicitationSchemaPropertyNumber.type:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumberType
+	3,  // 25: copilot.cli.v1.UIElicitationSchemaPropertyString.format:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
+	43, // 26: copilot.cli.v1.UIElicitationStringOneOfField.one_of:type_name -> copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
+	4,  // 27: copilot.cli.v1.UIExitPlanModeResponse.selected_action:type_name -> copilot.cli.v1.UIExitPlanModeAction
+	52, // 28: copilot.cli.v1.SessionUiServiceElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
+	37, // 29: copilot.cli.v1.UIElicitationSchema.PropertiesEntry.value:type_name -> copilot.cli.v1.UIElicitationSchemaProperty
+	5,  // 30: copilot.cli.v1.InternalSessionUiService.HandleHumanAskUser:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserRequest
+	7,  // 31: copilot.cli.v1.InternalSessionUiService.HandleHumanExitPlanMode:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeRequest
+	9,  // 32: copilot.cli.v1.InternalSessionUiService.HandleHumanUserInput:input_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputRequest
+	11, // 33: copilot.cli.v1.SessionUiService.Elicitation:input_type -> copilot.cli.v1.SessionUiServiceElicitationRequest
+	13, // 34: copilot.cli.v1.SessionUiService.EphemeralQuery:input_type -> copilot.cli.v1.SessionUiServiceEphemeralQueryRequest
+	15, // 35: copilot.cli.v1.SessionUiService.HandlePendingAutoModeSwitch:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchRequest
+	17, // 36: copilot.cli.v1.SessionUiService.HandlePendingElicitation:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingElicitationRequest
+	19, // 37: copilot.cli.v1.SessionUiService.HandlePendingExitPlanMode:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeRequest
+	21, // 38: copilot.cli.v1.SessionUiService.HandlePendingSampling:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingSamplingRequest
+	23, // 39: copilot.cli.v1.SessionUiService.HandlePendingSessionLimitsExhausted:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedRequest
+	25, // 40: copilot.cli.v1.SessionUiService.HandlePendingUserInput:input_type -> copilot.cli.v1.SessionUiServiceHandlePendingUserInputRequest
+	27, // 41: copilot.cli.v1.SessionUiService.RegisterDirectAutoModeSwitchHandler:input_type -> copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest
+	29, // 42: copilot.cli.v1.SessionUiService.UnregisterDirectAutoModeSwitchHandler:input_type -> copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest
+	6,  // 43: copilot.cli.v1.InternalSessionUiService.HandleHumanAskUser:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanAskUserResponse
+	8,  // 44: copilot.cli.v1.InternalSessionUiService.HandleHumanExitPlanMode:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanExitPlanModeResponse
+	10, // 45: copilot.cli.v1.InternalSessionUiService.HandleHumanUserInput:output_type -> copilot.cli.v1.InternalSessionUiServiceHandleHumanUserInputResponse
+	12, // 46: copilot.cli.v1.SessionUiService.Elicitation:output_type -> copilot.cli.v1.SessionUiServiceElicitationResponse
+	14, // 47: copilot.cli.v1.SessionUiService.EphemeralQuery:output_type -> copilot.cli.v1.SessionUiServiceEphemeralQueryResponse
+	16, // 48: copilot.cli.v1.SessionUiService.HandlePendingAutoModeSwitch:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingAutoModeSwitchResponse
+	18, // 49: copilot.cli.v1.SessionUiService.HandlePendingElicitation:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingElicitationResponse
+	20, // 50: copilot.cli.v1.SessionUiService.HandlePendingExitPlanMode:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingExitPlanModeResponse
+	22, // 51: copilot.cli.v1.SessionUiService.HandlePendingSampling:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingSamplingResponse
+	24, // 52: copilot.cli.v1.SessionUiService.HandlePendingSessionLimitsExhausted:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingSessionLimitsExhaustedResponse
+	26, // 53: copilot.cli.v1.SessionUiService.HandlePendingUserInput:output_type -> copilot.cli.v1.SessionUiServiceHandlePendingUserInputResponse
+	28, // 54: copilot.cli.v1.SessionUiService.RegisterDirectAutoModeSwitchHandler:output_type -> copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse
+	30, // 55: copilot.cli.v1.SessionUiService.UnregisterDirectAutoModeSwitchHandler:output_type -> copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse
+	43, // [43:56] is the sub-list for method output_type
+	30, // [30:43] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_ui_proto_init() }
@@ -4122,20 +3673,13 @@ func file_copilot_cli_v1_session_ui_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_session_ui_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[16].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[26].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[29].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[31].OneofWrappers = []any{
-		(*UIElicitationFieldValue_StringValue)(nil),
-		(*UIElicitationFieldValue_DoubleValue)(nil),
-		(*UIElicitationFieldValue_BoolValue)(nil),
-		(*UIElicitationFieldValue_List)(nil),
-		(*UIElicitationFieldValue_Unrecognized)(nil),
-	}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[32].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[34].OneofWrappers = []any{
+	file_copilot_cli_v1_session_ui_proto_msgTypes[32].OneofWrappers = []any{
 		(*UIElicitationSchemaProperty_StringEnumField)(nil),
 		(*UIElicitationSchemaProperty_StringOneOfField)(nil),
 		(*UIElicitationSchemaProperty_ArrayEnumField)(nil),
@@ -4145,20 +3689,19 @@ func file_copilot_cli_v1_session_ui_proto_init() {
 		(*UIElicitationSchemaProperty_SchemaPropertyNumber)(nil),
 		(*UIElicitationSchemaProperty_Unrecognized)(nil),
 	}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[33].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_ui_proto_msgTypes[34].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[35].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[36].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[37].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[38].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_ui_proto_msgTypes[39].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[41].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_ui_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_ui_proto_rawDesc), len(file_copilot_cli_v1_session_ui_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   47,
+			NumEnums:      5,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -8331,7 +8331,7 @@ var File_copilot_cli_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x1dcopilot/cli/v1/sessions.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"\x1dcopilot/cli/v1/sessions.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a!copilot/cli/v1/common_extra.proto\x1a\"copilot/cli/v1/session_event.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
 	"8InternalSessionsServiceConfigureSessionExtensionsRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
@@ -9715,7 +9715,9 @@ func file_copilot_cli_v1_sessions_proto_init() {
 		return
 	}
 	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_session_event_proto_init()
+	file_copilot_cli_v1_session_types_proto_init()
 	file_copilot_cli_v1_sessions_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_sessions_proto_msgTypes[2].OneofWrappers = []any{}
 	file_copilot_cli_v1_sessions_proto_msgTypes[4].OneofWrappers = []any{}

@@ -237,7 +237,7 @@ var File_copilot_cli_v1_tools_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_tools_proto_rawDesc = "" +
 	"\n" +
-	"\x1acopilot/cli/v1/tools.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"^\n" +
+	"\x1acopilot/cli/v1/tools.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"^\n" +
 	"\x17ToolsServiceListRequest\x12\x19\n" +
 	"\x05model\x18\x01 \x01(\tH\x00R\x05model\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -302,7 +302,7 @@ func file_copilot_cli_v1_tools_proto_init() {
 	if File_copilot_cli_v1_tools_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_tools_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_tools_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}

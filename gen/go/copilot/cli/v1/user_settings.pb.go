@@ -3922,7 +3922,7 @@ var File_copilot_cli_v1_user_settings_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_user_settings_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/user_settings.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\x98\x03\n" +
+	"\"copilot/cli/v1/user_settings.proto\x12\x0ecopilot.cli.v1\x1a!copilot/cli/v1/common_extra.proto\x1a\x1dcopilot/json/v1/options.proto\"\x98\x03\n" +
 	"-InternalUserSettingsServiceApplyTopKeyRequest\x12-\n" +
 	"\x0ecanonical_path\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\rcanonicalPath\x12\x1f\n" +
 	"\atop_key\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06topKey\x121\n" +
@@ -4576,7 +4576,7 @@ func file_copilot_cli_v1_user_settings_proto_init() {
 	if File_copilot_cli_v1_user_settings_proto != nil {
 		return
 	}
-	file_copilot_cli_v1_common_proto_init()
+	file_copilot_cli_v1_common_extra_proto_init()
 	file_copilot_cli_v1_user_settings_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_user_settings_proto_msgTypes[2].OneofWrappers = []any{}
