@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
 )
 
 const (
@@ -96,6 +98,9 @@ func (e *emitter) header(f *file) string {
 		h.line("")
 	}
 	h.line("option go_package = %q;", goPackage)
+	for _, option := range protorules.Lines(protoDir + "/" + f.name + ".proto") {
+		h.line("%s", option)
+	}
 	return h.b.String()
 }
 

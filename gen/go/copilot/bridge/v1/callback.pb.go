@@ -3233,7 +3233,8 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"\x1aCALLBACK_OUTCOME_UNHANDLED\x10\x03\x12\x1e\n" +
 	"\x1aCALLBACK_OUTCOME_WITHDRAWN\x10\x04\x12!\n" +
 	"\x1dCALLBACK_OUTCOME_RUNTIME_LOST\x10\x05\x12\"\n" +
-	"\x1eCALLBACK_OUTCOME_SESSION_ENDED\x10\x06BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x1eCALLBACK_OUTCOME_SESSION_ENDED\x10\x06B\xdd\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\rCallbackProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_callback_proto_rawDescOnce sync.Once

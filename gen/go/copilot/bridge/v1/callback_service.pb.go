@@ -1906,7 +1906,8 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12a\n" +
 	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse0\x01\x12z\n" +
 	"\x15RespondToModelRequest\x12/.copilot.bridge.v1.RespondToModelRequestRequest\x1a0.copilot.bridge.v1.RespondToModelRequestResponse\x12P\n" +
-	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseB\xe4\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x14CallbackServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_callback_service_proto_rawDescOnce sync.Once

@@ -512,7 +512,9 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x15ERROR_REASON_INTERNAL\x10U\x12\x18\n" +
 	"\x14ERROR_REASON_TIMEOUT\x10V\x12\x1a\n" +
 	"\x16ERROR_REASON_CANCELLED\x10W\x12\x1f\n" +
-	"\x1bERROR_REASON_METHOD_REFUSED\x10XBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x1bERROR_REASON_METHOD_REFUSED\x10XB\xda\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\n" +
+	"ErrorProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_error_proto_rawDescOnce sync.Once

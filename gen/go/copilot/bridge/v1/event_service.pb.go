@@ -2012,7 +2012,8 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x17SESSION_CHANGE_UNSHARED\x10\v2\xce\x01\n" +
 	"\fEventService\x12X\n" +
 	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse0\x01\x12d\n" +
-	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse0\x01B\xe1\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x11EventServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_event_service_proto_rawDescOnce sync.Once

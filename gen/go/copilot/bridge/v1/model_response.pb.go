@@ -374,7 +374,8 @@ const file_copilot_bridge_v1_model_response_proto_rawDesc = "" +
 	"\x04data\"B\n" +
 	"\x12ModelResponseError\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04codeBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x04code\x18\x02 \x01(\tR\x04codeB\xe2\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x12ModelResponseProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_model_response_proto_rawDescOnce sync.Once

@@ -380,7 +380,8 @@ const file_copilot_bridge_v1_raw_service_proto_rawDesc = "" +
 	"\n" +
 	"RawService\x12M\n" +
 	"\x06Invoke\x12 .copilot.bridge.v1.InvokeRequest\x1a!.copilot.bridge.v1.InvokeResponse\x12U\n" +
-	"\bRunShell\x12\".copilot.bridge.v1.RunShellRequest\x1a#.copilot.bridge.v1.RunShellResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\bRunShell\x12\".copilot.bridge.v1.RunShellRequest\x1a#.copilot.bridge.v1.RunShellResponse0\x01B\xdf\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x0fRawServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_raw_service_proto_rawDescOnce sync.Once

@@ -431,7 +431,8 @@ const file_copilot_bridge_v1_runtime_profile_proto_rawDesc = "" +
 	"\x0fPathConventions\x12 \n" +
 	"\x1cPATH_CONVENTIONS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16PATH_CONVENTIONS_POSIX\x10\x01\x12\x1c\n" +
-	"\x18PATH_CONVENTIONS_WINDOWS\x10\x02BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x18PATH_CONVENTIONS_WINDOWS\x10\x02B\xe3\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x13RuntimeProfileProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_runtime_profile_proto_rawDescOnce sync.Once

@@ -1344,7 +1344,8 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\x12g\n" +
 	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01\x12j\n" +
-	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01B\xe3\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x13RuntimeServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_runtime_service_proto_rawDescOnce sync.Once

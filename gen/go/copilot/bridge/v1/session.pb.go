@@ -1528,7 +1528,8 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x12TURN_STATUS_FAILED\x10\x03\x12\x17\n" +
 	"\x13TURN_STATUS_STALLED\x10\x04\x12\x1c\n" +
 	"\x18TURN_STATUS_RUNTIME_LOST\x10\x05\x12\x19\n" +
-	"\x15TURN_STATUS_TIMED_OUT\x10\x06BHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\x15TURN_STATUS_TIMED_OUT\x10\x06B\xdc\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\fSessionProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_session_proto_rawDescOnce sync.Once

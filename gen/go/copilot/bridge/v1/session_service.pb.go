@@ -3507,7 +3507,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0eUnshareSession\x12(.copilot.bridge.v1.UnshareSessionRequest\x1a).copilot.bridge.v1.UnshareSessionResponse\x12h\n" +
 	"\x0fListShareOffers\x12).copilot.bridge.v1.ListShareOffersRequest\x1a*.copilot.bridge.v1.ListShareOffersResponse\x12\\\n" +
 	"\vAcceptShare\x12%.copilot.bridge.v1.AcceptShareRequest\x1a&.copilot.bridge.v1.AcceptShareResponse\x12_\n" +
-	"\fDeclineShare\x12&.copilot.bridge.v1.DeclineShareRequest\x1a'.copilot.bridge.v1.DeclineShareResponseBHZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1b\x06proto3"
+	"\fDeclineShare\x12&.copilot.bridge.v1.DeclineShareRequest\x1a'.copilot.bridge.v1.DeclineShareResponseB\xe3\x01\n" +
+	"\x1fio.github.copilotgrpc.bridge.v1B\x13SessionServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
 	file_copilot_bridge_v1_session_service_proto_rawDescOnce sync.Once

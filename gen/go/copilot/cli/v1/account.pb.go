@@ -1355,7 +1355,8 @@ const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"\x0eGetTokenEnvVar\x12;.copilot.cli.v1.InternalAccountServiceGetTokenEnvVarRequest\x1a<.copilot.cli.v1.InternalAccountServiceGetTokenEnvVarResponse\"'\x82\x80\x19#\n" +
 	"\x16account.getTokenEnvVar \x01*\a1.0.102\x12\xa0\x01\n" +
 	"\tGetWebUrl\x126.copilot.cli.v1.InternalAccountServiceGetWebUrlRequest\x1a7.copilot.cli.v1.InternalAccountServiceGetWebUrlResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x11account.getWebUrl \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11account.getWebUrl \x01*\a1.0.102B\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fAccountProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_account_proto_rawDescOnce sync.Once

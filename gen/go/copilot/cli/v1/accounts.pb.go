@@ -480,7 +480,8 @@ const file_copilot_cli_v1_accounts_proto_rawDesc = "" +
 	"\x11force-interactive\x1a\x02\x18\x012\xe9\x01\n" +
 	"\x17InternalAccountsService\x12\xcd\x01\n" +
 	"\x11AcquireEntraToken\x12?.copilot.cli.v1.InternalAccountsServiceAcquireEntraTokenRequest\x1a@.copilot.cli.v1.InternalAccountsServiceAcquireEntraTokenResponse\"5\x82\x80\x19.\n" +
-	"\x1aaccounts.acquireEntraToken \x01*\x061.0.892\x061.0.89\x88\x02\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1aaccounts.acquireEntraToken \x01*\x061.0.892\x061.0.89\x88\x02\x01B\xc8\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\rAccountsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_accounts_proto_rawDescOnce sync.Once

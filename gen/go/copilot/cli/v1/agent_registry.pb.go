@@ -1456,7 +1456,8 @@ const file_copilot_cli_v1_agent_registry_proto_rawDesc = "" +
 	"\x10yolo-not-allowed2\xa0\x01\n" +
 	"\x14AgentRegistryService\x12\x87\x01\n" +
 	"\x05Spawn\x120.copilot.cli.v1.AgentRegistryServiceSpawnRequest\x1a1.copilot.cli.v1.AgentRegistryServiceSpawnResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13agentRegistry.spawnBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13agentRegistry.spawnB\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12AgentRegistryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_agent_registry_proto_rawDescOnce sync.Once

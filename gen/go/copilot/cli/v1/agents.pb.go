@@ -1171,7 +1171,8 @@ const file_copilot_cli_v1_agents_proto_rawDesc = "" +
 	"\x1bGetBuiltinListingDefinition\x12G.copilot.cli.v1.InternalAgentsServiceGetBuiltinListingDefinitionRequest\x1aH.copilot.cli.v1.InternalAgentsServiceGetBuiltinListingDefinitionResponse\"3\x82\x80\x19/\n" +
 	"\"agents.getBuiltinListingDefinition \x01*\a1.0.102\x12\xa5\x01\n" +
 	"\vGetBuiltins\x127.copilot.cli.v1.InternalAgentsServiceGetBuiltinsRequest\x1a8.copilot.cli.v1.InternalAgentsServiceGetBuiltinsResponse\"#\x82\x80\x19\x1f\n" +
-	"\x12agents.getBuiltins \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12agents.getBuiltins \x01*\a1.0.102B\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vAgentsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_agents_proto_rawDescOnce sync.Once

@@ -274,7 +274,8 @@ const file_copilot_cli_v1_auth_proto_rawDesc = "" +
 	"\x05token2\x8b\x01\n" +
 	"\vAuthService\x12|\n" +
 	"\tGetStatus\x12+.copilot.cli.v1.AuthServiceGetStatusRequest\x1a,.copilot.cli.v1.AuthServiceGetStatusResponse\"\x14\x82\x80\x19\x10\n" +
-	"\x0eauth.getStatusBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0eauth.getStatusB\xc4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\tAuthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_auth_proto_rawDescOnce sync.Once

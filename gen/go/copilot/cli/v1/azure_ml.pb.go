@@ -2017,7 +2017,8 @@ const file_copilot_cli_v1_azure_ml_proto_rawDesc = "" +
 	"\aResolve\x12,.copilot.cli.v1.AzureMlServiceResolveRequest\x1a-.copilot.cli.v1.AzureMlServiceResolveResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x0fazureMl.resolve*\a1.0.102\x12\x82\x01\n" +
 	"\x06Status\x12+.copilot.cli.v1.AzureMlServiceStatusRequest\x1a,.copilot.cli.v1.AzureMlServiceStatusResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x0eazureMl.status*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0eazureMl.status*\a1.0.102B\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fAzureMlProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_azure_ml_proto_rawDescOnce sync.Once

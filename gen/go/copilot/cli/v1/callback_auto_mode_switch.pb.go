@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_auto_mode_switch_proto_rawDesc = "" +
 	".copilot/cli/v1/callback_auto_mode_switch.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xc6\x01\n" +
 	"\x1dCallbackAutoModeSwitchService\x12\xa4\x01\n" +
 	"\aRequest\x12;.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest\x1a<.copilot.cli.v1.CallbackAutoModeSwitchServiceRequestResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x16autoModeSwitch.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16autoModeSwitch.request\x10\x01B\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bCallbackAutoModeSwitchProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_auto_mode_switch_proto_goTypes = []any{
 	(*CallbackAutoModeSwitchServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackAutoModeSwitchServiceRequestRequest

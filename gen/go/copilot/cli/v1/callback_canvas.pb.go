@@ -39,7 +39,8 @@ const file_copilot_cli_v1_callback_canvas_proto_rawDesc = "" +
 	"\x05Close\x121.copilot.cli.v1.CallbackCanvasServiceCloseRequest\x1a2.copilot.cli.v1.CallbackCanvasServiceCloseResponse\"\x14\x82\x80\x19\x10\n" +
 	"\fcanvas.close\x10\x01\x12\x80\x01\n" +
 	"\x04Open\x120.copilot.cli.v1.CallbackCanvasServiceOpenRequest\x1a1.copilot.cli.v1.CallbackCanvasServiceOpenResponse\"\x13\x82\x80\x19\x0f\n" +
-	"\vcanvas.open\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\vcanvas.open\x10\x01B\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13CallbackCanvasProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_canvas_proto_goTypes = []any{
 	(*CallbackCanvasServiceCloseRequest)(nil),  // 0: copilot.cli.v1.CallbackCanvasServiceCloseRequest

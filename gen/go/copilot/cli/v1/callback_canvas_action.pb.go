@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_canvas_action_proto_rawDesc = "" +
 	"+copilot/cli/v1/callback_canvas_action.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbb\x01\n" +
 	"\x1bCallbackCanvasActionService\x12\x9b\x01\n" +
 	"\x06Invoke\x128.copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest\x1a9.copilot.cli.v1.CallbackCanvasActionServiceInvokeResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x14canvas.action.invoke\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14canvas.action.invoke\x10\x01B\xd4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x19CallbackCanvasActionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_canvas_action_proto_goTypes = []any{
 	(*CallbackCanvasActionServiceInvokeRequest)(nil),  // 0: copilot.cli.v1.CallbackCanvasActionServiceInvokeRequest

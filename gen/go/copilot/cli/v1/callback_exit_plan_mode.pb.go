@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_exit_plan_mode_proto_rawDesc = "" +
 	",copilot/cli/v1/callback_exit_plan_mode.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbe\x01\n" +
 	"\x1bCallbackExitPlanModeService\x12\x9e\x01\n" +
 	"\aRequest\x129.copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest\x1a:.copilot.cli.v1.CallbackExitPlanModeServiceRequestResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x14exitPlanMode.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14exitPlanMode.request\x10\x01B\xd4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x19CallbackExitPlanModeProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_exit_plan_mode_proto_goTypes = []any{
 	(*CallbackExitPlanModeServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackExitPlanModeServiceRequestRequest

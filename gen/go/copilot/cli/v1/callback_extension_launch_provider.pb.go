@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_extension_launch_provider_proto_rawDesc = "" 
 	"7copilot/cli/v1/callback_extension_launch_provider.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xea\x01\n" +
 	"&CallbackExtensionLaunchProviderService\x12\xbf\x01\n" +
 	"\aResolve\x12D.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest\x1aE.copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveResponse\"'\x82\x80\x19#\n" +
-	"\x1fextensionLaunchProvider.resolve\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1fextensionLaunchProvider.resolve\x10\x01B\xdf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B$CallbackExtensionLaunchProviderProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_extension_launch_provider_proto_goTypes = []any{
 	(*CallbackExtensionLaunchProviderServiceResolveRequest)(nil),  // 0: copilot.cli.v1.CallbackExtensionLaunchProviderServiceResolveRequest

@@ -39,7 +39,8 @@ const file_copilot_cli_v1_callback_factory_proto_rawDesc = "" +
 	"\x05Abort\x122.copilot.cli.v1.CallbackFactoryServiceAbortRequest\x1a3.copilot.cli.v1.CallbackFactoryServiceAbortResponse\"\"\x82\x80\x19\x1b\n" +
 	"\rfactory.abort\x10\x012\b1.0.89-0\x88\x02\x01\x12\x9c\x01\n" +
 	"\aExecute\x124.copilot.cli.v1.CallbackFactoryServiceExecuteRequest\x1a5.copilot.cli.v1.CallbackFactoryServiceExecuteResponse\"$\x82\x80\x19\x1d\n" +
-	"\x0ffactory.execute\x10\x012\b1.0.89-0\x88\x02\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0ffactory.execute\x10\x012\b1.0.89-0\x88\x02\x01B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14CallbackFactoryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_factory_proto_goTypes = []any{
 	(*CallbackFactoryServiceAbortRequest)(nil),    // 0: copilot.cli.v1.CallbackFactoryServiceAbortRequest

@@ -87,7 +87,8 @@ const file_copilot_cli_v1_callback_github_telemetry_proto_rawDesc = "" +
 	"\r_unrecognized2\xc4\x01\n" +
 	"\x1eCallbackGitHubTelemetryService\x12\xa1\x01\n" +
 	"\x05Event\x12:.copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest\x1a;.copilot.cli.v1.CallbackGitHubTelemetryServiceEventResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x15gitHubTelemetry.event\x10\x01\x18\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15gitHubTelemetry.event\x10\x01\x18\x01B\xd7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1cCallbackGithubTelemetryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_github_telemetry_proto_rawDescOnce sync.Once

@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_github_token_proto_rawDesc = "" +
 	"*copilot/cli/v1/callback_github_token.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xbe\x01\n" +
 	"\x1aCallbackGitHubTokenService\x12\x9f\x01\n" +
 	"\bGetToken\x129.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest\x1a:.copilot.cli.v1.CallbackGitHubTokenServiceGetTokenResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x14gitHubToken.getToken\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14gitHubToken.getToken\x10\x01B\xd3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x18CallbackGithubTokenProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_github_token_proto_goTypes = []any{
 	(*CallbackGitHubTokenServiceGetTokenRequest)(nil),  // 0: copilot.cli.v1.CallbackGitHubTokenServiceGetTokenRequest

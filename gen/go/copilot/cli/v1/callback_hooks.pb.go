@@ -443,7 +443,8 @@ const file_copilot_cli_v1_callback_hooks_proto_rawDesc = "" +
 	"\f_output_json2\xb8\x01\n" +
 	"\x1cInternalCallbackHooksService\x12\x97\x01\n" +
 	"\x06Invoke\x129.copilot.cli.v1.InternalCallbackHooksServiceInvokeRequest\x1a:.copilot.cli.v1.InternalCallbackHooksServiceInvokeResponse\"\x16\x82\x80\x19\x12\n" +
-	"\fhooks.invoke\x10\x01 \x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\fhooks.invoke\x10\x01 \x01B\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12CallbackHooksProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_hooks_proto_rawDescOnce sync.Once

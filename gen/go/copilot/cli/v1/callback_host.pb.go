@@ -962,7 +962,8 @@ const file_copilot_cli_v1_callback_host_proto_rawDesc = "" +
 	"\bShutdown\x12:.copilot.cli.v1.InternalCallbackHostServiceShutdownRequest\x1a;.copilot.cli.v1.InternalCallbackHostServiceShutdownResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\rhost.shutdown\x10\x01 \x01*\x061.0.92\x12\xc9\x01\n" +
 	"\x11UnregisterSession\x12C.copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionRequest\x1aD.copilot.cli.v1.InternalCallbackHostServiceUnregisterSessionResponse\")\x82\x80\x19%\n" +
-	"\x16host.unregisterSession\x10\x01 \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16host.unregisterSession\x10\x01 \x01*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11CallbackHostProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_host_proto_rawDescOnce sync.Once

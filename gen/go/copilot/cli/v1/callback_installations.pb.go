@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_installations_proto_rawDesc = "" +
 	"+copilot/cli/v1/callback_installations.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xca\x01\n" +
 	"\x1cCallbackInstallationsService\x12\xa9\x01\n" +
 	"\aConfirm\x12:.copilot.cli.v1.CallbackInstallationsServiceConfirmRequest\x1a;.copilot.cli.v1.CallbackInstallationsServiceConfirmResponse\"%\x82\x80\x19!\n" +
-	"\x15installations.confirm\x10\x01*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15installations.confirm\x10\x01*\x061.0.89B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aCallbackInstallationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_installations_proto_goTypes = []any{
 	(*CallbackInstallationsServiceConfirmRequest)(nil),  // 0: copilot.cli.v1.CallbackInstallationsServiceConfirmRequest

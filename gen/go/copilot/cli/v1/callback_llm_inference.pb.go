@@ -39,7 +39,8 @@ const file_copilot_cli_v1_callback_llm_inference_proto_rawDesc = "" +
 	"\x10HttpRequestChunk\x12B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest\x1aC.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkResponse\"%\x82\x80\x19!\n" +
 	"\x1dllmInference.httpRequestChunk\x10\x01\x12\xc2\x01\n" +
 	"\x10HttpRequestStart\x12B.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartRequest\x1aC.copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestStartResponse\"%\x82\x80\x19!\n" +
-	"\x1dllmInference.httpRequestStart\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1dllmInference.httpRequestStart\x10\x01B\xd4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x19CallbackLlmInferenceProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_llm_inference_proto_goTypes = []any{
 	(*CallbackLlmInferenceServiceHttpRequestChunkRequest)(nil),  // 0: copilot.cli.v1.CallbackLlmInferenceServiceHttpRequestChunkRequest

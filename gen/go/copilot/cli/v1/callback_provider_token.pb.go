@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_provider_token_proto_rawDesc = "" +
 	",copilot/cli/v1/callback_provider_token.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xc6\x01\n" +
 	"\x1cCallbackProviderTokenService\x12\xa5\x01\n" +
 	"\bGetToken\x12;.copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest\x1a<.copilot.cli.v1.CallbackProviderTokenServiceGetTokenResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x16providerToken.getToken\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16providerToken.getToken\x10\x01B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aCallbackProviderTokenProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_provider_token_proto_goTypes = []any{
 	(*CallbackProviderTokenServiceGetTokenRequest)(nil),  // 0: copilot.cli.v1.CallbackProviderTokenServiceGetTokenRequest

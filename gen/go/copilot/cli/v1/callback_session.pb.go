@@ -208,7 +208,8 @@ const file_copilot_cli_v1_callback_session_proto_rawDesc = "" +
 	"\x05Event\x122.copilot.cli.v1.CallbackSessionServiceEventRequest\x1a3.copilot.cli.v1.CallbackSessionServiceEventResponse\"\x17\x82\x80\x19\x13\n" +
 	"\rsession.event\x10\x01\x18\x01\x12\x99\x01\n" +
 	"\tLifecycle\x126.copilot.cli.v1.CallbackSessionServiceLifecycleRequest\x1a7.copilot.cli.v1.CallbackSessionServiceLifecycleResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x11session.lifecycle\x10\x01\x18\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11session.lifecycle\x10\x01\x18\x01B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14CallbackSessionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_session_proto_rawDescOnce sync.Once

@@ -66,7 +66,8 @@ const file_copilot_cli_v1_callback_session_fs_proto_rawDesc = "" +
 	"\tWriteFile\x128.copilot.cli.v1.CallbackSessionFsServiceWriteFileRequest\x1a9.copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x13sessionFs.writeFile\x10\x01\x12\xb9\x01\n" +
 	"\x0eWriteFileBytes\x12=.copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesRequest\x1a>.copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse\"(\x82\x80\x19$\n" +
-	"\x18sessionFs.writeFileBytes\x10\x01*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18sessionFs.writeFileBytes\x10\x01*\x061.0.92B\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16CallbackSessionFsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_session_fs_proto_goTypes = []any{
 	(*CallbackSessionFsServiceAppendFileRequest)(nil),         // 0: copilot.cli.v1.CallbackSessionFsServiceAppendFileRequest

@@ -347,7 +347,8 @@ const file_copilot_cli_v1_callback_shell_proto_rawDesc = "" +
 	"\n" +
 	"shell.exit\x10\x01\x18\x01\x12\x87\x01\n" +
 	"\x06Output\x121.copilot.cli.v1.CallbackShellServiceOutputRequest\x1a2.copilot.cli.v1.CallbackShellServiceOutputResponse\"\x16\x82\x80\x19\x12\n" +
-	"\fshell.output\x10\x01\x18\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\fshell.output\x10\x01\x18\x01B\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12CallbackShellProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_shell_proto_rawDescOnce sync.Once

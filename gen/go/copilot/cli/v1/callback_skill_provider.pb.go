@@ -39,7 +39,8 @@ const file_copilot_cli_v1_callback_skill_provider_proto_rawDesc = "" +
 	"\x04List\x12?.copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest\x1a@.copilot.cli.v1.InternalCallbackSkillProviderServiceListResponse\"$\x82\x80\x19 \n" +
 	"\x12skillProvider.list\x10\x01 \x01*\x061.0.83\x12\xaf\x01\n" +
 	"\x04Read\x12?.copilot.cli.v1.InternalCallbackSkillProviderServiceReadRequest\x1a@.copilot.cli.v1.InternalCallbackSkillProviderServiceReadResponse\"$\x82\x80\x19 \n" +
-	"\x12skillProvider.read\x10\x01 \x01*\x061.0.83BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12skillProvider.read\x10\x01 \x01*\x061.0.83B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aCallbackSkillProviderProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_skill_provider_proto_goTypes = []any{
 	(*InternalCallbackSkillProviderServiceListRequest)(nil),  // 0: copilot.cli.v1.InternalCallbackSkillProviderServiceListRequest

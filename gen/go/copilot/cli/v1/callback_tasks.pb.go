@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_tasks_proto_rawDesc = "" +
 	"#copilot/cli/v1/callback_tasks.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa6\x01\n" +
 	"\x14CallbackTasksService\x12\x8d\x01\n" +
 	"\x06Cancel\x121.copilot.cli.v1.CallbackTasksServiceCancelRequest\x1a2.copilot.cli.v1.CallbackTasksServiceCancelResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\ftasks.cancel\x10\x01*\x061.0.83BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\ftasks.cancel\x10\x01*\x061.0.83B\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12CallbackTasksProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_tasks_proto_goTypes = []any{
 	(*CallbackTasksServiceCancelRequest)(nil),  // 0: copilot.cli.v1.CallbackTasksServiceCancelRequest

@@ -11778,7 +11778,8 @@ const file_copilot_cli_v1_callback_types_proto_rawDesc = "" +
 	")SESSION_LIFECYCLE_TYPE_SESSION_FOREGROUND\x10\x04\x1a\x18\x82\x80\x19\x14\n" +
 	"\x12session.foreground\x12G\n" +
 	")SESSION_LIFECYCLE_TYPE_SESSION_BACKGROUND\x10\x05\x1a\x18\x82\x80\x19\x14\n" +
-	"\x12session.backgroundBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12session.backgroundB\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12CallbackTypesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_callback_types_proto_rawDescOnce sync.Once

@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_ui_thread_proto_rawDesc = "" +
 	"'copilot/cli/v1/callback_ui_thread.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xa7\x01\n" +
 	"\x17CallbackUiThreadService\x12\x8b\x01\n" +
 	"\x03Run\x121.copilot.cli.v1.CallbackUiThreadServiceRunRequest\x1a2.copilot.cli.v1.CallbackUiThreadServiceRunResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\fuiThread.run\x10\x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\fuiThread.run\x10\x01*\a1.0.102B\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15CallbackUiThreadProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_ui_thread_proto_goTypes = []any{
 	(*CallbackUiThreadServiceRunRequest)(nil),  // 0: copilot.cli.v1.CallbackUiThreadServiceRunRequest

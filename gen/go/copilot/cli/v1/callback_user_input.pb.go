@@ -37,7 +37,8 @@ const file_copilot_cli_v1_callback_user_input_proto_rawDesc = "" +
 	"(copilot/cli/v1/callback_user_input.proto\x12\x0ecopilot.cli.v1\x1a#copilot/cli/v1/callback_types.proto\x1a\x1dcopilot/json/v1/options.proto2\xb2\x01\n" +
 	"\x18CallbackUserInputService\x12\x95\x01\n" +
 	"\aRequest\x126.copilot.cli.v1.CallbackUserInputServiceRequestRequest\x1a7.copilot.cli.v1.CallbackUserInputServiceRequestResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x11userInput.request\x10\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11userInput.request\x10\x01B\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16CallbackUserInputProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_user_input_proto_goTypes = []any{
 	(*CallbackUserInputServiceRequestRequest)(nil),  // 0: copilot.cli.v1.CallbackUserInputServiceRequestRequest

@@ -39,7 +39,8 @@ const file_copilot_cli_v1_callback_workflow_proto_rawDesc = "" +
 	"\x05Abort\x123.copilot.cli.v1.CallbackWorkflowServiceAbortRequest\x1a4.copilot.cli.v1.CallbackWorkflowServiceAbortResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x0eworkflow.abort\x10\x01*\x061.0.87\x12\x9a\x01\n" +
 	"\aExecute\x125.copilot.cli.v1.CallbackWorkflowServiceExecuteRequest\x1a6.copilot.cli.v1.CallbackWorkflowServiceExecuteResponse\" \x82\x80\x19\x1c\n" +
-	"\x10workflow.execute\x10\x01*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x10workflow.execute\x10\x01*\x061.0.87B\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15CallbackWorkflowProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var file_copilot_cli_v1_callback_workflow_proto_goTypes = []any{
 	(*CallbackWorkflowServiceAbortRequest)(nil),    // 0: copilot.cli.v1.CallbackWorkflowServiceAbortRequest

@@ -6308,7 +6308,8 @@ const file_copilot_cli_v1_catalog_proto_rawDesc = "" +
 	"\x06Search\x12+.copilot.cli.v1.CatalogServiceSearchRequest\x1a,.copilot.cli.v1.CatalogServiceSearchResponse\"\x14\x82\x80\x19\x10\n" +
 	"\x0ecatalog.search\x12\x81\x01\n" +
 	"\x06Select\x12+.copilot.cli.v1.CatalogServiceSelectRequest\x1a,.copilot.cli.v1.CatalogServiceSelectResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x0ecatalog.select*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0ecatalog.select*\x061.0.87B\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fCatalogProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_catalog_proto_rawDescOnce sync.Once

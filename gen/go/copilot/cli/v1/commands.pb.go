@@ -144,7 +144,8 @@ const file_copilot_cli_v1_commands_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x87\x01\n" +
 	"\x0fCommandsService\x12t\n" +
 	"\x04List\x12*.copilot.cli.v1.CommandsServiceListRequest\x1a+.copilot.cli.v1.CommandsServiceListResponse\"\x13\x82\x80\x19\x0f\n" +
-	"\rcommands.listBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\rcommands.listB\xc8\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\rCommandsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_commands_proto_rawDescOnce sync.Once

@@ -18624,7 +18624,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"!WORKFLOW_PERMISSION_OPERATION_RUN\x10\x01\x1a\t\x82\x80\x19\x05\n" +
 	"\x03run\x126\n" +
 	"$WORKFLOW_PERMISSION_OPERATION_AUTHOR\x10\x02\x1a\f\x82\x80\x19\b\n" +
-	"\x06authorBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x06authorB\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vCommonProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_common_proto_rawDescOnce sync.Once

@@ -914,7 +914,8 @@ const file_copilot_cli_v1_connectors_proto_rawDesc = "" +
 	"\x04List\x12,.copilot.cli.v1.ConnectorsServiceListRequest\x1a-.copilot.cli.v1.ConnectorsServiceListResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x0fconnectors.list*\a1.0.102\x12\x8f\x01\n" +
 	"\aRefresh\x12/.copilot.cli.v1.ConnectorsServiceRefreshRequest\x1a0.copilot.cli.v1.ConnectorsServiceRefreshResponse\"!\x82\x80\x19\x1d\n" +
-	"\x12connectors.refresh*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12connectors.refresh*\a1.0.102B\xca\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0fConnectorsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_connectors_proto_rawDescOnce sync.Once

@@ -154,7 +154,8 @@ const file_copilot_cli_v1_content_exclusion_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xe1\x01\n" +
 	"\x17ContentExclusionService\x12\xc5\x01\n" +
 	"\x10ValidatePolicies\x12>.copilot.cli.v1.ContentExclusionServiceValidatePoliciesRequest\x1a?.copilot.cli.v1.ContentExclusionServiceValidatePoliciesResponse\"0\x82\x80\x19,\n" +
-	"!contentExclusion.validatePolicies*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"!contentExclusion.validatePolicies*\a1.0.102B\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15ContentExclusionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_content_exclusion_proto_rawDescOnce sync.Once

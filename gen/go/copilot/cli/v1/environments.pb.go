@@ -711,7 +711,8 @@ const file_copilot_cli_v1_environments_proto_rawDesc = "" +
 	"\x03Get\x12-.copilot.cli.v1.EnvironmentsServiceGetRequest\x1a..copilot.cli.v1.EnvironmentsServiceGetResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x10environments.get*\x061.0.92\x12\x88\x01\n" +
 	"\x04List\x12..copilot.cli.v1.EnvironmentsServiceListRequest\x1a/.copilot.cli.v1.EnvironmentsServiceListResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x11environments.list*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11environments.list*\x061.0.92B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11EnvironmentsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_environments_proto_rawDescOnce sync.Once

@@ -43031,7 +43031,8 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"'WORKSPACE_FILE_CHANGED_OPERATION_CREATE\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06create\x129\n" +
 	"'WORKSPACE_FILE_CHANGED_OPERATION_UPDATE\x10\x02\x1a\f\x82\x80\x19\b\n" +
-	"\x06updateBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x06updateB\xca\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0fEventTypesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_event_types_proto_rawDescOnce sync.Once

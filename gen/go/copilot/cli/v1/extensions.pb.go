@@ -654,7 +654,8 @@ const file_copilot_cli_v1_extensions_proto_rawDesc = "" +
 	"\bDiscover\x120.copilot.cli.v1.ExtensionsServiceDiscoverRequest\x1a1.copilot.cli.v1.ExtensionsServiceDiscoverResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13extensions.discover\x12\x82\x01\n" +
 	"\x06Enable\x12..copilot.cli.v1.ExtensionsServiceEnableRequest\x1a/.copilot.cli.v1.ExtensionsServiceEnableResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11extensions.enableBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11extensions.enableB\xca\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0fExtensionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_extensions_proto_rawDescOnce sync.Once

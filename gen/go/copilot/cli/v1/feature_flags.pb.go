@@ -786,7 +786,8 @@ const file_copilot_cli_v1_feature_flags_proto_rawDesc = "" +
 	"\aResolve\x129.copilot.cli.v1.InternalFeatureFlagsServiceResolveRequest\x1a:.copilot.cli.v1.InternalFeatureFlagsServiceResolveResponse\"%\x82\x80\x19!\n" +
 	"\x14featureFlags.resolve \x01*\a1.0.102\x12\xd7\x01\n" +
 	"\x13ResolveStartupGates\x12E.copilot.cli.v1.InternalFeatureFlagsServiceResolveStartupGatesRequest\x1aF.copilot.cli.v1.InternalFeatureFlagsServiceResolveStartupGatesResponse\"1\x82\x80\x19-\n" +
-	" featureFlags.resolveStartupGates \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	" featureFlags.resolveStartupGates \x01*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11FeatureFlagsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_feature_flags_proto_rawDescOnce sync.Once

@@ -547,7 +547,8 @@ const file_copilot_cli_v1_git_proto_rawDesc = "" +
 	"\x10ReposFromRemotes\x129.copilot.cli.v1.InternalGitServiceReposFromRemotesRequest\x1a:.copilot.cli.v1.InternalGitServiceReposFromRemotesResponse\"%\x82\x80\x19!\n" +
 	"\x14git.reposFromRemotes \x01*\a1.0.102\x12\xcc\x01\n" +
 	"\x17WorkingDirectoryContext\x12@.copilot.cli.v1.InternalGitServiceWorkingDirectoryContextRequest\x1aA.copilot.cli.v1.InternalGitServiceWorkingDirectoryContextResponse\",\x82\x80\x19(\n" +
-	"\x1bgit.workingDirectoryContext \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1bgit.workingDirectoryContext \x01*\a1.0.102B\xc3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\bGitProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_git_proto_rawDescOnce sync.Once

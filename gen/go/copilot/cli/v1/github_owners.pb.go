@@ -493,7 +493,8 @@ const file_copilot_cli_v1_github_owners_proto_rawDesc = "" +
 	"\x04List\x126.copilot.cli.v1.InternalGitHubOwnersServiceListRequest\x1a7.copilot.cli.v1.InternalGitHubOwnersServiceListResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x11gitHubOwners.list \x01*\a1.0.102\x12\xbf\x01\n" +
 	"\rNextRequestId\x12?.copilot.cli.v1.InternalGitHubOwnersServiceNextRequestIdRequest\x1a@.copilot.cli.v1.InternalGitHubOwnersServiceNextRequestIdResponse\"+\x82\x80\x19'\n" +
-	"\x1agitHubOwners.nextRequestId \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1agitHubOwners.nextRequestId \x01*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11GithubOwnersProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_github_owners_proto_rawDescOnce sync.Once

@@ -833,7 +833,8 @@ const file_copilot_cli_v1_global_state_proto_rawDesc = "" +
 	"\x10LoadForConfigDir\x12A.copilot.cli.v1.InternalGlobalStateServiceLoadForConfigDirRequest\x1aB.copilot.cli.v1.InternalGlobalStateServiceLoadForConfigDirResponse\"-\x82\x80\x19)\n" +
 	"\x1cglobalState.loadForConfigDir \x01*\a1.0.102\x12\xa8\x01\n" +
 	"\bWriteKey\x129.copilot.cli.v1.InternalGlobalStateServiceWriteKeyRequest\x1a:.copilot.cli.v1.InternalGlobalStateServiceWriteKeyResponse\"%\x82\x80\x19!\n" +
-	"\x14globalState.writeKey \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14globalState.writeKey \x01*\a1.0.102B\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10GlobalStateProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_global_state_proto_rawDescOnce sync.Once

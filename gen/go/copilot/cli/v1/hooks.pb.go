@@ -533,7 +533,9 @@ const file_copilot_cli_v1_hooks_proto_rawDesc = "" +
 	"\fnotification2\x96\x01\n" +
 	"\fHooksService\x12\x85\x01\n" +
 	"\bDiscover\x12+.copilot.cli.v1.HooksServiceDiscoverRequest\x1a,.copilot.cli.v1.HooksServiceDiscoverResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x0ehooks.discover*\b1.0.83-2BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0ehooks.discover*\b1.0.83-2B\xc5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\n" +
+	"HooksProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_hooks_proto_rawDescOnce sync.Once

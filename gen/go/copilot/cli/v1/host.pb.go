@@ -1754,7 +1754,8 @@ const file_copilot_cli_v1_host_proto_rawDesc = "" +
 	"\n" +
 	"host.ready \x01*\x061.0.92\x12\xaa\x01\n" +
 	"\x0eReleaseSession\x128.copilot.cli.v1.InternalHostServiceReleaseSessionRequest\x1a9.copilot.cli.v1.InternalHostServiceReleaseSessionResponse\"#\x82\x80\x19\x1f\n" +
-	"\x13host.releaseSession \x01*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13host.releaseSession \x01*\x061.0.92B\xc4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\tHostProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_host_proto_rawDescOnce sync.Once

@@ -909,7 +909,8 @@ const file_copilot_cli_v1_instructions_proto_rawDesc = "" +
 	"\x13DiscoverRepoSources\x12E.copilot.cli.v1.InternalInstructionsServiceDiscoverRepoSourcesRequest\x1aF.copilot.cli.v1.InternalInstructionsServiceDiscoverRepoSourcesResponse\"1\x82\x80\x19-\n" +
 	" instructions.discoverRepoSources \x01*\a1.0.102\x12\xbf\x01\n" +
 	"\rGetInitPrompt\x12?.copilot.cli.v1.InternalInstructionsServiceGetInitPromptRequest\x1a@.copilot.cli.v1.InternalInstructionsServiceGetInitPromptResponse\"+\x82\x80\x19'\n" +
-	"\x1ainstructions.getInitPrompt \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1ainstructions.getInitPrompt \x01*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11InstructionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_instructions_proto_rawDescOnce sync.Once

@@ -517,7 +517,8 @@ const file_copilot_cli_v1_llm_inference_proto_rawDesc = "" +
 	"\x11HttpResponseStart\x12;.copilot.cli.v1.LlmInferenceServiceHttpResponseStartRequest\x1a<.copilot.cli.v1.LlmInferenceServiceHttpResponseStartResponse\"$\x82\x80\x19 \n" +
 	"\x1ellmInference.httpResponseStart\x12\x9c\x01\n" +
 	"\vSetProvider\x125.copilot.cli.v1.LlmInferenceServiceSetProviderRequest\x1a6.copilot.cli.v1.LlmInferenceServiceSetProviderResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18llmInference.setProviderBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18llmInference.setProviderB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11LlmInferenceProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_llm_inference_proto_rawDescOnce sync.Once

@@ -4615,7 +4615,8 @@ const file_copilot_cli_v1_managed_settings_proto_rawDesc = "" +
 	"\x06Schema\x123.copilot.cli.v1.ManagedSettingsServiceSchemaRequest\x1a4.copilot.cli.v1.ManagedSettingsServiceSchemaResponse\"$\x82\x80\x19 \n" +
 	"\x16managedSettings.schema*\x061.0.92\x12\xa1\x01\n" +
 	"\bValidate\x125.copilot.cli.v1.ManagedSettingsServiceValidateRequest\x1a6.copilot.cli.v1.ManagedSettingsServiceValidateResponse\"&\x82\x80\x19\"\n" +
-	"\x18managedSettings.validate*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18managedSettings.validate*\x061.0.92B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14ManagedSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_managed_settings_proto_rawDescOnce sync.Once

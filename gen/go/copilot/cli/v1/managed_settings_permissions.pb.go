@@ -371,7 +371,8 @@ const file_copilot_cli_v1_managed_settings_permissions_proto_rawDesc = "" +
 	"\tunmanaged2\xea\x01\n" +
 	"!ManagedSettingsPermissionsService\x12\xc4\x01\n" +
 	"\bEvaluate\x12@.copilot.cli.v1.ManagedSettingsPermissionsServiceEvaluateRequest\x1aA.copilot.cli.v1.ManagedSettingsPermissionsServiceEvaluateResponse\"3\x82\x80\x19/\n" +
-	"$managedSettings.permissions.evaluate*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"$managedSettings.permissions.evaluate*\a1.0.102B\xda\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1fManagedSettingsPermissionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_managed_settings_permissions_proto_rawDescOnce sync.Once

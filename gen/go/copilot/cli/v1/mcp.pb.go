@@ -3695,7 +3695,8 @@ const file_copilot_cli_v1_mcp_proto_rawDesc = "" +
 	"\rPlanUninstall\x12..copilot.cli.v1.McpServicePlanUninstallRequest\x1a/.copilot.cli.v1.McpServicePlanUninstallResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\x11mcp.planUninstall*\x061.0.89\x12\x95\x01\n" +
 	"\x0ePrepareInstall\x12/.copilot.cli.v1.McpServicePrepareInstallRequest\x1a0.copilot.cli.v1.McpServicePrepareInstallResponse\" \x82\x80\x19\x1c\n" +
-	"\x12mcp.prepareInstall*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12mcp.prepareInstall*\x061.0.89B\xc3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\bMcpProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_mcp_proto_rawDescOnce sync.Once

@@ -816,7 +816,8 @@ const file_copilot_cli_v1_mcp_config_proto_rawDesc = "" +
 	"\x06Remove\x12-.copilot.cli.v1.McpConfigServiceRemoveRequest\x1a..copilot.cli.v1.McpConfigServiceRemoveResponse\"\x17\x82\x80\x19\x13\n" +
 	"\x11mcp.config.remove\x12\x80\x01\n" +
 	"\x06Update\x12-.copilot.cli.v1.McpConfigServiceUpdateRequest\x1a..copilot.cli.v1.McpConfigServiceUpdateResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11mcp.config.updateBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11mcp.config.updateB\xc9\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0eMcpConfigProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_mcp_config_proto_rawDescOnce sync.Once

@@ -1111,7 +1111,8 @@ const file_copilot_cli_v1_mcp_installations_proto_rawDesc = "" +
 	"\aRecover\x125.copilot.cli.v1.McpInstallationsServiceRecoverRequest\x1a6.copilot.cli.v1.McpInstallationsServiceRecoverResponse\"'\x82\x80\x19#\n" +
 	"\x19mcp.installations.recover*\x061.0.89\x12\x9d\x01\n" +
 	"\x06Status\x124.copilot.cli.v1.McpInstallationsServiceStatusRequest\x1a5.copilot.cli.v1.McpInstallationsServiceStatusResponse\"&\x82\x80\x19\"\n" +
-	"\x18mcp.installations.status*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18mcp.installations.status*\x061.0.89B\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15McpInstallationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_mcp_installations_proto_rawDescOnce sync.Once

@@ -1055,7 +1055,8 @@ const file_copilot_cli_v1_mcp_oauth_proto_rawDesc = "" +
 	"\x1eIsMicrosoftAuthorizationServer\x12L.copilot.cli.v1.InternalMcpOauthServiceIsMicrosoftAuthorizationServerRequest\x1aM.copilot.cli.v1.InternalMcpOauthServiceIsMicrosoftAuthorizationServerResponse\"9\x82\x80\x195\n" +
 	"(mcp.oauth.isMicrosoftAuthorizationServer \x01*\a1.0.102\x12\xc8\x01\n" +
 	"\x12StaticClientConfig\x12@.copilot.cli.v1.InternalMcpOauthServiceStaticClientConfigRequest\x1aA.copilot.cli.v1.InternalMcpOauthServiceStaticClientConfigResponse\"-\x82\x80\x19)\n" +
-	"\x1cmcp.oauth.staticClientConfig \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1cmcp.oauth.staticClientConfig \x01*\a1.0.102B\xc8\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\rMcpOauthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_mcp_oauth_proto_rawDescOnce sync.Once

@@ -428,7 +428,8 @@ const file_copilot_cli_v1_mcp_registry_proto_rawDesc = "" +
 	"\x06Cancel\x127.copilot.cli.v1.InternalMcpRegistryServiceCancelRequest\x1a8.copilot.cli.v1.InternalMcpRegistryServiceCancelResponse\"$\x82\x80\x19 \n" +
 	"\x13mcp.registry.cancel \x01*\a1.0.102\x12\xa1\x01\n" +
 	"\x06Search\x127.copilot.cli.v1.InternalMcpRegistryServiceSearchRequest\x1a8.copilot.cli.v1.InternalMcpRegistryServiceSearchResponse\"$\x82\x80\x19 \n" +
-	"\x13mcp.registry.search \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13mcp.registry.search \x01*\a1.0.102B\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10McpRegistryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_mcp_registry_proto_rawDescOnce sync.Once

@@ -929,7 +929,8 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"\x04List\x12(.copilot.cli.v1.ModelsServiceListRequest\x1a).copilot.cli.v1.ModelsServiceListResponse\"\x11\x82\x80\x19\r\n" +
 	"\vmodels.list\x12\xb3\x01\n" +
 	"\x13ListTokenPriceUnits\x127.copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest\x1a8.copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse\")\x82\x80\x19%\n" +
-	"\x1amodels.listTokenPriceUnits*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1amodels.listTokenPriceUnits*\a1.0.102B\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vModelsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_models_proto_rawDescOnce sync.Once

@@ -173,7 +173,8 @@ const file_copilot_cli_v1_permissions_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x012\xfb\x01\n" +
 	"\x1aInternalPermissionsService\x12\xdc\x01\n" +
 	"\x15EvaluateManagedPolicy\x12F.copilot.cli.v1.InternalPermissionsServiceEvaluateManagedPolicyRequest\x1aG.copilot.cli.v1.InternalPermissionsServiceEvaluateManagedPolicyResponse\"2\x82\x80\x19.\n" +
-	"!permissions.evaluateManagedPolicy \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"!permissions.evaluateManagedPolicy \x01*\a1.0.102B\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10PermissionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_permissions_proto_rawDescOnce sync.Once

@@ -164,7 +164,8 @@ const file_copilot_cli_v1_permissions_folder_trust_proto_rawDesc = "" +
 	"%InternalPermissionsFolderTrustService\x12\xd2\x01\n" +
 	"\n" +
 	"CheckTrust\x12F.copilot.cli.v1.InternalPermissionsFolderTrustServiceCheckTrustRequest\x1aG.copilot.cli.v1.InternalPermissionsFolderTrustServiceCheckTrustResponse\"3\x82\x80\x19/\n" +
-	"\"permissions.folderTrust.checkTrust \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\"permissions.folderTrust.checkTrust \x01*\a1.0.102B\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bPermissionsFolderTrustProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_permissions_folder_trust_proto_rawDescOnce sync.Once

@@ -144,7 +144,8 @@ const file_copilot_cli_v1_permissions_locations_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x012\x88\x02\n" +
 	"#InternalPermissionsLocationsService\x12\xe0\x01\n" +
 	"\x0fCleanupOrphaned\x12I.copilot.cli.v1.InternalPermissionsLocationsServiceCleanupOrphanedRequest\x1aJ.copilot.cli.v1.InternalPermissionsLocationsServiceCleanupOrphanedResponse\"6\x82\x80\x192\n" +
-	"%permissions.locations.cleanupOrphaned \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"%permissions.locations.cleanupOrphaned \x01*\a1.0.102B\xd4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x19PermissionsLocationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_permissions_locations_proto_rawDescOnce sync.Once

@@ -184,7 +184,8 @@ const file_copilot_cli_v1_persistence_proto_rawDesc = "" +
 	"\x06_error2\xef\x01\n" +
 	"\x1aInternalPersistenceService\x12\xd0\x01\n" +
 	"\x12WriteRawJsonLocked\x12C.copilot.cli.v1.InternalPersistenceServiceWriteRawJsonLockedRequest\x1aD.copilot.cli.v1.InternalPersistenceServiceWriteRawJsonLockedResponse\"/\x82\x80\x19+\n" +
-	"\x1epersistence.writeRawJsonLocked \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1epersistence.writeRawJsonLocked \x01*\a1.0.102B\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10PersistenceProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_persistence_proto_rawDescOnce sync.Once

@@ -2619,7 +2619,8 @@ const file_copilot_cli_v1_plugins_proto_rawDesc = "" +
 	"\x06Update\x12+.copilot.cli.v1.PluginsServiceUpdateRequest\x1a,.copilot.cli.v1.PluginsServiceUpdateResponse\"\x14\x82\x80\x19\x10\n" +
 	"\x0eplugins.update\x12\x85\x01\n" +
 	"\tUpdateAll\x12..copilot.cli.v1.PluginsServiceUpdateAllRequest\x1a/.copilot.cli.v1.PluginsServiceUpdateAllResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11plugins.updateAllBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11plugins.updateAllB\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fPluginsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_plugins_proto_rawDescOnce sync.Once

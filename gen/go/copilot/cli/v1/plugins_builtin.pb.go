@@ -144,7 +144,8 @@ const file_copilot_cli_v1_plugins_builtin_proto_rawDesc = "" +
 	"\r_unrecognized2\x9d\x01\n" +
 	"\x15PluginsBuiltinService\x12\x83\x01\n" +
 	"\x03Set\x12/.copilot.cli.v1.PluginsBuiltinServiceSetRequest\x1a0.copilot.cli.v1.PluginsBuiltinServiceSetResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13plugins.builtin.setBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13plugins.builtin.setB\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13PluginsBuiltinProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_plugins_builtin_proto_rawDescOnce sync.Once

@@ -639,7 +639,8 @@ const file_copilot_cli_v1_plugins_marketplaces_proto_rawDesc = "" +
 	"\aRefresh\x128.copilot.cli.v1.PluginsMarketplacesServiceRefreshRequest\x1a9.copilot.cli.v1.PluginsMarketplacesServiceRefreshResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x1cplugins.marketplaces.refresh\x12\x9e\x01\n" +
 	"\x06Remove\x127.copilot.cli.v1.PluginsMarketplacesServiceRemoveRequest\x1a8.copilot.cli.v1.PluginsMarketplacesServiceRemoveResponse\"!\x82\x80\x19\x1d\n" +
-	"\x1bplugins.marketplaces.removeBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1bplugins.marketplaces.removeB\xd3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x18PluginsMarketplacesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_plugins_marketplaces_proto_rawDescOnce sync.Once

@@ -667,7 +667,8 @@ const file_copilot_cli_v1_repo_settings_proto_rawDesc = "" +
 	"\bWriteAll\x12:.copilot.cli.v1.InternalRepoSettingsServiceWriteAllRequest\x1a;.copilot.cli.v1.InternalRepoSettingsServiceWriteAllResponse\"'\x82\x80\x19#\n" +
 	"\x16repo.settings.writeAll \x01*\a1.0.102\x12\xac\x01\n" +
 	"\bWriteKey\x12:.copilot.cli.v1.InternalRepoSettingsServiceWriteKeyRequest\x1a;.copilot.cli.v1.InternalRepoSettingsServiceWriteKeyResponse\"'\x82\x80\x19#\n" +
-	"\x16repo.settings.writeKey \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16repo.settings.writeKey \x01*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11RepoSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_repo_settings_proto_rawDescOnce sync.Once

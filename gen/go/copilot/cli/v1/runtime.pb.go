@@ -136,7 +136,8 @@ const file_copilot_cli_v1_runtime_proto_rawDesc = "" +
 	"\r_unrecognized2\x94\x01\n" +
 	"\x0eRuntimeService\x12\x81\x01\n" +
 	"\bShutdown\x12-.copilot.cli.v1.RuntimeServiceShutdownRequest\x1a..copilot.cli.v1.RuntimeServiceShutdownResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10runtime.shutdownBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x10runtime.shutdownB\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fRuntimeProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_runtime_proto_rawDescOnce sync.Once

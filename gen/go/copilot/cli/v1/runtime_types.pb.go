@@ -1199,7 +1199,8 @@ const file_copilot_cli_v1_runtime_types_proto_rawDesc = "" +
 	"\x0fTASK_KIND_SHELL\x10\x02\x1a\v\x82\x80\x19\a\n" +
 	"\x05shell\x12\"\n" +
 	"\x10TASK_KIND_CLIENT\x10\x03\x1a\f\x82\x80\x19\b\n" +
-	"\x06clientBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x06clientB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11RuntimeTypesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_runtime_types_proto_rawDescOnce sync.Once

@@ -1642,7 +1642,8 @@ const file_copilot_cli_v1_sandbox_proto_rawDesc = "" +
 	"\x1asandbox.resolveForOptional \x01*\a1.0.1022\xb4\x01\n" +
 	"\x0eSandboxService\x12\xa1\x01\n" +
 	"\x0eGetHostSupport\x123.copilot.cli.v1.SandboxServiceGetHostSupportRequest\x1a4.copilot.cli.v1.SandboxServiceGetHostSupportResponse\"$\x82\x80\x19 \n" +
-	"\x16sandbox.getHostSupport*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16sandbox.getHostSupport*\x061.0.89B\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fSandboxProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sandbox_proto_rawDescOnce sync.Once

@@ -985,7 +985,8 @@ const file_copilot_cli_v1_sandbox_proxy_ca_proto_rawDesc = "" +
 	"\x06Rotate\x122.copilot.cli.v1.SandboxProxyCaServiceRotateRequest\x1a3.copilot.cli.v1.SandboxProxyCaServiceRotateResponse\"$\x82\x80\x19 \n" +
 	"\x16sandbox.proxyCa.rotate*\x061.0.92\x12\x93\x01\n" +
 	"\x05Trust\x121.copilot.cli.v1.SandboxProxyCaServiceTrustRequest\x1a2.copilot.cli.v1.SandboxProxyCaServiceTrustResponse\"#\x82\x80\x19\x1f\n" +
-	"\x15sandbox.proxyCa.trust*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15sandbox.proxyCa.trust*\x061.0.92B\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SandboxProxyCaProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sandbox_proxy_ca_proto_rawDescOnce sync.Once

@@ -479,7 +479,8 @@ const file_copilot_cli_v1_sandbox_proxy_secret_proto_rawDesc = "" +
 	"\vGetLocation\x12C.copilot.cli.v1.InternalSandboxProxySecretServiceGetLocationRequest\x1aD.copilot.cli.v1.InternalSandboxProxySecretServiceGetLocationResponse\"0\x82\x80\x19,\n" +
 	"\x1fsandbox.proxySecret.getLocation \x01*\a1.0.102\x12\xae\x01\n" +
 	"\x04Save\x12<.copilot.cli.v1.InternalSandboxProxySecretServiceSaveRequest\x1a=.copilot.cli.v1.InternalSandboxProxySecretServiceSaveResponse\")\x82\x80\x19%\n" +
-	"\x18sandbox.proxySecret.save \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18sandbox.proxySecret.save \x01*\a1.0.102B\xd2\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x17SandboxProxySecretProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sandbox_proxy_secret_proto_rawDescOnce sync.Once

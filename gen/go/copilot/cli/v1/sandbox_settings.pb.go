@@ -155,7 +155,8 @@ const file_copilot_cli_v1_sandbox_settings_proto_rawDesc = "" +
 	"\r_unrecognized2\xec\x01\n" +
 	"\x1eInternalSandboxSettingsService\x12\xc9\x01\n" +
 	"\rApplyDefaults\x12B.copilot.cli.v1.InternalSandboxSettingsServiceApplyDefaultsRequest\x1aC.copilot.cli.v1.InternalSandboxSettingsServiceApplyDefaultsResponse\"/\x82\x80\x19+\n" +
-	"\x1esandbox.settings.applyDefaults \x01*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1esandbox.settings.applyDefaults \x01*\a1.0.102B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SandboxSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sandbox_settings_proto_rawDescOnce sync.Once

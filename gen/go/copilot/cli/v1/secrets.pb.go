@@ -145,7 +145,8 @@ const file_copilot_cli_v1_secrets_proto_rawDesc = "" +
 	"\x02ok\x12\x04true2\xb0\x01\n" +
 	"\x0eSecretsService\x12\x9d\x01\n" +
 	"\x0fAddFilterValues\x124.copilot.cli.v1.SecretsServiceAddFilterValuesRequest\x1a5.copilot.cli.v1.SecretsServiceAddFilterValuesResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17secrets.addFilterValuesBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x17secrets.addFilterValuesB\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fSecretsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_secrets_proto_rawDescOnce sync.Once

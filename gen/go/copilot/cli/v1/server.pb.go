@@ -455,7 +455,8 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\x82\x80\x19\x06\n" +
 	"\x04ping\x12\xd3\x01\n" +
 	"\x1fRegisterExtensionLaunchProvider\x12C.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest\x1aD.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse\"%\x82\x80\x19!\n" +
-	"\x1fregisterExtensionLaunchProviderBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1fregisterExtensionLaunchProviderB\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vServerProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_server_proto_rawDescOnce sync.Once

@@ -4597,7 +4597,8 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\bShutdown\x12-.copilot.cli.v1.SessionServiceShutdownRequest\x1a..copilot.cli.v1.SessionServiceShutdownResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10session.shutdown\x12}\n" +
 	"\aSuspend\x12,.copilot.cli.v1.SessionServiceSuspendRequest\x1a-.copilot.cli.v1.SessionServiceSuspendResponse\"\x15\x82\x80\x19\x11\n" +
-	"\x0fsession.suspendBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x0fsession.suspendB\xc7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\fSessionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_proto_rawDescOnce sync.Once

@@ -2213,7 +2213,8 @@ const file_copilot_cli_v1_session_accounts_proto_rawDesc = "" +
 	"\x03Get\x120.copilot.cli.v1.SessionAccountsServiceGetRequest\x1a1.copilot.cli.v1.SessionAccountsServiceGetResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x14session.accounts.get*\x061.0.89\x12\x8e\x01\n" +
 	"\x03Set\x120.copilot.cli.v1.SessionAccountsServiceSetRequest\x1a1.copilot.cli.v1.SessionAccountsServiceSetResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x14session.accounts.set*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14session.accounts.set*\x061.0.89B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionAccountsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_accounts_proto_rawDescOnce sync.Once

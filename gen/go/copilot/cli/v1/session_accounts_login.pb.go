@@ -1745,7 +1745,8 @@ const file_copilot_cli_v1_session_accounts_login_proto_rawDesc = "" +
 	"\x05Begin\x127.copilot.cli.v1.SessionAccountsLoginServiceBeginRequest\x1a8.copilot.cli.v1.SessionAccountsLoginServiceBeginResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.accounts.login.begin*\x061.0.89\x12\xaa\x01\n" +
 	"\x06Cancel\x128.copilot.cli.v1.SessionAccountsLoginServiceCancelRequest\x1a9.copilot.cli.v1.SessionAccountsLoginServiceCancelResponse\"+\x82\x80\x19'\n" +
-	"\x1dsession.accounts.login.cancel*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1dsession.accounts.login.cancel*\x061.0.89B\xd4\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x19SessionAccountsLoginProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_accounts_login_proto_rawDescOnce sync.Once

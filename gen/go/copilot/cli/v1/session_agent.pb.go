@@ -772,7 +772,8 @@ const file_copilot_cli_v1_session_agent_proto_rawDesc = "" +
 	"\x06Select\x120.copilot.cli.v1.SessionAgentServiceSelectRequest\x1a1.copilot.cli.v1.SessionAgentServiceSelectResponse\"\x1a\x82\x80\x19\x16\n" +
 	"\x14session.agent.select\x12\x95\x01\n" +
 	"\tSetPrompt\x123.copilot.cli.v1.SessionAgentServiceSetPromptRequest\x1a4.copilot.cli.v1.SessionAgentServiceSetPromptResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17session.agent.setPromptBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x17session.agent.setPromptB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionAgentProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_agent_proto_rawDescOnce sync.Once

@@ -835,7 +835,8 @@ const file_copilot_cli_v1_session_canvas_proto_rawDesc = "" +
 	"\bListOpen\x123.copilot.cli.v1.SessionCanvasServiceListOpenRequest\x1a4.copilot.cli.v1.SessionCanvasServiceListOpenResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\x17session.canvas.listOpen\x12\x84\x01\n" +
 	"\x04Open\x12/.copilot.cli.v1.SessionCanvasServiceOpenRequest\x1a0.copilot.cli.v1.SessionCanvasServiceOpenResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.canvas.openBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13session.canvas.openB\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12SessionCanvasProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_canvas_proto_rawDescOnce sync.Once

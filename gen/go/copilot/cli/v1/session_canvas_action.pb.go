@@ -191,7 +191,8 @@ const file_copilot_cli_v1_session_canvas_action_proto_rawDesc = "" +
 	"\f_result_json2\xbe\x01\n" +
 	"\x1aSessionCanvasActionService\x12\x9f\x01\n" +
 	"\x06Invoke\x127.copilot.cli.v1.SessionCanvasActionServiceInvokeRequest\x1a8.copilot.cli.v1.SessionCanvasActionServiceInvokeResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x1csession.canvas.action.invokeBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1csession.canvas.action.invokeB\xd3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x18SessionCanvasActionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_canvas_action_proto_rawDescOnce sync.Once

@@ -296,7 +296,8 @@ const file_copilot_cli_v1_session_canvas_provider_proto_rawDesc = "" +
 	" session.canvas.provider.register \x01\x12\xc7\x01\n" +
 	"\n" +
 	"Unregister\x12E.copilot.cli.v1.InternalSessionCanvasProviderServiceUnregisterRequest\x1aF.copilot.cli.v1.InternalSessionCanvasProviderServiceUnregisterResponse\"*\x82\x80\x19&\n" +
-	"\"session.canvas.provider.unregister \x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\"session.canvas.provider.unregister \x01B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aSessionCanvasProviderProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_canvas_provider_proto_rawDescOnce sync.Once

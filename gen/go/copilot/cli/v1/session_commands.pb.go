@@ -2597,7 +2597,8 @@ const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\x04List\x121.copilot.cli.v1.SessionCommandsServiceListRequest\x1a2.copilot.cli.v1.SessionCommandsServiceListResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.commands.list\x12\xd2\x01\n" +
 	"\x16RespondToQueuedCommand\x12C.copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest\x1aD.copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandResponse\"-\x82\x80\x19)\n" +
-	"'session.commands.respondToQueuedCommandBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"'session.commands.respondToQueuedCommandB\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionCommandsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_commands_proto_rawDescOnce sync.Once

@@ -3503,7 +3503,8 @@ const file_copilot_cli_v1_session_connectors_proto_rawDesc = "" +
 	"\tReconnect\x128.copilot.cli.v1.SessionConnectorsServiceReconnectRequest\x1a9.copilot.cli.v1.SessionConnectorsServiceReconnectResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.connectors.reconnect*\x061.0.88\x12\xa4\x01\n" +
 	"\aRefresh\x126.copilot.cli.v1.SessionConnectorsServiceRefreshRequest\x1a7.copilot.cli.v1.SessionConnectorsServiceRefreshResponse\"(\x82\x80\x19$\n" +
-	"\x1asession.connectors.refresh*\x061.0.88BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1asession.connectors.refresh*\x061.0.88B\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionConnectorsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_connectors_proto_rawDescOnce sync.Once

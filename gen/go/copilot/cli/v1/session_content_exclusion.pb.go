@@ -238,7 +238,8 @@ const file_copilot_cli_v1_session_content_exclusion_proto_rawDesc = "" +
 	"\x1eSessionContentExclusionService\x12\xba\x01\n" +
 	"\n" +
 	"CheckPaths\x12?.copilot.cli.v1.SessionContentExclusionServiceCheckPathsRequest\x1a@.copilot.cli.v1.SessionContentExclusionServiceCheckPathsResponse\")\x82\x80\x19%\n" +
-	"#session.contentExclusion.checkPathsBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"#session.contentExclusion.checkPathsB\xd7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1cSessionContentExclusionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_content_exclusion_proto_rawDescOnce sync.Once

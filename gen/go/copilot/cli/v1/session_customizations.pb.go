@@ -412,7 +412,8 @@ const file_copilot_cli_v1_session_customizations_proto_rawDesc = "" +
 	"extensions2\xcd\x01\n" +
 	"\x1cSessionCustomizationsService\x12\xac\x01\n" +
 	"\x06Reload\x129.copilot.cli.v1.SessionCustomizationsServiceReloadRequest\x1a:.copilot.cli.v1.SessionCustomizationsServiceReloadResponse\"+\x82\x80\x19'\n" +
-	"\x1dsession.customizations.reload*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1dsession.customizations.reload*\x061.0.89B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aSessionCustomizationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_customizations_proto_rawDescOnce sync.Once

@@ -1068,7 +1068,8 @@ const file_copilot_cli_v1_session_debug_proto_rawDesc = "" +
 	"additional2\xb5\x01\n" +
 	"\x13SessionDebugService\x12\x9d\x01\n" +
 	"\vCollectLogs\x125.copilot.cli.v1.SessionDebugServiceCollectLogsRequest\x1a6.copilot.cli.v1.SessionDebugServiceCollectLogsResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.debug.collectLogsBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x19session.debug.collectLogsB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionDebugProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_debug_proto_rawDescOnce sync.Once

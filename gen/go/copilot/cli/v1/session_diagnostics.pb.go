@@ -1097,7 +1097,8 @@ const file_copilot_cli_v1_session_diagnostics_proto_rawDesc = "" +
 	"\tConfigure\x129.copilot.cli.v1.SessionDiagnosticsServiceConfigureRequest\x1a:.copilot.cli.v1.SessionDiagnosticsServiceConfigureResponse\"+\x82\x80\x19'\n" +
 	"\x1dsession.diagnostics.configure*\x061.0.89\x12\x9b\x01\n" +
 	"\x04Read\x124.copilot.cli.v1.SessionDiagnosticsServiceReadRequest\x1a5.copilot.cli.v1.SessionDiagnosticsServiceReadResponse\"&\x82\x80\x19\"\n" +
-	"\x18session.diagnostics.read*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18session.diagnostics.read*\x061.0.89B\xd2\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x17SessionDiagnosticsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_diagnostics_proto_rawDescOnce sync.Once

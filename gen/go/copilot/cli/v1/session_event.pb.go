@@ -3669,7 +3669,8 @@ const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	"_parent_idB\v\n" +
 	"\t_agent_idB\f\n" +
 	"\n" +
-	"_ephemeralBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"_ephemeralB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionEventProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_event_proto_rawDescOnce sync.Once

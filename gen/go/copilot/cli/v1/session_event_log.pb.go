@@ -801,7 +801,8 @@ const file_copilot_cli_v1_session_event_log_proto_rawDesc = "" +
 	"\x0fReleaseInterest\x12<.copilot.cli.v1.SessionEventLogServiceReleaseInterestRequest\x1a=.copilot.cli.v1.SessionEventLogServiceReleaseInterestResponse\"&\x82\x80\x19\"\n" +
 	" session.eventLog.releaseInterest\x12\x8a\x01\n" +
 	"\x04Tail\x121.copilot.cli.v1.SessionEventLogServiceTailRequest\x1a2.copilot.cli.v1.SessionEventLogServiceTailResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.eventLog.tailBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15session.eventLog.tailB\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionEventLogProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_event_log_proto_rawDescOnce sync.Once

@@ -3047,7 +3047,8 @@ const file_copilot_cli_v1_session_extensions_proto_rawDesc = "" +
 	"\x06Reload\x125.copilot.cli.v1.SessionExtensionsServiceReloadRequest\x1a6.copilot.cli.v1.SessionExtensionsServiceReloadResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\x19session.extensions.reload\x12\xe0\x01\n" +
 	"\x18SendAttachmentsToMessage\x12G.copilot.cli.v1.SessionExtensionsServiceSendAttachmentsToMessageRequest\x1aH.copilot.cli.v1.SessionExtensionsServiceSendAttachmentsToMessageResponse\"1\x82\x80\x19-\n" +
-	"+session.extensions.sendAttachmentsToMessageBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"+session.extensions.sendAttachmentsToMessageB\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionExtensionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_extensions_proto_rawDescOnce sync.Once

@@ -6333,7 +6333,8 @@ const file_copilot_cli_v1_session_factory_proto_rawDesc = "" +
 	"\x06Resume\x122.copilot.cli.v1.SessionFactoryServiceResumeRequest\x1a3.copilot.cli.v1.SessionFactoryServiceResumeResponse\")\x82\x80\x19\"\n" +
 	"\x16session.factory.resume2\b1.0.89-0\x88\x02\x01\x12\x90\x01\n" +
 	"\x03Run\x12/.copilot.cli.v1.SessionFactoryServiceRunRequest\x1a0.copilot.cli.v1.SessionFactoryServiceRunResponse\"&\x82\x80\x19\x1f\n" +
-	"\x13session.factory.run2\b1.0.89-0\x88\x02\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13session.factory.run2\b1.0.89-0\x88\x02\x01B\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionFactoryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_factory_proto_rawDescOnce sync.Once

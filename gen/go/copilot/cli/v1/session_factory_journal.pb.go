@@ -368,7 +368,8 @@ const file_copilot_cli_v1_session_factory_journal_proto_rawDesc = "" +
 	"\x03Get\x126.copilot.cli.v1.SessionFactoryJournalServiceGetRequest\x1a7.copilot.cli.v1.SessionFactoryJournalServiceGetResponse\".\x82\x80\x19'\n" +
 	"\x1bsession.factory.journal.get2\b1.0.89-0\x88\x02\x01\x12\xa6\x01\n" +
 	"\x03Put\x126.copilot.cli.v1.SessionFactoryJournalServicePutRequest\x1a7.copilot.cli.v1.SessionFactoryJournalServicePutResponse\".\x82\x80\x19'\n" +
-	"\x1bsession.factory.journal.put2\b1.0.89-0\x88\x02\x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1bsession.factory.journal.put2\b1.0.89-0\x88\x02\x01B\xd5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1aSessionFactoryJournalProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_factory_journal_proto_rawDescOnce sync.Once

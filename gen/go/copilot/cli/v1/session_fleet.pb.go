@@ -195,7 +195,8 @@ const file_copilot_cli_v1_session_fleet_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x9d\x01\n" +
 	"\x13SessionFleetService\x12\x85\x01\n" +
 	"\x05Start\x12/.copilot.cli.v1.SessionFleetServiceStartRequest\x1a0.copilot.cli.v1.SessionFleetServiceStartResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.fleet.startBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13session.fleet.startB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionFleetProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_fleet_proto_rawDescOnce sync.Once

@@ -307,7 +307,8 @@ const file_copilot_cli_v1_session_fs_proto_rawDesc = "" +
 	"\x05posix2\xa8\x01\n" +
 	"\x10SessionFsService\x12\x93\x01\n" +
 	"\vSetProvider\x122.copilot.cli.v1.SessionFsServiceSetProviderRequest\x1a3.copilot.cli.v1.SessionFsServiceSetProviderResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15sessionFs.setProviderBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15sessionFs.setProviderB\xc9\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0eSessionFsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_fs_proto_rawDescOnce sync.Once

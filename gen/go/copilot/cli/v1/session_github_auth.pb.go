@@ -1931,7 +1931,8 @@ const file_copilot_cli_v1_session_github_auth_proto_rawDesc = "" +
 	"\tGetStatus\x128.copilot.cli.v1.SessionGitHubAuthServiceGetStatusRequest\x1a9.copilot.cli.v1.SessionGitHubAuthServiceGetStatusResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x1csession.gitHubAuth.getStatus\x12\xb8\x01\n" +
 	"\x0eSetCredentials\x12=.copilot.cli.v1.SessionGitHubAuthServiceSetCredentialsRequest\x1a>.copilot.cli.v1.SessionGitHubAuthServiceSetCredentialsResponse\"'\x82\x80\x19#\n" +
-	"!session.gitHubAuth.setCredentialsBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"!session.gitHubAuth.setCredentialsB\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionGithubAuthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_github_auth_proto_rawDescOnce sync.Once

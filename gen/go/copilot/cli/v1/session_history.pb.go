@@ -2036,7 +2036,8 @@ const file_copilot_cli_v1_session_history_proto_rawDesc = "" +
 	"\x13SummarizeForHandoff\x12?.copilot.cli.v1.SessionHistoryServiceSummarizeForHandoffRequest\x1a@.copilot.cli.v1.SessionHistoryServiceSummarizeForHandoffResponse\")\x82\x80\x19%\n" +
 	"#session.history.summarizeForHandoff\x12\x97\x01\n" +
 	"\bTruncate\x124.copilot.cli.v1.SessionHistoryServiceTruncateRequest\x1a5.copilot.cli.v1.SessionHistoryServiceTruncateResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18session.history.truncateBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18session.history.truncateB\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionHistoryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_history_proto_rawDescOnce sync.Once

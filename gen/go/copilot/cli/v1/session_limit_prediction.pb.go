@@ -863,7 +863,8 @@ const file_copilot_cli_v1_session_limit_prediction_proto_rawDesc = "" +
 	"\bno_model2\xcd\x01\n" +
 	"\x1dSessionLimitPredictionService\x12\xab\x01\n" +
 	"\aPredict\x12;.copilot.cli.v1.SessionLimitPredictionServicePredictRequest\x1a<.copilot.cli.v1.SessionLimitPredictionServicePredictResponse\"%\x82\x80\x19!\n" +
-	"\x1fsession.limitPrediction.predictBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1fsession.limitPrediction.predictB\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionLimitPredictionProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_limit_prediction_proto_rawDescOnce sync.Once

@@ -177,7 +177,8 @@ const file_copilot_cli_v1_session_lsp_proto_rawDesc = "" +
 	"\x11SessionLspService\x12\x93\x01\n" +
 	"\n" +
 	"Initialize\x122.copilot.cli.v1.SessionLspServiceInitializeRequest\x1a3.copilot.cli.v1.SessionLspServiceInitializeResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.lsp.initializeBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16session.lsp.initializeB\xca\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0fSessionLspProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_lsp_proto_rawDescOnce sync.Once

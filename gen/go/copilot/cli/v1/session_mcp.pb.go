@@ -3863,7 +3863,8 @@ const file_copilot_cli_v1_session_mcp_proto_rawDesc = "" +
 	"\x17session.mcp.startServer\x12\x93\x01\n" +
 	"\n" +
 	"StopServer\x122.copilot.cli.v1.SessionMcpServiceStopServerRequest\x1a3.copilot.cli.v1.SessionMcpServiceStopServerResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.mcp.stopServerBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16session.mcp.stopServerB\xca\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0fSessionMcpProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_proto_rawDescOnce sync.Once

@@ -1843,7 +1843,8 @@ const file_copilot_cli_v1_session_mcp_apps_proto_rawDesc = "" +
 	"\fReadResource\x128.copilot.cli.v1.SessionMcpAppsServiceReadResourceRequest\x1a9.copilot.cli.v1.SessionMcpAppsServiceReadResourceResponse\"#\x82\x80\x19\x1f\n" +
 	"\x1dsession.mcp.apps.readResource\x12\xb0\x01\n" +
 	"\x0eSetHostContext\x12:.copilot.cli.v1.SessionMcpAppsServiceSetHostContextRequest\x1a;.copilot.cli.v1.SessionMcpAppsServiceSetHostContextResponse\"%\x82\x80\x19!\n" +
-	"\x1fsession.mcp.apps.setHostContextBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1fsession.mcp.apps.setHostContextB\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionMcpAppsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_apps_proto_rawDescOnce sync.Once

@@ -173,7 +173,8 @@ const file_copilot_cli_v1_session_mcp_headers_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xa6\x02\n" +
 	"\x18SessionMcpHeadersService\x12\x89\x02\n" +
 	"\"HandlePendingHeadersRefreshRequest\x12Q.copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestRequest\x1aR.copilot.cli.v1.SessionMcpHeadersServiceHandlePendingHeadersRefreshRequestResponse\"<\x82\x80\x198\n" +
-	"6session.mcp.headers.handlePendingHeadersRefreshRequestBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"6session.mcp.headers.handlePendingHeadersRefreshRequestB\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionMcpHeadersProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_headers_proto_rawDescOnce sync.Once

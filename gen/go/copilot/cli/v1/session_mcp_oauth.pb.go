@@ -1811,7 +1811,8 @@ const file_copilot_cli_v1_session_mcp_oauth_proto_rawDesc = "" +
 	"\x05Probe\x122.copilot.cli.v1.SessionMcpOauthServiceProbeRequest\x1a3.copilot.cli.v1.SessionMcpOauthServiceProbeResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\x17session.mcp.oauth.probe\x12\x97\x01\n" +
 	"\aRespond\x124.copilot.cli.v1.SessionMcpOauthServiceRespondRequest\x1a5.copilot.cli.v1.SessionMcpOauthServiceRespondResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.mcp.oauth.respondBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x19session.mcp.oauth.respondB\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionMcpOauthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_oauth_proto_rawDescOnce sync.Once

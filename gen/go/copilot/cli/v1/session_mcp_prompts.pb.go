@@ -873,7 +873,8 @@ const file_copilot_cli_v1_session_mcp_prompts_proto_rawDesc = "" +
 	"\x03Get\x122.copilot.cli.v1.SessionMcpPromptsServiceGetRequest\x1a3.copilot.cli.v1.SessionMcpPromptsServiceGetResponse\"%\x82\x80\x19!\n" +
 	"\x17session.mcp.prompts.get*\x061.0.92\x12\x99\x01\n" +
 	"\x04List\x123.copilot.cli.v1.SessionMcpPromptsServiceListRequest\x1a4.copilot.cli.v1.SessionMcpPromptsServiceListResponse\"&\x82\x80\x19\"\n" +
-	"\x18session.mcp.prompts.list*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x18session.mcp.prompts.list*\x061.0.92B\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionMcpPromptsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_prompts_proto_rawDescOnce sync.Once

@@ -1055,7 +1055,8 @@ const file_copilot_cli_v1_session_mcp_resources_proto_rawDesc = "" +
 	"\rListTemplates\x12>.copilot.cli.v1.SessionMcpResourcesServiceListTemplatesRequest\x1a?.copilot.cli.v1.SessionMcpResourcesServiceListTemplatesResponse\")\x82\x80\x19%\n" +
 	"#session.mcp.resources.listTemplates\x12\x97\x01\n" +
 	"\x04Read\x125.copilot.cli.v1.SessionMcpResourcesServiceReadRequest\x1a6.copilot.cli.v1.SessionMcpResourcesServiceReadResponse\" \x82\x80\x19\x1c\n" +
-	"\x1asession.mcp.resources.readBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1asession.mcp.resources.readB\xd3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x18SessionMcpResourcesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mcp_resources_proto_rawDescOnce sync.Once

@@ -2930,7 +2930,8 @@ const file_copilot_cli_v1_session_metadata_proto_rawDesc = "" +
 	"\bSnapshot\x125.copilot.cli.v1.SessionMetadataServiceSnapshotRequest\x1a6.copilot.cli.v1.SessionMetadataServiceSnapshotResponse\"\x1f\x82\x80\x19\x1b\n" +
 	"\x19session.metadata.snapshot\x12\xd4\x01\n" +
 	"\x14UpdateClientMetadata\x12A.copilot.cli.v1.SessionMetadataServiceUpdateClientMetadataRequest\x1aB.copilot.cli.v1.SessionMetadataServiceUpdateClientMetadataResponse\"5\x82\x80\x191\n" +
-	"%session.metadata.updateClientMetadata*\b1.0.84-4BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"%session.metadata.updateClientMetadata*\b1.0.84-4B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionMetadataProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_metadata_proto_rawDescOnce sync.Once

@@ -482,7 +482,8 @@ const file_copilot_cli_v1_session_mode_proto_rawDesc = "" +
 	"\x03Get\x12,.copilot.cli.v1.SessionModeServiceGetRequest\x1a-.copilot.cli.v1.SessionModeServiceGetResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10session.mode.get\x12z\n" +
 	"\x03Set\x12,.copilot.cli.v1.SessionModeServiceSetRequest\x1a-.copilot.cli.v1.SessionModeServiceSetResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10session.mode.setBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x10session.mode.setB\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10SessionModeProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_mode_proto_rawDescOnce sync.Once

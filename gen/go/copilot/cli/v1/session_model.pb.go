@@ -2370,7 +2370,8 @@ const file_copilot_cli_v1_session_model_proto_rawDesc = "" +
 	"\x0eSwitchAutoTier\x128.copilot.cli.v1.SessionModelServiceSwitchAutoTierRequest\x1a9.copilot.cli.v1.SessionModelServiceSwitchAutoTierResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.model.switchAutoTier*\x061.0.83\x12\x91\x01\n" +
 	"\bSwitchTo\x122.copilot.cli.v1.SessionModelServiceSwitchToRequest\x1a3.copilot.cli.v1.SessionModelServiceSwitchToResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.model.switchToBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16session.model.switchToB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionModelProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_model_proto_rawDescOnce sync.Once

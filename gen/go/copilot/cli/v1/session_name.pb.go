@@ -399,7 +399,8 @@ const file_copilot_cli_v1_session_name_proto_rawDesc = "" +
 	"\x03Set\x12,.copilot.cli.v1.SessionNameServiceSetRequest\x1a-.copilot.cli.v1.SessionNameServiceSetResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10session.name.set\x12\x8a\x01\n" +
 	"\aSetAuto\x120.copilot.cli.v1.SessionNameServiceSetAutoRequest\x1a1.copilot.cli.v1.SessionNameServiceSetAutoResponse\"\x1a\x82\x80\x19\x16\n" +
-	"\x14session.name.setAutoBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14session.name.setAutoB\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10SessionNameProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_name_proto_rawDescOnce sync.Once

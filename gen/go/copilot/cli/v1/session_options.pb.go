@@ -2014,7 +2014,8 @@ const file_copilot_cli_v1_session_options_proto_rawDesc = "" +
 	"\bdetailed2\xa9\x01\n" +
 	"\x15SessionOptionsService\x12\x8f\x01\n" +
 	"\x06Update\x122.copilot.cli.v1.SessionOptionsServiceUpdateRequest\x1a3.copilot.cli.v1.SessionOptionsServiceUpdateResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.options.updateBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16session.options.updateB\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionOptionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_options_proto_rawDescOnce sync.Once

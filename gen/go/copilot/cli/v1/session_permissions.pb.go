@@ -2229,7 +2229,8 @@ const file_copilot_cli_v1_session_permissions_proto_rawDesc = "" +
 	"\aSetMode\x127.copilot.cli.v1.SessionPermissionsServiceSetModeRequest\x1a8.copilot.cli.v1.SessionPermissionsServiceSetModeResponse\"!\x82\x80\x19\x1d\n" +
 	"\x1bsession.permissions.setMode\x12\xaf\x01\n" +
 	"\vSetRequired\x12;.copilot.cli.v1.SessionPermissionsServiceSetRequiredRequest\x1a<.copilot.cli.v1.SessionPermissionsServiceSetRequiredResponse\"%\x82\x80\x19!\n" +
-	"\x1fsession.permissions.setRequiredBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1fsession.permissions.setRequiredB\xd2\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x17SessionPermissionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_permissions_proto_rawDescOnce sync.Once

@@ -289,7 +289,8 @@ const file_copilot_cli_v1_session_permissions_folder_trust_proto_rawDesc = "" +
 	"AddTrusted\x12E.copilot.cli.v1.SessionPermissionsFolderTrustServiceAddTrustedRequest\x1aF.copilot.cli.v1.SessionPermissionsFolderTrustServiceAddTrustedResponse\"0\x82\x80\x19,\n" +
 	"*session.permissions.folderTrust.addTrusted\x12\xc9\x01\n" +
 	"\tIsTrusted\x12D.copilot.cli.v1.SessionPermissionsFolderTrustServiceIsTrustedRequest\x1aE.copilot.cli.v1.SessionPermissionsFolderTrustServiceIsTrustedResponse\"/\x82\x80\x19+\n" +
-	")session.permissions.folderTrust.isTrustedBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	")session.permissions.folderTrust.isTrustedB\xdd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\"SessionPermissionsFolderTrustProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_permissions_folder_trust_proto_rawDescOnce sync.Once

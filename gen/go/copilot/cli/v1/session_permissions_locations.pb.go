@@ -1564,7 +1564,8 @@ const file_copilot_cli_v1_session_permissions_locations_proto_rawDesc = "" +
 	"\x05Apply\x12>.copilot.cli.v1.SessionPermissionsLocationsServiceApplyRequest\x1a?.copilot.cli.v1.SessionPermissionsLocationsServiceApplyResponse\")\x82\x80\x19%\n" +
 	"#session.permissions.locations.apply\x12\xbb\x01\n" +
 	"\aResolve\x12@.copilot.cli.v1.SessionPermissionsLocationsServiceResolveRequest\x1aA.copilot.cli.v1.SessionPermissionsLocationsServiceResolveResponse\"+\x82\x80\x19'\n" +
-	"%session.permissions.locations.resolveBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"%session.permissions.locations.resolveB\xdb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B SessionPermissionsLocationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_permissions_locations_proto_rawDescOnce sync.Once

@@ -676,7 +676,8 @@ const file_copilot_cli_v1_session_permissions_paths_proto_rawDesc = "" +
 	"\x04List\x129.copilot.cli.v1.SessionPermissionsPathsServiceListRequest\x1a:.copilot.cli.v1.SessionPermissionsPathsServiceListResponse\"$\x82\x80\x19 \n" +
 	"\x1esession.permissions.paths.list\x12\xc7\x01\n" +
 	"\rUpdatePrimary\x12B.copilot.cli.v1.SessionPermissionsPathsServiceUpdatePrimaryRequest\x1aC.copilot.cli.v1.SessionPermissionsPathsServiceUpdatePrimaryResponse\"-\x82\x80\x19)\n" +
-	"'session.permissions.paths.updatePrimaryBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"'session.permissions.paths.updatePrimaryB\xd7\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1cSessionPermissionsPathsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_permissions_paths_proto_rawDescOnce sync.Once

@@ -162,7 +162,8 @@ const file_copilot_cli_v1_session_permissions_urls_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xfe\x01\n" +
 	"\x1dSessionPermissionsUrlsService\x12\xdc\x01\n" +
 	"\x13SetUnrestrictedMode\x12G.copilot.cli.v1.SessionPermissionsUrlsServiceSetUnrestrictedModeRequest\x1aH.copilot.cli.v1.SessionPermissionsUrlsServiceSetUnrestrictedModeResponse\"2\x82\x80\x19.\n" +
-	",session.permissions.urls.setUnrestrictedModeBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	",session.permissions.urls.setUnrestrictedModeB\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionPermissionsUrlsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_permissions_urls_proto_rawDescOnce sync.Once

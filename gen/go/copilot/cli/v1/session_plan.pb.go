@@ -812,7 +812,8 @@ const file_copilot_cli_v1_session_plan_proto_rawDesc = "" +
 	"\x1cReadSqlTodosWithDependencies\x12E.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesRequest\x1aF.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesResponse\"/\x82\x80\x19+\n" +
 	")session.plan.readSqlTodosWithDependencies\x12\x86\x01\n" +
 	"\x06Update\x12/.copilot.cli.v1.SessionPlanServiceUpdateRequest\x1a0.copilot.cli.v1.SessionPlanServiceUpdateResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.plan.updateBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x13session.plan.updateB\xcb\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x10SessionPlanProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_plan_proto_rawDescOnce sync.Once

@@ -1433,7 +1433,8 @@ const file_copilot_cli_v1_session_plugins_proto_rawDesc = "" +
 	"\tUninstall\x125.copilot.cli.v1.SessionPluginsServiceUninstallRequest\x1a6.copilot.cli.v1.SessionPluginsServiceUninstallResponse\"'\x82\x80\x19#\n" +
 	"\x19session.plugins.uninstall*\x061.0.87\x12\x97\x01\n" +
 	"\x06Update\x122.copilot.cli.v1.SessionPluginsServiceUpdateRequest\x1a3.copilot.cli.v1.SessionPluginsServiceUpdateResponse\"$\x82\x80\x19 \n" +
-	"\x16session.plugins.update*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x16session.plugins.update*\x061.0.87B\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionPluginsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_plugins_proto_rawDescOnce sync.Once

@@ -688,7 +688,8 @@ const file_copilot_cli_v1_session_plugins_marketplaces_proto_rawDesc = "" +
 	"\aRefresh\x12?.copilot.cli.v1.SessionPluginsMarketplacesServiceRefreshRequest\x1a@.copilot.cli.v1.SessionPluginsMarketplacesServiceRefreshResponse\"2\x82\x80\x19.\n" +
 	"$session.plugins.marketplaces.refresh*\x061.0.87\x12\xbc\x01\n" +
 	"\x06Remove\x12>.copilot.cli.v1.SessionPluginsMarketplacesServiceRemoveRequest\x1a?.copilot.cli.v1.SessionPluginsMarketplacesServiceRemoveResponse\"1\x82\x80\x19-\n" +
-	"#session.plugins.marketplaces.remove*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"#session.plugins.marketplaces.remove*\x061.0.87B\xda\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1fSessionPluginsMarketplacesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_plugins_marketplaces_proto_rawDescOnce sync.Once

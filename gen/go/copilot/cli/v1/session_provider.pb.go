@@ -752,7 +752,8 @@ const file_copilot_cli_v1_session_provider_proto_rawDesc = "" +
 	"\x04Sync\x121.copilot.cli.v1.SessionProviderServiceSyncRequest\x1a2.copilot.cli.v1.SessionProviderServiceSyncResponse\"#\x82\x80\x19\x1f\n" +
 	"\x15session.provider.sync*\x061.0.88\x12\xa2\x01\n" +
 	"\bWithdraw\x125.copilot.cli.v1.SessionProviderServiceWithdrawRequest\x1a6.copilot.cli.v1.SessionProviderServiceWithdrawResponse\"'\x82\x80\x19#\n" +
-	"\x19session.provider.withdraw*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x19session.provider.withdraw*\x061.0.92B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionProviderProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_provider_proto_rawDescOnce sync.Once

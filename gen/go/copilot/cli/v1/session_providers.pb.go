@@ -944,7 +944,8 @@ const file_copilot_cli_v1_session_providers_proto_rawDesc = "" +
 	"GetCatalog\x128.copilot.cli.v1.SessionProvidersServiceGetCatalogRequest\x1a9.copilot.cli.v1.SessionProvidersServiceGetCatalogResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.providers.getCatalog*\x061.0.92\x12\xa9\x01\n" +
 	"\tGetStatus\x127.copilot.cli.v1.SessionProvidersServiceGetStatusRequest\x1a8.copilot.cli.v1.SessionProvidersServiceGetStatusResponse\")\x82\x80\x19%\n" +
-	"\x1bsession.providers.getStatus*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1bsession.providers.getStatus*\x061.0.92B\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15SessionProvidersProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_providers_proto_rawDescOnce sync.Once

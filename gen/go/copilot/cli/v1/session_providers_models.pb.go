@@ -737,7 +737,8 @@ const file_copilot_cli_v1_session_providers_models_proto_rawDesc = "" +
 	"\x04List\x128.copilot.cli.v1.SessionProvidersModelsServiceListRequest\x1a9.copilot.cli.v1.SessionProvidersModelsServiceListResponse\"+\x82\x80\x19'\n" +
 	"\x1dsession.providers.models.list*\x061.0.92\x12\xe8\x01\n" +
 	"\x14PrepareConfiguration\x12H.copilot.cli.v1.SessionProvidersModelsServicePrepareConfigurationRequest\x1aI.copilot.cli.v1.SessionProvidersModelsServicePrepareConfigurationResponse\";\x82\x80\x197\n" +
-	"-session.providers.models.prepareConfiguration*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"-session.providers.models.prepareConfiguration*\x061.0.92B\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionProvidersModelsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_providers_models_proto_rawDescOnce sync.Once

@@ -3000,7 +3000,8 @@ const file_copilot_cli_v1_session_queue_proto_rawDesc = "" +
 	"UpdateText\x124.copilot.cli.v1.SessionQueueServiceUpdateTextRequest\x1a5.copilot.cli.v1.SessionQueueServiceUpdateTextResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x18session.queue.updateText\x12\xb5\x01\n" +
 	"\x0fWithdrawMessage\x129.copilot.cli.v1.SessionQueueServiceWithdrawMessageRequest\x1a:.copilot.cli.v1.SessionQueueServiceWithdrawMessageResponse\"+\x82\x80\x19'\n" +
-	"\x1dsession.queue.withdrawMessage*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1dsession.queue.withdrawMessage*\x061.0.87B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionQueueProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_queue_proto_rawDescOnce sync.Once

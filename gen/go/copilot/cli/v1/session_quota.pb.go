@@ -1026,7 +1026,8 @@ const file_copilot_cli_v1_session_quota_proto_rawDesc = "" +
 	"\aRefresh\x121.copilot.cli.v1.SessionQuotaServiceRefreshRequest\x1a2.copilot.cli.v1.SessionQuotaServiceRefreshResponse\"$\x82\x80\x19 \n" +
 	"\x15session.quota.refresh*\a1.0.102\x12\xaa\x01\n" +
 	"\fTakeWarnings\x126.copilot.cli.v1.SessionQuotaServiceTakeWarningsRequest\x1a7.copilot.cli.v1.SessionQuotaServiceTakeWarningsResponse\")\x82\x80\x19%\n" +
-	"\x1asession.quota.takeWarnings*\a1.0.102BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1asession.quota.takeWarnings*\a1.0.102B\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionQuotaProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_quota_proto_rawDescOnce sync.Once

@@ -475,7 +475,8 @@ const file_copilot_cli_v1_session_remote_proto_rawDesc = "" +
 	"\x06Enable\x121.copilot.cli.v1.SessionRemoteServiceEnableRequest\x1a2.copilot.cli.v1.SessionRemoteServiceEnableResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.remote.enable\x12\xcc\x01\n" +
 	"\x16NotifySteerableChanged\x12A.copilot.cli.v1.SessionRemoteServiceNotifySteerableChangedRequest\x1aB.copilot.cli.v1.SessionRemoteServiceNotifySteerableChangedResponse\"+\x82\x80\x19'\n" +
-	"%session.remote.notifySteerableChangedBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"%session.remote.notifySteerableChangedB\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12SessionRemoteProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_remote_proto_rawDescOnce sync.Once

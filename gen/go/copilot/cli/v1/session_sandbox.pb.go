@@ -639,7 +639,8 @@ const file_copilot_cli_v1_session_sandbox_proto_rawDesc = "" +
 	"\x14GetEnforcementStatus\x12@.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusRequest\x1aA.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusResponse\"2\x82\x80\x19.\n" +
 	"$session.sandbox.getEnforcementStatus*\x061.0.82\x12\xcb\x01\n" +
 	"\x13GrantPathForRequest\x12?.copilot.cli.v1.SessionSandboxServiceGrantPathForRequestRequest\x1a@.copilot.cli.v1.SessionSandboxServiceGrantPathForRequestResponse\"1\x82\x80\x19-\n" +
-	"#session.sandbox.grantPathForRequest*\x061.0.92BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"#session.sandbox.grantPathForRequest*\x061.0.92B\xce\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionSandboxProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_sandbox_proto_rawDescOnce sync.Once

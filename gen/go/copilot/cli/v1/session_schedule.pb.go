@@ -1454,7 +1454,8 @@ const file_copilot_cli_v1_session_schedule_proto_rawDesc = "" +
 	"\x04List\x121.copilot.cli.v1.SessionScheduleServiceListRequest\x1a2.copilot.cli.v1.SessionScheduleServiceListResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.schedule.list\x12\x8a\x01\n" +
 	"\x04Stop\x121.copilot.cli.v1.SessionScheduleServiceStopRequest\x1a2.copilot.cli.v1.SessionScheduleServiceStopResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.schedule.stopBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15session.schedule.stopB\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionScheduleProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_schedule_proto_rawDescOnce sync.Once

@@ -1152,7 +1152,8 @@ const file_copilot_cli_v1_session_settings_proto_rawDesc = "" +
 	"\x11EvaluatePredicate\x12F.copilot.cli.v1.InternalSessionSettingsServiceEvaluatePredicateRequest\x1aG.copilot.cli.v1.InternalSessionSettingsServiceEvaluatePredicateResponse\"*\x82\x80\x19&\n" +
 	"\"session.settings.evaluatePredicate \x01\x12\xac\x01\n" +
 	"\bSnapshot\x12=.copilot.cli.v1.InternalSessionSettingsServiceSnapshotRequest\x1a>.copilot.cli.v1.InternalSessionSettingsServiceSnapshotResponse\"!\x82\x80\x19\x1d\n" +
-	"\x19session.settings.snapshot \x01BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x19session.settings.snapshot \x01B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_settings_proto_rawDescOnce sync.Once

@@ -691,7 +691,8 @@ const file_copilot_cli_v1_session_shell_proto_rawDesc = "" +
 	"\x14ExecuteUserRequested\x12>.copilot.cli.v1.SessionShellServiceExecuteUserRequestedRequest\x1a?.copilot.cli.v1.SessionShellServiceExecuteUserRequestedResponse\"(\x82\x80\x19$\n" +
 	"\"session.shell.executeUserRequested\x12\x81\x01\n" +
 	"\x04Kill\x12..copilot.cli.v1.SessionShellServiceKillRequest\x1a/.copilot.cli.v1.SessionShellServiceKillResponse\"\x18\x82\x80\x19\x14\n" +
-	"\x12session.shell.killBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x12session.shell.killB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionShellProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_shell_proto_rawDescOnce sync.Once

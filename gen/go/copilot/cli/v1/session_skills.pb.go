@@ -980,7 +980,8 @@ const file_copilot_cli_v1_session_skills_proto_rawDesc = "" +
 	"\x04List\x12/.copilot.cli.v1.SessionSkillsServiceListRequest\x1a0.copilot.cli.v1.SessionSkillsServiceListResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13session.skills.list\x12\x8c\x01\n" +
 	"\x06Reload\x121.copilot.cli.v1.SessionSkillsServiceReloadRequest\x1a2.copilot.cli.v1.SessionSkillsServiceReloadResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.skills.reloadBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x15session.skills.reloadB\xcd\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x12SessionSkillsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_skills_proto_rawDescOnce sync.Once

@@ -4284,7 +4284,8 @@ const file_copilot_cli_v1_session_tasks_proto_rawDesc = "" +
 	"\x06Update\x120.copilot.cli.v1.SessionTasksServiceUpdateRequest\x1a1.copilot.cli.v1.SessionTasksServiceUpdateResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x14session.tasks.update*\x061.0.83\x12\xa9\x01\n" +
 	"\x0eWaitForPending\x128.copilot.cli.v1.SessionTasksServiceWaitForPendingRequest\x1a9.copilot.cli.v1.SessionTasksServiceWaitForPendingResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x1csession.tasks.waitForPendingBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1csession.tasks.waitForPendingB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionTasksProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_tasks_proto_rawDescOnce sync.Once

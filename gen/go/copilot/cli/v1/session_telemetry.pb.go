@@ -275,7 +275,8 @@ const file_copilot_cli_v1_session_telemetry_proto_rawDesc = "" +
 	"\x0fGetEngagementId\x12=.copilot.cli.v1.SessionTelemetryServiceGetEngagementIdRequest\x1a>.copilot.cli.v1.SessionTelemetryServiceGetEngagementIdResponse\"'\x82\x80\x19#\n" +
 	"!session.telemetry.getEngagementId\x12\xc9\x01\n" +
 	"\x13SetFeatureOverrides\x12A.copilot.cli.v1.SessionTelemetryServiceSetFeatureOverridesRequest\x1aB.copilot.cli.v1.SessionTelemetryServiceSetFeatureOverridesResponse\"+\x82\x80\x19'\n" +
-	"%session.telemetry.setFeatureOverridesBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"%session.telemetry.setFeatureOverridesB\xd0\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x15SessionTelemetryProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_telemetry_proto_rawDescOnce sync.Once

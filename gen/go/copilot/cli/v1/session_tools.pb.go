@@ -2922,7 +2922,8 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\x15TaskCompleteEventData\x12?.copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataRequest\x1a@.copilot.cli.v1.SessionToolsServiceTaskCompleteEventDataResponse\")\x82\x80\x19%\n" +
 	"#session.tools.taskCompleteEventData\x12\xc9\x01\n" +
 	"\x16UpdateSubagentSettings\x12@.copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsRequest\x1aA.copilot.cli.v1.SessionToolsServiceUpdateSubagentSettingsResponse\"*\x82\x80\x19&\n" +
-	"$session.tools.updateSubagentSettingsBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"$session.tools.updateSubagentSettingsB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionToolsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_tools_proto_rawDescOnce sync.Once

@@ -12992,7 +12992,8 @@ const file_copilot_cli_v1_session_types_proto_rawDesc = "" +
 	"1UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_UNSET\x10\x03\x1a\v\x82\x80\x19\a\n" +
 	"\x05unset\x12D\n" +
 	"2UI_SESSION_LIMITS_EXHAUSTED_RESPONSE_ACTION_CANCEL\x10\x04\x1a\f\x82\x80\x19\b\n" +
-	"\x06cancelBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x06cancelB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionTypesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_types_proto_rawDescOnce sync.Once

@@ -3532,7 +3532,8 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"#RegisterDirectAutoModeSwitchHandler\x12J.copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerRequest\x1aK.copilot.cli.v1.SessionUiServiceRegisterDirectAutoModeSwitchHandlerResponse\"4\x82\x80\x190\n" +
 	".session.ui.registerDirectAutoModeSwitchHandler\x12\xfc\x01\n" +
 	"%UnregisterDirectAutoModeSwitchHandler\x12L.copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerRequest\x1aM.copilot.cli.v1.SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse\"6\x82\x80\x192\n" +
-	"0session.ui.unregisterDirectAutoModeSwitchHandlerBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"0session.ui.unregisterDirectAutoModeSwitchHandlerB\xc9\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x0eSessionUiProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_ui_proto_rawDescOnce sync.Once

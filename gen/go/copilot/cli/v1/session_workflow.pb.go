@@ -5628,7 +5628,8 @@ const file_copilot_cli_v1_session_workflow_proto_rawDesc = "" +
 	"\x06Resume\x123.copilot.cli.v1.SessionWorkflowServiceResumeRequest\x1a4.copilot.cli.v1.SessionWorkflowServiceResumeResponse\"%\x82\x80\x19!\n" +
 	"\x17session.workflow.resume*\x061.0.87\x12\x8e\x01\n" +
 	"\x03Run\x120.copilot.cli.v1.SessionWorkflowServiceRunRequest\x1a1.copilot.cli.v1.SessionWorkflowServiceRunResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x14session.workflow.run*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14session.workflow.run*\x061.0.87B\xcf\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionWorkflowProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_workflow_proto_rawDescOnce sync.Once

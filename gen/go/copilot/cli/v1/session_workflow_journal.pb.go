@@ -340,7 +340,8 @@ const file_copilot_cli_v1_session_workflow_journal_proto_rawDesc = "" +
 	"\x03Get\x127.copilot.cli.v1.SessionWorkflowJournalServiceGetRequest\x1a8.copilot.cli.v1.SessionWorkflowJournalServiceGetResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.workflow.journal.get*\x061.0.87\x12\xa4\x01\n" +
 	"\x03Put\x127.copilot.cli.v1.SessionWorkflowJournalServicePutRequest\x1a8.copilot.cli.v1.SessionWorkflowJournalServicePutResponse\"*\x82\x80\x19&\n" +
-	"\x1csession.workflow.journal.put*\x061.0.87BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1csession.workflow.journal.put*\x061.0.87B\xd6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionWorkflowJournalProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_workflow_journal_proto_rawDescOnce sync.Once

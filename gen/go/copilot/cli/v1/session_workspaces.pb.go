@@ -4213,7 +4213,8 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\x0eUpdateMetadata\x12=.copilot.cli.v1.SessionWorkspacesServiceUpdateMetadataRequest\x1a>.copilot.cli.v1.SessionWorkspacesServiceUpdateMetadataResponse\"'\x82\x80\x19#\n" +
 	"!session.workspaces.updateMetadata\x12\xdc\x01\n" +
 	"\x17WriteAutopilotObjective\x12F.copilot.cli.v1.SessionWorkspacesServiceWriteAutopilotObjectiveRequest\x1aG.copilot.cli.v1.SessionWorkspacesServiceWriteAutopilotObjectiveResponse\"0\x82\x80\x19,\n" +
-	"*session.workspaces.writeAutopilotObjectiveBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"*session.workspaces.writeAutopilotObjectiveB\xd1\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionWorkspacesProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_session_workspaces_proto_rawDescOnce sync.Once

@@ -9370,7 +9370,8 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x11StopRemoteControl\x127.copilot.cli.v1.SessionsServiceStopRemoteControlRequest\x1a8.copilot.cli.v1.SessionsServiceStopRemoteControlResponse\" \x82\x80\x19\x1c\n" +
 	"\x1asessions.stopRemoteControl\x12\xb8\x01\n" +
 	"\x15TransferRemoteControl\x12;.copilot.cli.v1.SessionsServiceTransferRemoteControlRequest\x1a<.copilot.cli.v1.SessionsServiceTransferRemoteControlResponse\"$\x82\x80\x19 \n" +
-	"\x1esessions.transferRemoteControlBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1esessions.transferRemoteControlB\xc8\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\rSessionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_sessions_proto_rawDescOnce sync.Once

@@ -1809,7 +1809,8 @@ const file_copilot_cli_v1_skills_proto_rawDesc = "" +
 	"\vPlanInstall\x12/.copilot.cli.v1.SkillsServicePlanInstallRequest\x1a0.copilot.cli.v1.SkillsServicePlanInstallResponse\" \x82\x80\x19\x1c\n" +
 	"\x12skills.planInstall*\x061.0.89\x12\x9a\x01\n" +
 	"\rPlanUninstall\x121.copilot.cli.v1.SkillsServicePlanUninstallRequest\x1a2.copilot.cli.v1.SkillsServicePlanUninstallResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x14skills.planUninstall*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x14skills.planUninstall*\x061.0.89B\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vSkillsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_skills_proto_rawDescOnce sync.Once

@@ -261,7 +261,8 @@ const file_copilot_cli_v1_skills_config_proto_rawDesc = "" +
 	"\x11SetDisabledSkills\x12;.copilot.cli.v1.SkillsConfigServiceSetDisabledSkillsRequest\x1a<.copilot.cli.v1.SkillsConfigServiceSetDisabledSkillsResponse\"%\x82\x80\x19!\n" +
 	"\x1fskills.config.setDisabledSkills\x12\xb1\x01\n" +
 	"\x10SetSkillDisabled\x12:.copilot.cli.v1.SkillsConfigServiceSetSkillDisabledRequest\x1a;.copilot.cli.v1.SkillsConfigServiceSetSkillDisabledResponse\"$\x82\x80\x19 \n" +
-	"\x1eskills.config.setSkillDisabledBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1eskills.config.setSkillDisabledB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11SkillsConfigProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_skills_config_proto_rawDescOnce sync.Once

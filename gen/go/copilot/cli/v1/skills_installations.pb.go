@@ -1495,7 +1495,8 @@ const file_copilot_cli_v1_skills_installations_proto_rawDesc = "" +
 	"SetEnabled\x12;.copilot.cli.v1.SkillsInstallationsServiceSetEnabledRequest\x1a<.copilot.cli.v1.SkillsInstallationsServiceSetEnabledResponse\"-\x82\x80\x19)\n" +
 	"\x1fskills.installations.setEnabled*\x061.0.89\x12\xa6\x01\n" +
 	"\x06Status\x127.copilot.cli.v1.SkillsInstallationsServiceStatusRequest\x1a8.copilot.cli.v1.SkillsInstallationsServiceStatusResponse\")\x82\x80\x19%\n" +
-	"\x1bskills.installations.status*\x061.0.89BBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x1bskills.installations.status*\x061.0.89B\xd3\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x18SkillsInstallationsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_skills_installations_proto_rawDescOnce sync.Once

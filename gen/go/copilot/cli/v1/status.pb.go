@@ -157,7 +157,8 @@ const file_copilot_cli_v1_status_proto_rawDesc = "" +
 	"\rStatusService\x12j\n" +
 	"\x03Get\x12'.copilot.cli.v1.StatusServiceGetRequest\x1a(.copilot.cli.v1.StatusServiceGetResponse\"\x10\x82\x80\x19\f\n" +
 	"\n" +
-	"status.getBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"status.getB\xc6\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\vStatusProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_status_proto_rawDescOnce sync.Once

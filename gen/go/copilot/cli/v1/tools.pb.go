@@ -264,7 +264,9 @@ const file_copilot_cli_v1_tools_proto_rawDesc = "" +
 	"\fToolsService\x12k\n" +
 	"\x04List\x12'.copilot.cli.v1.ToolsServiceListRequest\x1a(.copilot.cli.v1.ToolsServiceListResponse\"\x10\x82\x80\x19\f\n" +
 	"\n" +
-	"tools.listBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"tools.listB\xc5\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\n" +
+	"ToolsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_tools_proto_rawDescOnce sync.Once

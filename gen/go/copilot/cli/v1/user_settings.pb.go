@@ -4406,7 +4406,8 @@ const file_copilot_cli_v1_user_settings_proto_rawDesc = "" +
 	"\x06Reload\x120.copilot.cli.v1.UserSettingsServiceReloadRequest\x1a1.copilot.cli.v1.UserSettingsServiceReloadResponse\"%\x82\x80\x19\x1e\n" +
 	"\x14user.settings.reload2\x061.0.92\x88\x02\x01\x12}\n" +
 	"\x03Set\x12-.copilot.cli.v1.UserSettingsServiceSetRequest\x1a..copilot.cli.v1.UserSettingsServiceSetResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11user.settings.setBBZ@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1b\x06proto3"
+	"\x11user.settings.setB\xcc\x01\n" +
+	"\x1cio.github.copilotgrpc.cli.v1B\x11UserSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (
 	file_copilot_cli_v1_user_settings_proto_rawDescOnce sync.Once

@@ -613,7 +613,8 @@ const file_copilot_json_v1_options_proto_rawDesc = "" +
 	"\x05field\x12\x1d.google.protobuf.FieldOptions\x18\x80\x90\x03 \x01(\v2\x1b.copilot.json.v1.FieldRulesR\x05field:c\n" +
 	"\n" +
 	"enum_value\x12!.google.protobuf.EnumValueOptions\x18\x80\x90\x03 \x01(\v2\x1f.copilot.json.v1.EnumValueRulesR\tenumValue:V\n" +
-	"\x06method\x12\x1e.google.protobuf.MethodOptions\x18\x80\x90\x03 \x01(\v2\x1c.copilot.json.v1.MethodRulesR\x06methodBDZBgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1;jsonv1b\x06proto3"
+	"\x06method\x12\x1e.google.protobuf.MethodOptions\x18\x80\x90\x03 \x01(\v2\x1c.copilot.json.v1.MethodRulesR\x06methodB\xce\x01\n" +
+	"\x1dio.github.copilotgrpc.json.v1B\fOptionsProtoP\x01ZBgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1;jsonv1\xa2\x02\x04CGJS\xaa\x02\x13CopilotGrpc.Json.V1\xba\x02\rCopilotJsonV1\xca\x02\x13CopilotGrpc\\Json\\V1\xea\x02\x15CopilotGrpc::Json::V1b\x06proto3"
 
 var (
 	file_copilot_json_v1_options_proto_rawDescOnce sync.Once
