@@ -1,4 +1,4 @@
-// Package clients holds the tests of what is not Go: the examples of clients/typescript
-// and clients/python run against this repository's server with the real CLI. They need
-// what .ci/client prepares, and run through it.
+// Package clients tests the examples of clients/python against this repository's server with the
+// real CLI. .ci/client prepares and runs the tests. The tests of clients/typescript are part of
+// that package.
 package clients

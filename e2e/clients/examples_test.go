@@ -26,12 +26,6 @@ type language struct {
 }
 
 var languages = map[string]language{
-	"typescript": {
-		dir:    "../../clients/typescript",
-		agent:  []string{"node", "dist/examples/agent.js"},
-		events: []string{"node", "dist/examples/events.js"},
-		oneof:  "customTool",
-	},
 	"python": {
 		dir:    "../../clients/python",
 		agent:  []string{".cache/venv/bin/python", "-m", "examples.agent"},

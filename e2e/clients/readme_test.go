@@ -13,7 +13,6 @@ import (
 func TestReadmeSnippets(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ dir, fence, example string }{
-		{"typescript", "ts", "examples/agent.ts"},
 		{"python", "python", "examples/agent.py"},
 	} {
 		t.Run(tt.dir, func(t *testing.T) {

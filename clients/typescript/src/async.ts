@@ -1,0 +1,105 @@
+/** A promise with its functions. */
+export interface Deferred<T> {
+  readonly promise: Promise<T>;
+  resolve(value: T): void;
+  reject(reason: unknown): void;
+}
+
+export function deferred<T>(): Deferred<T> {
+  let resolve!: (value: T) => void;
+  let reject!: (reason: unknown) => void;
+  const promise = new Promise<T>((res, rej) => {
+    resolve = res;
+    reject = rej;
+  });
+  promise.catch(() => undefined); // a rejection without a listener is not an error of the program
+  return { promise, resolve, reject };
+}
+
+/** The sending half of a stream: an async iterable of the messages that are sent. */
+export class Outbox<T> implements AsyncIterable<T> {
+  #messages: T[] = [];
+  #closed = false;
+  #wake: () => void = () => undefined;
+
+  /** Queues a message. A closed outbox drops it. */
+  send(message: T): void {
+    if (!this.#closed) this.#messages.push(message);
+    this.#wake();
+  }
+
+  /** Ends the iteration after the queued messages. */
+  close(): void {
+    this.#closed = true;
+    this.#wake();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
+    for (;;) {
+      for (let next = this.#messages.shift(); next !== undefined; next = this.#messages.shift()) yield next;
+      if (this.#closed) return;
+      await new Promise<void>((resolve) => (this.#wake = resolve));
+    }
+  }
+}
+
+/** Limits how many functions run at once; the others wait in order. */
+export class Slots {
+  #free: number;
+  readonly #waiting: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = count;
+  }
+
+  async take(): Promise<void> {
+    if (this.#free > 0) this.#free--;
+    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  release(): void {
+    const next = this.#waiting.shift();
+    if (next) next();
+    else this.#free++;
+  }
+}
+
+/** Rejects with the signal's reason when it aborts, if that is before the promise settles. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  return new Promise<T>((resolve, reject) => {
+    const onAbort = () => reject(abortReason(signal));
+    if (signal.aborted) return onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
+
+/** The reason of an aborted signal as an Error. */
+export function abortReason(signal: AbortSignal): Error {
+  return signal.reason instanceof Error ? signal.reason : new Error(String(signal.reason ?? "aborted"));
+}
+
+/** A controller that also aborts with the given signals. `release` removes its listeners from them. */
+export function linkedController(...signals: (AbortSignal | undefined)[]): {
+  controller: AbortController;
+  release: () => void;
+} {
+  const controller = new AbortController();
+  const release = () => {
+    for (const [signal, listener] of listeners) signal.removeEventListener("abort", listener);
+  };
+  const listeners = signals
+    .filter((signal) => signal !== undefined)
+    .map((signal): [AbortSignal, () => void] => [signal, () => controller.abort(signal.reason)]);
+  for (const [signal, listener] of listeners) {
+    if (signal.aborted) listener();
+    else signal.addEventListener("abort", listener, { once: true });
+  }
+  return { controller, release };
+}
+
+/** Random text for request ids. */
+export function randomId(): string {
+  return crypto.randomUUID();
+}

@@ -1,0 +1,327 @@
+import { create, type DescService, fromBinary } from "@bufbuild/protobuf";
+import { Code, createClient as createRpcClient, type Client as RpcClient, type Transport } from "@connectrpc/connect";
+import { abortReason, linkedController } from "./async.js";
+import { AttachLink } from "./attach.js";
+import { callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
+import type { AroundCallback } from "./calls.js";
+import { ClosedError, CopilotError, IncompatibleServerError, toCopilotError, unavailable } from "./errors.js";
+import { readCall, silenceMs } from "./events.js";
+import { registerFiles } from "./filesystem.js";
+import { HandlerTable } from "./handlers.js";
+import { type Logger, silentLogger } from "./logger.js";
+import { ModelRequests } from "./modeltransport.js";
+import {
+  type CreateOptions,
+  createStart,
+  declaration,
+  type ParticipantOptions,
+  type ResumeOptions,
+  resumeStart,
+} from "./options.js";
+import { Participant, type ParticipantEnvironment } from "./participant.js";
+import { Progress } from "./position.js";
+import {
+  type AttachStartInit,
+  type Callback,
+  CallbackSchema,
+  CallbackService,
+  EventService,
+  type GetServerInfoResponse,
+  type HandlersInit,
+  RuntimeService,
+  type SessionInfo,
+  SessionInfoSchema,
+  SessionService,
+  type ToolDefinition,
+  type WatchSessionsResponse,
+} from "./proto.js";
+import { Session, type SessionEnvironment, type Services } from "./session.js";
+import { toolsByName } from "./tool.js";
+import { checkServerVersion } from "./version.js";
+import { SubscribeLink } from "./weblink.js";
+
+/** Options of a client. */
+export interface ClientOptions {
+  /** Name of this program in sessions, for users and logs. */
+  name?: string | undefined;
+  /** Default: no logs. */
+  logger?: Logger | undefined;
+  /** How broken streams are opened again; false disables reconnection. */
+  reconnect?: Partial<ReconnectPolicy> | false | undefined;
+  /** Runs around every handler, for example to continue the trace of `call.traceContext`. */
+  aroundCallback?: AroundCallback | undefined;
+  /**
+   * "attach" uses bidirectional streams. "subscribe" uses Subscribe and Resolve, for browsers and proxies without
+   * bidirectional streams: tools and handlers then belong to the session.
+   */
+  participation?: "attach" | "subscribe" | undefined;
+}
+
+/** A client of one server. */
+export class Client implements AsyncDisposable {
+  /** The generated clients of `copilot.bridge.v1`. Their errors are ConnectErrors; `toCopilotError` converts them. */
+  readonly rpc: Services;
+  readonly #transport: Transport;
+  readonly #closeTransport: () => void | Promise<void>;
+  readonly #name: string;
+  readonly #env: SessionEnvironment;
+  readonly #aroundCallback: AroundCallback | undefined;
+  readonly #attach: boolean;
+  readonly #open = new Set<Session>();
+  readonly #over = new AbortController();
+
+  /** Makes a client over a transport. `closeTransport` runs when the client is closed. */
+  constructor(
+    transport: Transport,
+    options: ClientOptions = {},
+    closeTransport: () => void | Promise<void> = () => undefined,
+  ) {
+    this.#transport = transport;
+    this.#closeTransport = closeTransport;
+    this.#name = options.name ?? "";
+    this.#aroundCallback = options.aroundCallback;
+    this.#attach = options.participation !== "subscribe";
+    this.rpc = {
+      sessions: this.use(SessionService),
+      events: this.use(EventService),
+      callbacks: this.use(CallbackService),
+      runtimes: this.use(RuntimeService),
+    };
+    this.#env = {
+      services: this.rpc,
+      reconnect:
+        options.reconnect === false
+          ? { ...defaultReconnect, giveUpAfterMs: 0 }
+          : { ...defaultReconnect, ...options.reconnect },
+      logger: options.logger ?? silentLogger,
+      canStreamRequests: this.#attach,
+    };
+  }
+
+  /** The generated client of any service, for example of `copilot.cli.v1`. */
+  use<S extends DescService>(service: S): RpcClient<S> {
+    return createRpcClient(service, this.#transport);
+  }
+
+  /**
+   * Checks that the server is a copilot-grpc server of a supported version. Throws an IncompatibleServerError if not.
+   */
+  async check(options: { signal?: AbortSignal } = {}): Promise<GetServerInfoResponse> {
+    try {
+      const info = await this.serverInfo(options);
+      checkServerVersion(info.version);
+      return info;
+    } catch (error) {
+      if (error instanceof CopilotError && foreign.has(error.code) && error.reason === undefined) {
+        throw new IncompatibleServerError("the target is not a copilot-grpc server: it has no RuntimeService", {
+          cause: error,
+        });
+      }
+      throw error;
+    }
+  }
+
+  /** The server's version, capabilities and limits. */
+  serverInfo(options: { signal?: AbortSignal } = {}): Promise<GetServerInfoResponse> {
+    return this.#repeat((signal) => this.rpc.runtimes.getServerInfo({}, { signal }), options.signal);
+  }
+
+  /** Creates a session and takes part in it. */
+  async createSession(options: CreateOptions = {}): Promise<Session> {
+    return this.#join(options, (owned, handlers) => createStart(options, owned, handlers));
+  }
+
+  /** Opens a session again, from the CLI's history if necessary, and takes part in it. */
+  async resumeSession(id: string, options: ResumeOptions = {}): Promise<Session> {
+    return this.#join(options, (owned, handlers) => resumeStart(id, options, owned, handlers));
+  }
+
+  /** Takes part in a session that is open. Leaves no trace in its history. */
+  async joinSession(id: string, options: ParticipantOptions = {}): Promise<Session> {
+    return this.#join(options, () => ({ case: "joinSessionId", value: id }));
+  }
+
+  /**
+   * A handle on a session, without taking part in it: it sends, reads and resolves, but has no tools and no handlers.
+   */
+  session(id: string): Session {
+    return new Session(this.#env, create(SessionInfoSchema, { sessionId: id }));
+  }
+
+  async #join(
+    options: CreateOptions & ResumeOptions,
+    start: (owned: ToolDefinition[], handlers: HandlersInit | undefined) => NonNullable<AttachStartInit["session"]>,
+  ): Promise<Session> {
+    if (this.#over.signal.aborted) throw abortReason(this.#over.signal);
+    if (!this.#attach && (options.fileSystem || options.modelTransport)) {
+      throw new TypeError("fileSystem and modelTransport require bidirectional streams, which browsers do not have");
+    }
+    const { logger } = this.#env;
+    const handlers = new HandlerTable(options, toolsByName(options.tools ?? []), logger);
+    if (options.fileSystem) registerFiles(handlers, options.fileSystem);
+    const progress = new Progress();
+    const participant: Participant = new Participant(
+      this.#participantEnvironment(),
+      declaration(options, this.#name),
+      handlers,
+      progress,
+      options.maxConcurrentTools ?? 16,
+      options.onConnection ?? (() => undefined),
+    );
+    if (options.modelTransport) {
+      const requests = new ModelRequests(options.modelTransport, logger, (part, signal) =>
+        participant.modelResponse(part, signal),
+      );
+      requests.register(handlers);
+      participant.modelFailed = (requestId, error) => requests.end(requestId, error);
+    }
+    const owned = [...handlers.declared(true), ...(this.#attach ? [] : handlers.declared(false))];
+    const first = start(owned, this.#attach ? undefined : handlers.announced());
+    return this.#opened(participant, handlers, progress, first, options.signal);
+  }
+
+  async #opened(
+    participant: Participant,
+    handlers: HandlerTable,
+    progress: Progress,
+    start: NonNullable<AttachStartInit["session"]>,
+    signal: AbortSignal | undefined,
+  ): Promise<Session> {
+    const { controller, release } = linkedController(signal, this.#over.signal);
+    try {
+      const { session: info } = await participant.open(start, controller.signal);
+      const begin = start.case === "create" ? undefined : info.position;
+      const session = new Session(this.#env, info, { participant, handlers, progress, begin });
+      this.#open.add(session);
+      void participant.done.then(() => this.#open.delete(session));
+      return session;
+    } finally {
+      release();
+    }
+  }
+
+  #participantEnvironment(): ParticipantEnvironment {
+    const { reconnect, logger } = this.#env;
+    return {
+      reconnect,
+      logger,
+      aroundCallback: this.#aroundCallback,
+      open: (start, observer, signal) =>
+        this.#attach
+          ? AttachLink.open(this.rpc.callbacks, start, reconnect.heartbeatMs, observer, signal)
+          : SubscribeLink.open(this.rpc, start, reconnect, observer, signal),
+      readCallback: (sessionId, callbackId, signal) => this.#readCallback(sessionId, callbackId, signal),
+    };
+  }
+
+  async #readCallback(sessionId: string, callbackId: string, signal: AbortSignal): Promise<Callback> {
+    const pieces: Uint8Array[] = [];
+    const open = (call: AbortSignal) => this.rpc.callbacks.readCallback({ sessionId, callbackId }, { signal: call });
+    try {
+      for await (const { chunk } of readCall(open, silenceMs(this.#env.reconnect, undefined), signal))
+        pieces.push(chunk);
+    } catch (error) {
+      throw toCopilotError(error);
+    }
+    const whole = new Uint8Array(pieces.reduce((size, piece) => size + piece.length, 0));
+    let at = 0;
+    for (const piece of pieces) {
+      whole.set(piece, at);
+      at += piece.length;
+    }
+    return fromBinary(CallbackSchema, whole);
+  }
+
+  /** The caller's sessions, most recently used first. */
+  async *listSessions(
+    options: {
+      workingDirectory?: string;
+      gitRoot?: string;
+      repository?: string;
+      branch?: string;
+      signal?: AbortSignal;
+    } = {},
+  ): AsyncGenerator<SessionInfo> {
+    const { signal, ...filter } = options;
+    let pageToken = "";
+    do {
+      const page = await this.#repeat(
+        (call) => this.rpc.sessions.listSessions({ filter, pageToken }, { signal: call }),
+        signal,
+      );
+      yield* page.sessions;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+  }
+
+  /** One session. */
+  async getSession(id: string, options: { signal?: AbortSignal } = {}): Promise<SessionInfo> {
+    const reply = await this.#repeat(
+      (signal) => this.rpc.sessions.getSession({ sessionId: id }, { signal }),
+      options.signal,
+    );
+    if (!reply.session) throw unavailable("the server returned no session");
+    return reply.session;
+  }
+
+  /** Permanently deletes a session and its history. */
+  async deleteSession(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    await this.#once((signal) => this.rpc.sessions.deleteSession({ sessionId: id }, { signal }), options.signal);
+  }
+
+  /** The pending callbacks of all sessions of the caller, oldest first: an inbox. */
+  async *pending(options: { signal?: AbortSignal } = {}): AsyncGenerator<Callback> {
+    let pageToken = "";
+    do {
+      const page = await this.#repeat(
+        (signal) => this.rpc.callbacks.listPending({ pageToken }, { signal }),
+        options.signal,
+      );
+      yield* page.callbacks;
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+  }
+
+  /** Changes of the caller's sessions: first one CURRENT change for each open session. Ends when the stream does. */
+  async *watchSessions(options: { signal?: AbortSignal } = {}): AsyncGenerator<WatchSessionsResponse> {
+    const { controller, release } = linkedController(options.signal, this.#over.signal);
+    try {
+      const open = (signal: AbortSignal) => this.rpc.events.watchSessions({}, { signal });
+      yield* readCall(open, silenceMs(this.#env.reconnect, { heartbeatInterval: { seconds: 30n } }), controller.signal);
+    } catch (error) {
+      throw toCopilotError(error);
+    } finally {
+      release();
+    }
+  }
+
+  /** Leaves all sessions and closes the connection. */
+  async close(): Promise<void> {
+    if (this.#over.signal.aborted) return;
+    await Promise.allSettled([...this.#open].map((session) => session.close()));
+    this.#over.abort(new ClosedError("the client was closed by this program"));
+    await this.#closeTransport();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #repeat<T>(call: (signal: AbortSignal) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return retry(callPolicy(this.#env.reconnect), signal ?? this.#over.signal, () => this.#once(call, signal));
+  }
+
+  async #once<T>(call: (signal: AbortSignal) => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    const { controller, release } = linkedController(signal, this.#over.signal);
+    try {
+      return await call(controller.signal);
+    } catch (error) {
+      throw controller.signal.aborted ? abortReason(controller.signal) : toCopilotError(error);
+    } finally {
+      release();
+    }
+  }
+}
+
+/** Codes with which other servers answer an unknown method. */
+const foreign = new Set([Code.Unimplemented, Code.NotFound, Code.Unknown, Code.Internal, Code.InvalidArgument]);

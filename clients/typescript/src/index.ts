@@ -1,0 +1,96 @@
+/**
+ * Sessions of the GitHub Copilot CLI over copilot-grpc. This module runs in Node.js and in browsers; `connect` is in
+ * `@copilot-grpc/client/node` and `@copilot-grpc/client/web`.
+ *
+ * @packageDocumentation
+ */
+export { attachBytes, attachDirectory, attachPath, attachStream, StreamAttachment } from "./attachments.js";
+export type { ByteSource, PromptAttachment } from "./attachments.js";
+export type { ReconnectPolicy } from "./backoff.js";
+export { WithdrawnError } from "./call.js";
+export type { Call } from "./call.js";
+export type { AroundCallback } from "./calls.js";
+export { Client } from "./client.js";
+export type { ClientOptions } from "./client.js";
+export {
+  ClosedError,
+  CopilotError,
+  IncompatibleServerError,
+  isReason,
+  SessionClosedError,
+  toCopilotError,
+} from "./errors.js";
+export type { Reason } from "./errors.js";
+export { isGap } from "./events.js";
+export type { EventOrGap, EventsOptions } from "./events.js";
+export { provideFiles } from "./filesystem.js";
+export type { FileStat, FileSystem, FileSystemProvider } from "./filesystem.js";
+export type { AnswerOf, CallbackHandlers, HandledCase, Handler, Hooks, RawHandler, RequestOf } from "./handlers.js";
+export type { Logger } from "./logger.js";
+export { answerRaw } from "./handlers.js";
+export type { ModelTransport } from "./modeltransport.js";
+export type { CreateOptions, ParticipantOptions, ResumeOptions, SessionOptions } from "./options.js";
+export type { ConnectionChange } from "./participant.js";
+export {
+  approveAll,
+  Decision,
+  decision,
+  firstOf,
+  permissionAnswer as answerPermission,
+  permissionRules,
+  reject,
+} from "./permission.js";
+export type { PermissionDecision, PermissionHandler, PermissionRequest, PermissionRules } from "./permission.js";
+export { comparePositions, formatPosition, parsePosition } from "./position.js";
+export {
+  CallbackKind,
+  CallbackOutcome,
+  CallbackService,
+  CloseReason,
+  EventService,
+  GapReason,
+  RawService,
+  RuntimeService,
+  SessionChange,
+  SessionService,
+  SessionState,
+} from "./proto.js";
+export type {
+  Answer,
+  AnswerInit,
+  Attachment,
+  Callback,
+  Event,
+  EventFilter,
+  Gap,
+  GetServerInfoResponse,
+  HandlersInit,
+  Position,
+  PromptInit,
+  RuntimeProfile,
+  SessionConfig,
+  SessionInfo,
+  StreamOptions,
+  SubscribeResponse,
+  ToolDefinition,
+  TurnOutcome,
+  WatchSessionsResponse,
+} from "./proto.js";
+export type { JsonSchema, SchemaOutput, StandardSchema } from "./schema.js";
+export { Session } from "./session.js";
+export type { RunOptions, SendOptions, Services, TurnOptions, WaitOptions } from "./session.js";
+export {
+  abstain,
+  binary,
+  defineTool,
+  denied,
+  failure,
+  rejected,
+  toolAnswer as answerTool,
+  ToolResult,
+  toolResult,
+} from "./tool.js";
+export type { Abstain, Tool, ToolCall, ToolOptions } from "./tool.js";
+export { OutcomeError, Turn } from "./turn.js";
+export type { Outcome, TurnFailure } from "./turn.js";
+export { supportedServers } from "./version.js";

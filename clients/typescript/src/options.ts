@@ -1,0 +1,175 @@
+import type { CallbackHandlers } from "./handlers.js";
+import { randomId } from "./async.js";
+import type { FileSystemProvider } from "./filesystem.js";
+import type { ModelTransport } from "./modeltransport.js";
+import type { ConnectionChange, Declaration } from "./participant.js";
+import type {
+  AttachStartInit,
+  CreateInit,
+  HandlersInit,
+  ResumeInit,
+  RuntimeProfile,
+  SessionConfig,
+  ToolDefinition,
+} from "./proto.js";
+import { Lifetime } from "./proto.js";
+import type { Tool } from "./tool.js";
+
+/** Options of a participant: its tools, its handlers and its connection. */
+export interface ParticipantOptions extends CallbackHandlers {
+  /** The tools that this participant executes. */
+  tools?: readonly Tool[] | undefined;
+  /** Number of tool calls that run at once; further calls wait. Default 16. */
+  maxConcurrentTools?: number | undefined;
+  /** Name for users and logs; default: the client's. */
+  name?: string | undefined;
+  /** Time for which the server keeps the participation after a broken connection: up to an hour; default 30,000. */
+  graceMs?: number | undefined;
+  /** Receives changes of the connection. */
+  onConnection?: ((change: ConnectionChange) => void) | undefined;
+  /** Slash commands that only this participant executes, with `onCommand`. */
+  commands?: AttachStartInit["commands"] | undefined;
+  /** Canvases that only this participant shows, with the handlers `canvasOpen`, `canvasClose` and `canvasAction`. */
+  canvases?: AttachStartInit["canvases"] | undefined;
+  /** Identity of this participant as a provider of canvases; stable across reconnections. */
+  canvasProvider?: AttachStartInit["canvasProvider"] | undefined;
+  /** Identity of this participant as an extension. */
+  extensionInfo?: AttachStartInit["extensionInfo"] | undefined;
+  /** Ends the opening of the session. It has no effect afterwards. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Options of a session that is created or resumed. On a resume, options that are set change the session. */
+export interface SessionOptions extends ParticipantOptions {
+  /** The model's id; default: the CLI's. */
+  model?: string | undefined;
+  /** Working directory on the server's machine. */
+  workingDirectory?: string | undefined;
+  /** The agent's messages also arrive as deltas. Default false. */
+  streaming?: boolean | undefined;
+  /** Every other setting of the session: provider, instructions, MCP servers and so on. */
+  config?: SessionConfig | undefined;
+  /** Name of a model provider in the server's configuration, instead of `config.provider`. */
+  providerRef?: string | undefined;
+  /** "keep" (the default) until it is disconnected or deleted, or until the last participant leaves. */
+  lifetime?: "keep" | "end-with-last-participant" | undefined;
+  /** Callbacks that wait for `resolve` even if no participant handles them. */
+  sessionHandlers?: HandlersInit | undefined;
+  /** Time for which callbacks wait for an answer; default: the server's. */
+  callbackTimeoutMs?: number | undefined;
+  /** Profile of the CLI process, as far as the server permits. */
+  runtimeProfile?: RuntimeProfile | undefined;
+  /** Makes the call idempotent across restarts of this program; default: a random id. */
+  requestId?: string | undefined;
+  /** Provides the session's files, instead of the server's disk. */
+  fileSystem?: FileSystemProvider | undefined;
+  /** Makes the session's model requests in this program: `fetch`, or a function like it. */
+  modelTransport?: ModelTransport | undefined;
+}
+
+/** Options of a session that is created. */
+export interface CreateOptions extends SessionOptions {
+  /** The session's id: letters, digits, "-" and "_"; default: a random UUID. */
+  id?: string | undefined;
+  /** The repository of a session in GitHub's cloud. */
+  cloud?: CreateInit["cloud"] | undefined;
+}
+
+/** Options of a session that is resumed. */
+export interface ResumeOptions extends SessionOptions {
+  /** Keeps the tool calls and permission requests that were pending when the session was unloaded. */
+  continuePendingWork?: boolean | undefined;
+  /** Open canvases to restore, and other options of a resume. */
+  resume?: ResumeInit["options"] | undefined;
+}
+
+type StartSession = NonNullable<AttachStartInit["session"]>;
+
+/** The start of a session that is created. `owned` are the tools of the session. */
+export function createStart(
+  options: CreateOptions,
+  owned: ToolDefinition[],
+  handlers: HandlersInit | undefined,
+): StartSession {
+  return {
+    case: "create",
+    value: defined({
+      ...sharedFields(options, owned, handlers),
+      sessionId: options.id,
+      cloud: options.cloud,
+    }),
+  };
+}
+
+/** The start of a session that is resumed. */
+export function resumeStart(
+  id: string,
+  options: ResumeOptions,
+  owned: ToolDefinition[],
+  handlers: HandlersInit | undefined,
+): StartSession {
+  return {
+    case: "resume",
+    value: defined({
+      ...sharedFields(options, owned, handlers),
+      sessionId: id,
+      continuePendingWork: options.continuePendingWork,
+      options: options.resume,
+    }),
+  };
+}
+
+function sharedFields(options: SessionOptions, owned: ToolDefinition[], handlers: HandlersInit | undefined) {
+  return {
+    requestId: options.requestId ?? randomId(),
+    config: sessionConfig(options, owned),
+    providerRef: options.providerRef,
+    lifetime: options.lifetime && (options.lifetime === "keep" ? Lifetime.KEEP : Lifetime.END_WITH_LAST_PARTICIPANT),
+    handlers: options.sessionHandlers ?? handlers,
+    callbackTimeout: options.callbackTimeoutMs === undefined ? undefined : durationMs(options.callbackTimeoutMs),
+    runtimeProfile: runtimeProfile(options),
+  };
+}
+
+function sessionConfig(options: SessionOptions, owned: ToolDefinition[]): SessionConfig {
+  const { config, model, workingDirectory, streaming } = options;
+  const tools = [...(config?.tools ?? []), ...owned];
+  return { ...config, ...defined({ model, workingDirectory, streaming }), ...(tools.length > 0 ? { tools } : {}) };
+}
+
+function runtimeProfile({
+  runtimeProfile: profile,
+  fileSystem,
+  modelTransport,
+}: SessionOptions): RuntimeProfile | undefined {
+  if (!fileSystem && !modelTransport) return profile;
+  return {
+    ...profile,
+    ...(fileSystem && !profile?.sessionFs ? { sessionFs: fileSystem.declaration } : {}),
+    ...(modelTransport && !profile?.modelInference ? { modelInference: {} } : {}),
+  };
+}
+
+/** What every start frame of a participant says. */
+export function declaration(options: ParticipantOptions, clientName: string): Declaration {
+  return defined({
+    name: options.name ?? clientName,
+    grace: options.graceMs === undefined ? undefined : durationMs(options.graceMs),
+    commands: options.commands,
+    canvases: options.canvases,
+    canvasProvider: options.canvasProvider,
+    extensionInfo: options.extensionInfo,
+  });
+}
+
+/** Milliseconds as google.protobuf.Duration. */
+export function durationMs(ms: number): { seconds: bigint; nanos: number } {
+  return { seconds: BigInt(Math.floor(ms / 1000)), nanos: Math.round((ms % 1000) * 1e6) };
+}
+
+/** The object without members that are undefined. */
+export function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== undefined)) as {
+    [K in keyof T]: Exclude<T[K], undefined>;
+  };
+}

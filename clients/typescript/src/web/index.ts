@@ -1,0 +1,38 @@
+/**
+ * The library for browsers: everything of `@copilot-grpc/client`, and `connect` over gRPC-Web.
+ *
+ * @packageDocumentation
+ */
+import type { Interceptor } from "@connectrpc/connect";
+import { createGrpcWebTransport } from "@connectrpc/connect-web";
+import { bearer, type Token } from "../auth.js";
+import { Client, type ClientOptions } from "../client.js";
+
+export * from "../index.js";
+export type { Token } from "../auth.js";
+
+/** Options of {@link connect}. */
+export interface ConnectOptions extends Omit<ClientOptions, "participation"> {
+  /** URL of a server or proxy that speaks gRPC-Web. */
+  baseUrl: string;
+  token?: Token | undefined;
+  interceptors?: Interceptor[] | undefined;
+  /** Replaces the browser's fetch, for example to send cookies. */
+  fetch?: typeof globalThis.fetch | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Connects to a server, and checks that it answers, accepts the caller and has a supported version. Browsers have no
+ * bidirectional streams, so that sessions use Subscribe and Resolve: tools and handlers belong to the session.
+ */
+export async function connect(options: ConnectOptions): Promise<Client> {
+  const transport = createGrpcWebTransport({
+    baseUrl: options.baseUrl,
+    interceptors: [...(options.token ? [bearer(options.token)] : []), ...(options.interceptors ?? [])],
+    ...(options.fetch ? { fetch: options.fetch } : {}),
+  });
+  const client = new Client(transport, { ...options, participation: "subscribe" });
+  await client.check(options.signal ? { signal: options.signal } : {});
+  return client;
+}
