@@ -39,8 +39,8 @@ func (h host) Changed(_ *session.Session, what bridgev1.SessionChange) {
 	h.b.Watch.Changed(h.e, what)
 }
 
-// Keep implements session.Host. It does not wait.
-func (h host) Keep(*session.Session) { h.b.store.MarkDirty(h.e) }
+// MarkDirty implements session.Host. It does not wait.
+func (h host) MarkDirty(*session.Session) { h.b.store.MarkDirty(h.e) }
 
 // Epoch implements session.Host.
 func (h host) Epoch() uint64 { return h.b.store.NextEpoch() }

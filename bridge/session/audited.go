@@ -20,14 +20,14 @@ type auditTrail struct {
 	session, tenant string
 }
 
-// bulk are the methods by which the CLI has its callers do its reading, writing and
-// thinking: nobody decides anything there.
+// bulk reports whether a method transfers data for the CLI: file access and model requests. Such callbacks
+// involve no decision and are not audited.
 func bulk(method string) bool {
 	return strings.HasPrefix(method, "sessionFs.") || strings.HasPrefix(method, "llmInference.")
 }
 
-// Decided keeps who answered a callback, how and when: before the CLI heard of it, and so
-// before anything that it did in consequence.
+// Decided records a participant's answer to a callback. The caller calls it before the answer goes to the CLI,
+// so that the entry precedes all effects of the answer.
 func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Time, participant string, reply callback.Reply) {
 	if !bulk(p.Kind.Method) {
 		e := t.entry(p, "callback.answer", decision(reply), participant)
@@ -36,7 +36,7 @@ func (t auditTrail) Decided(ctx context.Context, p *callback.Pending, at time.Ti
 	}
 }
 
-// Defaulted keeps that the bridge answered in everybody's place.
+// Defaulted records that the bridge answered a callback with the default answer.
 func (t auditTrail) Defaulted(p *callback.Pending, outcome bridgev1.CallbackOutcome) {
 	if bulk(p.Kind.Method) {
 		return
@@ -54,11 +54,12 @@ func (t auditTrail) entry(p *callback.Pending, action, decision, participant str
 	}
 }
 
-// subject is what a callback is about: a name, never what goes with it.
+// subject returns the name of the thing that a callback asks about, such as a tool or a kind of permission. It
+// never returns arguments.
 func subject(p *callback.Pending) string {
 	if p.Kind.Method == callback.PermissionRequested {
 		var d struct{ PermissionRequest struct{ Kind string } }
-		_ = json.Unmarshal(p.Params, &d) // what is not understood has no kind
+		_ = json.Unmarshal(p.Params, &d) // unknown params have no kind
 		return d.PermissionRequest.Kind
 	}
 	for _, name := range []string{p.Tool, p.Hook, p.Command} {
@@ -69,8 +70,7 @@ func subject(p *callback.Pending) string {
 	return ""
 }
 
-// verdicts are the words that a decision may be kept as: what a caller writes elsewhere, or
-// makes up, is not among them.
+// verdicts are the words that an entry may have as its decision. Free text of a caller is not among them.
 var verdicts = map[string]bool{
 	"approve-once": true, "approve-for-session": true, "approve-for-location": true, "approve-permanently": true,
 	"approve-read-only-for-session": true, "reject": true, "user-not-available": true,
@@ -79,7 +79,7 @@ var verdicts = map[string]bool{
 	"success": true, "failure": true, "rejected": true, "denied": true, "yes": true, "no": true, "yes_always": true,
 }
 
-// decision is what an answer comes to, in one word.
+// decision returns an answer's verdict in one word.
 func decision(r callback.Reply) string {
 	if r.Error != nil {
 		return "error"
@@ -97,7 +97,7 @@ func decision(r callback.Reply) string {
 	}
 	var inner struct{ Kind, Action, ResultType, PermissionDecision, Decision string }
 	for _, part := range []json.RawMessage{d.Result, d.Output} {
-		_ = json.Unmarshal(part, &inner) // a text has none of these
+		_ = json.Unmarshal(part, &inner) // a JSON string has none of these members
 	}
 	for _, word := range []string{
 		inner.Kind, inner.Action, inner.ResultType, inner.PermissionDecision, inner.Decision, d.Action,
@@ -117,7 +117,7 @@ func decision(r callback.Reply) string {
 	return "answer"
 }
 
-// did keeps that a caller did something to the session, or tried to.
+// did records a caller's action on the session, with its error if it failed.
 func (t auditTrail) did(ctx context.Context, action string, err error) {
 	e := audit.Entry{Action: action, Outcome: audit.Done, Session: t.session, Owner: t.tenant}
 	if err != nil {

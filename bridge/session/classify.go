@@ -12,15 +12,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
-// The JSON-RPC codes that say something. The CLI uses -32603 for nearly everything, and
-// then only the text tells what happened.
+// JSON-RPC error codes of the CLI. It uses codeInternal for nearly all errors, which differ only in their texts.
 const (
 	codeMethodNotFound = -32601
 	codeInternal       = -32603
 	codeShuttingDown   = -32000
 )
 
-// texts tells the CLI's errors apart by what they contain; the first row that fits wins.
+// texts maps parts of the CLI's error texts to reasons. The first row whose text occurs applies.
 var texts = []struct {
 	contains string
 	reason   fault.Reason
@@ -42,12 +41,12 @@ var texts = []struct {
 	{"invalid tool name", fault.ToolNameInvalid},
 }
 
-// signIn is what to do about NOT_SIGNED_IN.
+// signIn tells a caller how to resolve NOT_SIGNED_IN.
 const signIn = "the Copilot CLI is not signed in to GitHub: sign in with `copilot login` as the server's user, " +
 	"or give the session a github_token or a model provider"
 
-// turnReason returns the reason of an error event that ends a turn, with what to do about it,
-// and none for one that says enough itself.
+// turnReason returns the reason for the text of an error event that ends a turn, and the text for callers. If no
+// reason applies, it returns fault.None and the unchanged text.
 func turnReason(message string) (fault.Reason, string) {
 	for _, row := range texts {
 		if row.reason == fault.NotSignedIn && strings.Contains(message, row.contains) {
@@ -57,20 +56,20 @@ func turnReason(message string) (fault.Reason, string) {
 	return fault.None, message
 }
 
-// unknownField finds the member that a CLI does not have: another version does.
+// unknownField finds the name of a request member that the CLI version does not support.
 var unknownField = regexp.MustCompile("unknown field `([^`]+)`")
 
-// switchedOff is what the CLI says of a method that it has and does not offer.
+// switchedOff matches the CLI's error for a method that exists and is disabled.
 var switchedOff = regexp.MustCompile("not (enabled|available)")
 
-// refusers are the methods whose unknown errors are the CLI's refusal of what was asked.
+// refusers are the methods whose unclassified errors mean that the CLI rejected the request.
 var refusers = map[string]bool{
 	"session.create": true, "session.resume": true, "session.setForeground": true,
 	"session.model.switchTo": true, "session.tools.set": true,
 }
 
-// Classify gives an error of a JSON-RPC call its reason. The CLI's own code and text
-// stay in the metadata keys rpc_code and rpc_message.
+// Classify returns the typed error for a failed JSON-RPC call of method. The metadata has the CLI's code and text
+// as rpc_code and rpc_message.
 func Classify(err error, method string) error {
 	if err == nil {
 		return nil
@@ -126,15 +125,15 @@ func classifyReply(rpc *rpcconn.Error, method string) error {
 	}
 	if field := unknownField.FindStringSubmatch(rpc.Message); field != nil && reason == fault.InvalidField {
 		f = f.WithField(field[1])
-		f.Message = fmt.Sprintf("the CLI that runs has no field %q in %s: leave it out, or run a version that has it (%s)",
+		f.Message = fmt.Sprintf("the running CLI version has no field %q in %s: omit it, or run a version that has it (%s)",
 			field[1], method, rpc.Message)
 	}
 	return f.With("rpc_code", strconv.FormatInt(rpc.Code, 10)).With("rpc_message", rpc.Message).With("method", method)
 }
 
-// Exactly returns an error of a call of method about the session id with the JSON-RPC error
-// that the CLI answered with, for callers who want to be told no other. Where the bridge has
-// answered in its place, that is what the CLI would have said.
+// Exactly adds the CLI's JSON-RPC error to an error of method, for callers who want exactly the CLI's errors. If
+// the error is the bridge's own, Exactly adds the JSON-RPC error that the CLI would have returned. id is the
+// session's id.
 func Exactly(err error, method, id string) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// RuntimeLost notes that a runtime has ended, and reports whether somebody waits for the
-// session, so that it had better be loaded again at once; else it is when needed.
+// RuntimeLost handles the end of a runtime that had the session loaded. It reports whether the session should be
+// loaded again at once, because it had a turn, prompts or pending callbacks, or has participants or subscribers.
 func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -25,7 +25,7 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	l.cfg.participants.Unloaded()
 	l.state, l.runtime = Unloaded, nil
 	l.cfg.sender.RuntimeEnded()
-	l.cfg.turns.Machine().Heard(time.Now()) // from now on somebody has to load it
+	l.cfg.turns.Machine().Heard(time.Now()) // the time limit for a load begins now
 	outcome := l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	fleeting := func(p *callback.Pending) bool { return !p.Kind.Survives }
 	l.cfg.callbacks.Withdraw(fleeting, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
@@ -34,32 +34,33 @@ func (l *Loader) RuntimeLost(rt Runtime, cause error) (wanted bool) {
 	return waiting || l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
 }
 
-// Disconnect ends the use of the session, and reports whether it did: without force it
-// does not while participants are attached.
+// Disconnect ends the use of the session: the CLI closes it, and only a resume opens it again. Without force,
+// Disconnect does nothing while participants are attached. It reports whether the session is disconnected.
 func (l *Loader) Disconnect(ctx context.Context, force bool) (bool, error) {
 	return l.disconnect(ctx, func(*roster.Participant) bool { return !force })
 }
 
-// DisconnectWith is Disconnect for a participant that is about to leave, and keeps its place
-// until the CLI has let go of the session: the CLI may ask it something yet.
+// DisconnectWith is Disconnect without force for a leaving participant, which does not count as attached. The
+// participant stays in the roster until the CLI has closed the session, since the CLI may ask it callbacks
+// meanwhile.
 func (l *Loader) DisconnectWith(ctx context.Context, leaving *roster.Participant) (bool, error) {
 	return l.disconnect(ctx, func(p *roster.Participant) bool { return p != leaving })
 }
 
-// disconnect ends the use of the session unless a participant is in the way.
-func (l *Loader) disconnect(ctx context.Context, inTheWay func(*roster.Participant) bool) (bool, error) {
+// disconnect ends the use of the session unless prevents returns true for a participant.
+func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participant) bool) (bool, error) {
 	if err := l.acquire(ctx); err != nil {
 		return false, err
 	}
 	defer l.release()
 	l.mu.Lock()
 	state, rt := l.state, l.runtime
-	attached := l.cfg.roster.Any(inTheWay)
+	attached := l.cfg.roster.Any(prevents)
 	l.mu.Unlock()
 	switch {
 	case attached:
 		return false, nil
-	case state == Disconnected: // by another who left at the same time
+	case state == Disconnected: // by another participant that left at the same time
 		return true, nil
 	}
 	if state == Loaded {
@@ -77,7 +78,8 @@ func (l *Loader) disconnect(ctx context.Context, inTheWay func(*roster.Participa
 	return true, nil
 }
 
-// Delete deletes the session for good.
+// Delete deletes the session and the CLI's files of it. An error of the CLI about a session without a history
+// does not count: the CLI has no files of it.
 func (l *Loader) Delete(ctx context.Context) (err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.delete", err) }()
 	if err := l.acquire(ctx); err != nil {
@@ -106,8 +108,9 @@ func (l *Loader) Delete(ctx context.Context) (err error) {
 	return nil
 }
 
-// Evict ends what is in memory of a disconnected session, and reports whether it did: not
-// while somebody resumes it. The session is not to be used after.
+// Evict marks a disconnected session as Deleted in memory, so that its owner can drop it, and reports whether it
+// did. It does nothing while a call holds the lifecycle lock, such as a resume. After true the session must
+// not be used.
 func (l *Loader) Evict() bool {
 	select {
 	case l.lifecycle <- struct{}{}:
@@ -124,7 +127,7 @@ func (l *Loader) Evict() bool {
 	return true
 }
 
-// end ends the use of the session for everybody.
+// end sets the state Disconnected or Deleted, ends the turn and the callbacks, and removes all participants.
 func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	defer l.cfg.prompts.Flush()
 	l.mu.Lock()
@@ -139,7 +142,7 @@ func (l *Loader) end(state State, reason bridgev1.CloseReason) {
 	l.state, l.runtime = state, nil
 	l.cfg.sender.RuntimeEnded()
 	l.cfg.roster.Clear()
-	l.cfg.tx.Keep()
+	l.cfg.tx.MarkDirty()
 	l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 	l.cfg.prompts.Clear()
 	every := func(*callback.Pending) bool { return true }

@@ -1,4 +1,4 @@
 package session
 
-// Host returns what the session was made with.
+// Host returns the host of the session's configuration.
 func (s *Session) Host() Host { return s.host }

@@ -27,13 +27,15 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Loader has one session loaded in a CLI process: it creates and resumes the session, loads it when it
-// is needed, unloads it when it is idle, and ends its use.
+// Loader moves one session into and out of CLI processes. It creates and resumes the session, loads it when
+// a call needs it, unloads it when it is idle, and disconnects or deletes it.
 //
-// Two locks, taken in this order. The lifecycle lock serialises the changes of the session in its
-// runtime (create, resume, tools, provider, destroy), and is held across calls. The session's lock
-// guards the fields that change, and is held briefly, also by the goroutine that reads the CLI's
-// connection, which never waits for the lifecycle lock.
+// Loader uses two locks, and takes them in this order:
+//
+//   - The lifecycle lock serialises the changes of the session in its runtime (create, resume, tools,
+//     provider, destroy). It is held during calls to the CLI.
+//   - The session's lock guards the fields that change. It is held briefly, also by the goroutine that reads
+//     the CLI's connection. That goroutine never waits for the lifecycle lock.
 type Loader struct {
 	cfg       loaderConfig
 	mu        sync.Locker   // the session's lock
@@ -43,12 +45,12 @@ type Loader struct {
 	runtime  Runtime
 	lifetime bridgev1.Lifetime
 	timeout  time.Duration // of callbacks
-	awaited  bool          // callbacks waited when the bridge ended
-	uses     int           // what keeps the session from being unloaded
-	usedAt   time.Time     // when it was last used
+	awaited  bool          // callbacks were pending when the bridge last ended
+	uses     int           // calls of Hold that are not released; above zero the session stays loaded
+	usedAt   time.Time     // end of the last use
 }
 
-// loaderConfig is what a Loader needs of its session.
+// loaderConfig gives a Loader the other parts of its session.
 type loaderConfig struct {
 	calls        calls
 	audit        auditTrail
@@ -64,19 +66,19 @@ type loaderConfig struct {
 	participants *participants.Manager
 	reconciler   *reconcile.Reconciler
 	settings     *settings.Settings
-	// shared lets the session be resumed while another process has it open.
+	// shared permits a resume while another process has the session open.
 	shared bool
 	// newRuntime returns a runtime to load the session in.
 	newRuntime func(ctx context.Context) (Runtime, error)
-	// route sends a runtime's events of the session to it; unroute ends that.
+	// route delivers a runtime's events of the session to the session. unroute stops the delivery.
 	route, unroute func(rt Runtime)
-	// place makes a caller a participant. The session's lock is held.
+	// place makes a caller a participant. The caller of place holds the session's lock.
 	place func(j *Joining) (Joined, error)
 	// changed announces a change to watchers of sessions.
 	changed func(change bridgev1.SessionChange)
 }
 
-// newLoader returns the loader of a session that no runtime knows yet. Its config is set before use.
+// newLoader returns the loader of a session in the state Creating. connect sets cfg before the first use.
 func newLoader(mu sync.Locker, timeout time.Duration) *Loader {
 	if timeout <= 0 {
 		timeout = callback.DefaultTimeout
@@ -84,7 +86,7 @@ func newLoader(mu sync.Locker, timeout time.Duration) *Loader {
 	return &Loader{mu: mu, lifecycle: make(chan struct{}, 1), timeout: timeout, usedAt: time.Now()}
 }
 
-// acquire takes the lifecycle lock, or gives up with the context.
+// acquire takes the lifecycle lock. It fails when ctx ends first.
 func (l *Loader) acquire(ctx context.Context) error {
 	select {
 	case l.lifecycle <- struct{}{}:
@@ -106,7 +108,7 @@ func (l *Loader) exclusive(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// State returns what the session is doing.
+// State returns the stage of the session's life cycle.
 func (l *Loader) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +130,7 @@ func (l *Loader) usable() error {
 	return nil
 }
 
-// Load returns the runtime that has the session, loading it if need be.
+// Load returns the runtime that has the session. It loads the session if no runtime has it.
 func (l *Loader) Load(ctx context.Context) (Runtime, error) {
 	l.mu.Lock()
 	rt, state, err := l.runtime, l.state, l.usable()
@@ -162,26 +164,26 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	if rt, err = l.cfg.newRuntime(ctx); err != nil {
 		return nil, err
 	}
-	// Whether the CLI has a history of it only the CLI knows: it may have taken a message
-	// and ended before it told us.
+	// The bridge cannot know whether the CLI has a history of the session: the CLI may have accepted a
+	// message and ended before it reported that. reload therefore tries the history first.
 	var params jsonobj.Object
-	// What is pending is worth an event in the history: CLI 1.0.81 continues nothing
-	// in a resume that leaves none.
+	// With disableResume, session.resume adds no event to the history. CLI 1.0.81 continues pending work
+	// only if the resume adds one.
 	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0)
 	params.SetBool("continuePendingWork", true)
 	err = l.reload(ctx, rt, params, true)
 	return rt, err
 }
 
-// setInternal marks what happens from now on as the bridge's own doing, or no longer.
+// setInternal sets whether the events that follow are effects of the bridge's own work.
 func (l *Loader) setInternal(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cfg.intake.Internal = on
 }
 
-// Answerable returns nil while the session's callbacks can be answered: also while it is being
-// created, and if it needs answers for that, resumed.
+// Answerable returns nil while callers may answer the session's callbacks. That includes the time in which
+// the session is created, and, if the CLI needs answers to load the session, the time in which it is resumed.
 func (l *Loader) Answerable() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,8 +193,8 @@ func (l *Loader) Answerable() error {
 	return l.usable()
 }
 
-// In calls f with the runtime that has the session, loading it if need be, and once more if the
-// session was lost before the call reached the runtime.
+// In calls f with the runtime that has the session. It loads the session if no runtime has it. If the runtime
+// loses the session before f's call reaches it, In calls f a second time, with the next runtime.
 func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
 	defer l.Hold()()
 	rt, err := l.Load(ctx)
@@ -208,8 +210,8 @@ func (l *Loader) In(ctx context.Context, f func(rt Runtime) error) error {
 	return f(rt)
 }
 
-// moved reports whether a call failed because the session is in the runtime no longer: it
-// was unloaded at that moment, or the runtime has just ended.
+// moved reports whether a call failed because the runtime no longer has the session: the session was unloaded
+// at that moment, or the runtime has just ended.
 func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 	switch {
 	case errors.Is(err, rpcconn.ErrNotSent) && fault.ReasonOf(err) == fault.RuntimeLost:
@@ -226,8 +228,9 @@ func (l *Loader) moved(ctx context.Context, rt Runtime, err error) bool {
 	return l.runtime != rt && l.usable() == nil
 }
 
-// Invoke is Do for a call of the caller's own choice, which may take as long as callers take to
-// answer what the CLI asks because of it.
+// Invoke is Do for a method that the caller chose. The CLI may ask callbacks before it replies, so the call
+// can last until callers have answered them. Meanwhile no warm resume runs (participants.ResumeLock), unless
+// the method answers a callback.
 func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Object) (
 	json.RawMessage, journal.Position, error) {
 	if !callback.Answers(method) {
@@ -240,7 +243,8 @@ func (l *Loader) Invoke(ctx context.Context, method string, params jsonobj.Objec
 	return l.Do(ctx, method, params)
 }
 
-// Do makes a call about the session, loading it if need be.
+// Do calls a method of the CLI for the session, which it loads if no runtime has it. It returns the result and
+// the journal's last position when the reply was read.
 func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
 	json.RawMessage, journal.Position, error) {
 	var result json.RawMessage
@@ -255,8 +259,7 @@ func (l *Loader) Do(ctx context.Context, method string, params jsonobj.Object, o
 	return result, at, err
 }
 
-// changesQueue reports whether a method changes what the CLI has queued: messages may be gone
-// then, or have other words.
+// changesQueue reports whether a method removes, adds, moves or edits messages in the CLI's queue.
 func changesQueue(method string) bool {
 	switch method {
 	case "session.queue.clear", "session.queue.duplicateAt", "session.queue.insertAt", "session.queue.moveItem",
@@ -267,14 +270,14 @@ func changesQueue(method string) bool {
 	return false
 }
 
-// calls makes calls about a session.
+// calls makes JSON-RPC calls that name a session.
 type calls struct {
 	id      string
 	journal *journal.Journal
 }
 
-// call makes a JSON-RPC call about the session, and returns the journal's position when
-// the reply was read.
+// call calls a method with params and the session's id. It returns the result and the journal's last position
+// when the reply was read.
 func (c calls) call(
 	ctx context.Context, rt participants.Callee, method string, params jsonobj.Object, opts ...rpcconn.CallOption) (
 	json.RawMessage, journal.Position, error) {

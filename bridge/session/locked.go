@@ -13,7 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 )
 
-// locked is the session while the goroutine that uses it holds mu. It is the Tx of the session's parts.
+// locked gives access to the session to a goroutine that holds mu. It implements the Tx of the session's parts.
 type locked struct{ s *Session }
 
 func (l locked) Turn() *turn.Machine            { return l.s.turns.Machine() }
@@ -27,7 +27,7 @@ func (l locked) Post(note any, at journal.Position) journal.Position {
 
 func (l locked) MarkTurnEnd(at journal.Position) {
 	l.s.intake.Marks.TurnEnd = at
-	l.Keep()
+	l.MarkDirty()
 }
 
 func (l locked) Disconnected() bool    { return l.s.loader.state == Disconnected }
@@ -38,8 +38,7 @@ func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
 	return l.s.roster.Handlers(p, &l.s.settings.State)
 }
 
-// Covers reports whether the session itself handles a callback: a caller of Resolve may answer
-// it then.
+// Covers reports whether the session itself handles a callback, so that callers of Resolve may answer it.
 func (l locked) Covers(p *callback.Pending) bool {
 	s := l.s
 	if p.Kind.Method == callback.ToolRequested {
@@ -57,4 +56,4 @@ func (l locked) Reading() bool          { return l.s.intake.Holding() }
 func (l locked) Timeout() time.Duration { return l.s.loader.timeout }
 func (l locked) Span() *observe.Span    { return l.s.turns.Span() }
 
-func (l locked) Keep() { l.s.host.Keep(l.s) }
+func (l locked) MarkDirty() { l.s.host.MarkDirty(l.s) }

@@ -14,47 +14,49 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Opening is how a session is created or resumed.
+// Opening has the parameters with which a caller creates or resumes a session.
 type Opening struct {
-	// Config is the CLI's configuration without the tools; on a resume, what changes.
+	// Config is the CLI's configuration without the tools. A resume merges it into the session's configuration.
 	Config jsonobj.Object
-	// Tools are the session's own; nil on a resume keeps them.
+	// Tools are the tools of the session itself. A resume with nil does not change them.
 	Tools *[]config.Tool
-	// Handling is the session's own; nil on a resume keeps it.
+	// Handling selects the callbacks that callers of Resolve answer for the session itself. A resume with
+	// nil does not change it.
 	Handling *config.Handling
 	Lifetime bridgev1.Lifetime
-	// Timeout of callbacks; zero keeps it.
+	// Timeout is the time limit of callbacks. Zero does not change it.
 	Timeout time.Duration
-	// ProviderRef is where Config's provider is from, if it is one of the bridge's own.
+	// ProviderRef names the configured model provider that Config's provider is a copy of. It is empty for a
+	// provider of the caller.
 	ProviderRef string
-	// Params are members for this call alone.
+	// Params are members of this call that the session does not remember.
 	Params jsonobj.Object
-	// Join makes the caller a participant.
+	// Join, if set, makes the caller a participant.
 	Join *Joining
-	// Anew, on a resume of a session that is disconnected, forgets what it was configured
-	// with before, as the CLI does.
+	// Anew discards the earlier configuration when a disconnected session is resumed. The CLI does the same.
 	Anew bool
-	// ContinuePending, on a resume, keeps the pending tool calls and permissions.
+	// ContinuePending makes a resume continue pending tool calls and permissions. Otherwise they are withdrawn.
 	ContinuePending bool
 }
 
-// AnswersGitHubToken reports whether whoever opens the session gives the CLI its GitHub
-// tokens when asked.
+// AnswersGitHubToken reports whether the caller answers the CLI's requests for GitHub tokens, for the session
+// or as a participant.
 func (o Opening) AnswersGitHubToken() bool {
 	return o.Handling != nil && slices.Contains(o.Handling.Methods, callback.GitHubToken) ||
 		o.Join != nil && slices.Contains(o.Join.Handling.Methods, callback.GitHubToken)
 }
 
-// Ended is the note that the session's use is over.
+// Ended is the note that the session was disconnected or deleted.
 type Ended struct{ Reason bridgev1.CloseReason }
 
-// Restarted is the note that the session's runtime ended.
+// Restarted is the note that the session's runtime ended. Turn is the outcome of the turn that was running, if
+// one was.
 type Restarted struct {
 	Turn  *turn.Outcome
 	Cause string
 }
 
-// Create makes the session in a runtime.
+// Create creates the session in a runtime. After an error the session is Deleted.
 func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.create", err) }()
 	if err := l.acquire(ctx); err != nil {
@@ -79,8 +81,8 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	return joined, nil
 }
 
-// open takes over what an Opening says. undo puts back what was before, but for the
-// participant.
+// open applies an Opening to the session's configuration and adds the participant. undo restores the earlier
+// configuration; it does not remove the participant.
 func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +118,7 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	if o.Timeout > 0 {
 		l.timeout = o.Timeout
 	}
-	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // which is its own without a name
+	if o.ProviderRef != "" || o.Config.Get("provider") != nil { // a caller's provider has no name
 		l.cfg.settings.State.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
@@ -130,7 +132,7 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	return joined, undo, nil
 }
 
-// create is session.create, with the lifecycle lock held.
+// create calls session.create and applies the result. The caller holds the lifecycle lock.
 func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) error {
 	l.mu.Lock()
 	if err := l.cfg.settings.CheckProviders(); err != nil {
@@ -153,20 +155,21 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 	return l.cfg.settings.Repeat(ctx, rt)
 }
 
-// loadedIn notes which runtime has the session. If that ended since it answered, nobody
-// else will tell: a session that was not loaded in it had nothing to lose.
+// loadedIn records that a runtime has the session. If the runtime has ended since its reply, loadedIn handles
+// the end: the runtime reports its end only to the sessions that were loaded at that time.
 func (l *Loader) loadedIn(rt Runtime) {
 	l.mu.Lock()
 	l.cfg.participants.Loaded()
 	l.runtime, l.state, l.usedAt = rt, Loaded, time.Now()
-	l.cfg.tx.Keep()
+	l.cfg.tx.MarkDirty()
 	l.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		l.RuntimeLost(rt, cause)
 	}
 }
 
-// Resume opens the session again, or tells the CLI anew about one that is open.
+// Resume opens a disconnected session again. If the session is open, Resume sends the CLI the changed
+// configuration.
 func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.resume", err) }()
 	if err := l.acquire(ctx); err != nil {
@@ -181,7 +184,7 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 		return joined, err
 	}
 	if err := l.resume(ctx, o); err != nil {
-		// What the CLI refused must not be in the way of every later load.
+		// A configuration that the CLI rejects would make every later load fail.
 		l.mu.Lock()
 		undo()
 		l.mu.Unlock()
@@ -193,9 +196,10 @@ func (l *Loader) Resume(ctx context.Context, o Opening) (_ Joined, err error) {
 	return joined, nil
 }
 
+// resume calls session.resume with the changed configuration. The caller holds the lifecycle lock.
 func (l *Loader) resume(ctx context.Context, o Opening) error {
 	if l.State() == Unloaded {
-		// That no runtime has it is the bridge's own affair: to its callers it is open.
+		// For callers an unloaded session is open. The bridge loads it first, and then makes the caller's resume.
 		if _, err := l.load(ctx); err != nil {
 			return err
 		}
@@ -206,7 +210,7 @@ func (l *Loader) resume(ctx context.Context, o Opening) error {
 	params := l.cfg.settings.Traced(ctx, o.Params)
 	params.SetBool("continuePendingWork", o.ContinuePending)
 	if warm {
-		// The same call without disableResume: the caller's own, so it leaves its event.
+		// Without disableResume the CLI writes a resume event, as for any caller's resume.
 		err := l.cfg.participants.WarmResume(ctx, rt, func(p *jsonobj.Object) {
 			if !continuing {
 				p.Set("disableResume", nil)
@@ -238,9 +242,9 @@ func (l *Loader) resume(ctx context.Context, o Opening) error {
 	return nil
 }
 
-// checkUnused refuses a session that another process has open: the CLI's lock only
-// advises, and two processes would fork its history. Where the CLI's processes are one
-// program's own (Config.Shared), that is the program's affair.
+// checkUnused fails with SESSION_IN_USE if another process has the session open. The CLI's own lock is only
+// advisory, and two processes would fork the history. If Config.Shared is set, checkUnused does nothing: one
+// program then owns all CLI processes and coordinates them.
 func (l *Loader) checkUnused(ctx context.Context, rt Runtime) error {
 	if l.cfg.shared {
 		return nil

@@ -11,25 +11,25 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Joined is the place of a participant.
+// Joined is the result of joining a session.
 type Joined = participants.Joined
 
-// Joining is how a caller becomes a participant of a session that it may open at the same time.
+// Joining has the parameters with which a caller becomes a participant. The same call may open the session.
 type Joining struct {
 	participants.Joining
-	// Exact says that it wants the CLI's own behaviour, where ours is stricter.
+	// Exact requests the CLI's own behaviour where the bridge's checks are stricter.
 	Exact bool
-	// OnPlaced is that of the embedded Joining, with the session.
+	// OnPlaced replaces OnPlaced of the embedded Joining. It also receives the session.
 	OnPlaced func(*Session, Joined)
 }
 
-// Exactly reports whether j is of a caller that wants the CLI's own behaviour. j may be nil.
+// Exactly reports whether Exact is set. j may be nil.
 func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
 // NeedsConnection reports whether the participant gets a connection of its own. j may be nil.
 func (j *Joining) NeedsConnection() bool { return j != nil && j.Joining.NeedsConnection() }
 
-// In returns how the caller becomes a participant of s.
+// In returns the parameters for the session s.
 func (j *Joining) In(s *Session) participants.Joining {
 	in := j.Joining
 	if j.OnPlaced != nil {

@@ -28,7 +28,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// newCallbacks returns the desk of the session's callbacks.
 func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *callbacks.Desk {
 	return callbacks.New(callbacks.Config{
 		Session: s.id, Tenant: s.tenant, Room: room, Journal: s.journal, Observer: observer, Audit: s.audit,
@@ -58,14 +57,13 @@ func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *c
 	})
 }
 
-// newModels returns the proxy of the session's requests to models.
 func newModels(s *Session) *modelproxy.Proxy {
 	return modelproxy.New(modelproxy.Config{
 		Ask: func(ctx context.Context, p *callback.Pending) (json.RawMessage, error) {
 			return s.callbacks.Ask(ctx, p)
 		},
 		Take: func(ctx context.Context, id, participant string) {
-			// Where another participant has answered it, the proxy knows the owner.
+			// Resolve fails if another participant has answered; the proxy knows that participant then.
 			by, reply := callback.Giver{Participant: participant}, callback.Reply{Members: json.RawMessage(`{}`)}
 			_, _ = s.callbacks.Resolve(ctx, id, by, reply)
 		},
@@ -82,7 +80,6 @@ func newModels(s *Session) *modelproxy.Proxy {
 	})
 }
 
-// newPrompts returns the queue of the session's prompts.
 func newPrompts(s *Session, box *outbox.Box) *prompts.Queue {
 	return prompts.New(prompts.Config{
 		Session: s.id, Box: box, Journal: s.journal,
@@ -102,7 +99,6 @@ func newPrompts(s *Session, box *outbox.Box) *prompts.Queue {
 	})
 }
 
-// newTurns returns the session's turns.
 func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns.Turns {
 	return turns.New(turns.Config{
 		Session: s.id, Tenant: s.tenant, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
@@ -111,7 +107,6 @@ func newTurns(s *Session, bounds turn.Bounds, observer *observe.Observer) *turns
 	})
 }
 
-// newSender returns the sender of the session's messages.
 func newSender(s *Session) *sending.Sender {
 	return sending.New(sending.Config{
 		Session: s.id, Journal: s.journal, Lock: &s.mu, Tx: locked{s}, Turns: s.turns, Prompts: s.prompts,
@@ -140,7 +135,6 @@ func newSender(s *Session) *sending.Sender {
 	})
 }
 
-// newWatchdog returns the part that ends turns without progress.
 func newWatchdog(s *Session) *watchdog.Watchdog[Runtime] {
 	return watchdog.New(watchdog.Config[Runtime]{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal,
@@ -164,7 +158,6 @@ func newWatchdog(s *Session) *watchdog.Watchdog[Runtime] {
 	})
 }
 
-// newSettings returns the session's configuration.
 func newSettings(s *Session) *settings.Settings {
 	return settings.New(settings.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Roster: &s.roster, Turns: s.turns,
@@ -181,7 +174,6 @@ func newSettings(s *Session) *settings.Settings {
 	})
 }
 
-// newIntake returns the part that takes the session's events.
 func newIntake(s *Session, at time.Time) *ingest.Intake {
 	return ingest.New(ingest.Config{
 		Session: s.id, Tx: locked{s}, Journal: s.journal, Turn: s.turns.Machine(), Callbacks: s.callbacks,
@@ -194,7 +186,6 @@ func newIntake(s *Session, at time.Time) *ingest.Intake {
 	}, at)
 }
 
-// newReconciler returns the part that brings the session in step with the CLI.
 func newReconciler(s *Session) *reconcile.Reconciler {
 	return reconcile.New(reconcile.Config{
 		Session: s.id, Lock: &s.mu, Tx: locked{s}, Journal: s.journal, Intake: s.intake, Turns: s.turns,
@@ -204,7 +195,7 @@ func newReconciler(s *Session) *reconcile.Reconciler {
 	})
 }
 
-// inRuntime is the session in a runtime.
+// inRuntime implements reconcile.Runtime for the session in one runtime.
 type inRuntime struct {
 	l  *Loader
 	rt Runtime
@@ -217,7 +208,7 @@ func (in inRuntime) Call(ctx context.Context, method string) (json.RawMessage, e
 	return result, err
 }
 
-// load returns a function that has the session loaded.
+// load returns a function that loads the session if no runtime has it.
 func load(l *Loader) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := l.Load(ctx)
@@ -225,7 +216,7 @@ func load(l *Loader) func(ctx context.Context) error {
 	}
 }
 
-// connect gives the loader the parts that it uses.
+// connect configures the loader with the other parts.
 func connect(s *Session, shared bool) {
 	s.loader.cfg = loaderConfig{
 		calls: s.calls, audit: s.audit, tx: locked{s}, journal: s.journal, roster: &s.roster, callbacks: s.callbacks,
@@ -245,10 +236,10 @@ func (s *Session) Loader() *Loader { return s.loader }
 // Callbacks returns the session's callbacks.
 func (s *Session) Callbacks() *callbacks.Desk { return s.callbacks }
 
-// Models returns the session's requests to models.
+// Models returns the part that carries out the session's model requests.
 func (s *Session) Models() *modelproxy.Proxy { return s.models }
 
-// Prompts returns the prompts whose turns have not ended.
+// Prompts returns the queue of the prompts whose turns have not ended.
 func (s *Session) Prompts() *prompts.Queue { return s.prompts }
 
 // Turns returns the session's turns.

@@ -12,9 +12,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// reload loads the session from the CLI's history. The CLI writes that a little late: of
-// a session whose runtime was lost in its first turn it may have nothing, and the session
-// begins anew.
+// reload loads the session from the CLI's history. If the session has no completed turn and the CLI has no
+// history of it, reload creates the session instead: the CLI writes the history with a delay, and writes
+// nothing for a session that it never sent a message.
 func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	err := l.coldResume(ctx, rt, extra, continuePending)
 	l.mu.Lock()
@@ -25,7 +25,7 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 	}
 	l.cfg.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_RUNTIME_LOST)
 	settle := l.cfg.reconciler.BeginAnew(ctx)
-	// The CLI keeps nothing of a session that it was never sent anything, or had not written.
+
 	if err := l.create(ctx, rt, nil); err != nil {
 		return err
 	}
@@ -33,15 +33,15 @@ func (l *Loader) reload(ctx context.Context, rt Runtime, extra jsonobj.Object, c
 	return nil
 }
 
-// coldResume loads the session from the CLI's history, and brings the journal in step
-// with it: what happened before comes before what happens now.
+// coldResume calls session.resume and reconciles the journal with the CLI's history. The intake holds new
+// events back meanwhile, so that the events of the history precede them in the journal.
 func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Object, continuePending bool) error {
 	l.mu.Lock()
 	if err := l.cfg.settings.CheckProviders(); err != nil {
 		l.mu.Unlock()
 		return err
 	}
-	// Some CLIs take the answers to callbacks of an earlier process, and do not continue the turn.
+	// Some CLI versions accept the answers to callbacks of an earlier process and do not continue the turn.
 	leftLying := continuePending && l.cfg.settings.Requires(callback.FSReadFile) && quirks.LeavesWork.In(rt.Version())
 	plan := l.cfg.participants.Plan()
 	plan.Params = plan.Params.Merge(extra)
@@ -63,10 +63,10 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 		l.mu.Unlock()
 		return err
 	}
-	l.cfg.participants.Told(plan, result, l.HistoryEnd()) // what has come since then comes after the answer
-	before := l.cfg.callbacks.Registry().List()           // once it is loaded, others may begin turns, which ask anew
+	l.cfg.participants.Told(plan, result, l.HistoryEnd()) // the events since then follow the reply
+	before := l.cfg.callbacks.Registry().List()           // a loaded session can begin turns with new callbacks
 	l.loadedIn(rt)
-	// Only now: what is asked in these events can be answered in a session that is loaded.
+	// The events come after loadedIn: callbacks among them can be answered only in a loaded session.
 	l.mu.Lock()
 	l.cfg.intake.Release()
 	l.mu.Unlock()
@@ -91,8 +91,8 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 	return nil
 }
 
-// HistoryEnd is the last position of what was history already when the session's caller resumed
-// it; what a caller's own program of the CLI would not be told of.
+// HistoryEnd returns the position of the last event that was in the CLI's history when a caller last resumed
+// the session. A program that runs the CLI itself does not receive events up to this position.
 func (l *Loader) HistoryEnd() journal.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()

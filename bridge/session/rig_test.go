@@ -128,7 +128,7 @@ func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 }
 
 // Logger implements Host.
-func (r *rig) Keep(*Session) {}
+func (r *rig) MarkDirty(*Session) {}
 
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }

@@ -12,8 +12,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// saved is what is kept of a session for the bridge's next life: all of its configuration
-// but the secrets, of which it is only noted that there were some.
+// saved is the stored form of a session. It has the configuration without its secrets; config.Saved names the
+// paths of the omitted secrets.
 type saved struct {
 	config.Saved
 	history.Marks
@@ -21,7 +21,7 @@ type saved struct {
 	Disconnected bool          `json:"disconnected,omitempty"`
 	Lifetime     int32         `json:"lifetime,omitempty"`
 	Timeout      time.Duration `json:"timeout,omitempty"`
-	// Pending are the tool calls and permissions that wait.
+	// Pending has the ids of pending tool calls and permissions.
 	Pending []string `json:"pending,omitempty"`
 
 	Participants []roster.Saved `json:"participants,omitempty"`
@@ -30,8 +30,8 @@ type saved struct {
 // Providers are the model providers of the bridge's own configuration, by name.
 type Providers = config.Providers
 
-// Save returns what is to be kept of the session. defaults are members of configurations
-// that the bridge sets itself, providers what it can give again in its next life. It returns nil for a session that is not to be kept.
+// Save returns the stored form of the session, or nil in the states Creating and Deleted. It omits configuration
+// members that equal the bridge's defaults, and replaces a configured model provider by its name.
 func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 	return text
 }
 
-// CheckSaved reports what keeps Restore from taking what Save returned.
+// CheckSaved returns an error if Restore cannot read text.
 func CheckSaved(text []byte) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -62,8 +62,8 @@ func CheckSaved(text []byte) error {
 	return err
 }
 
-// Restore gives a new session what an earlier life of the bridge kept of it. Its
-// participants have their grace time to come back.
+// Restore gives a new session the state that Save returned before the bridge was restarted. Its participants
+// can resume within their grace time.
 func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Providers) error {
 	var in saved
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -90,9 +90,9 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	return nil
 }
 
-// Awaited reports whether callbacks of the session waited when the bridge ended, so that
-// it has to be loaded for them to come again, or prompts of which the history has to tell
-// whether the CLI took them up.
+// Awaited reports whether a restored session should be loaded at once. Either callbacks were pending when the
+// bridge ended, and the CLI repeats them after a load, or the outbox has prompts, and only the CLI's history
+// tells whether the CLI accepted them.
 func (s *Session) Awaited() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

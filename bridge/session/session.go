@@ -1,9 +1,10 @@
-// Package session holds what the bridge knows of one conversation: its configuration,
-// its journal, its participants, its pending callbacks and its turn, and keeps the
-// runtime that has it loaded in step with them.
+// Package session is the bridge's record of one conversation: the configuration, the journal, the
+// participants, the pending callbacks and the turn. It applies them to the CLI process that has the
+// session loaded.
 //
-// A Session composes parts, of which most are packages, and guards their state by one lock, mu. Loader
-// has a second lock, which serialises the changes of the session in its runtime; it comes before mu.
+// A Session composes parts, most of them packages, and guards their state by one lock, mu. Loader
+// has a second lock, which serialises the changes of the session in the CLI process. A goroutine that
+// takes both takes the lock of Loader first.
 package session
 
 import (
@@ -34,86 +35,88 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Runtime is the CLI process that has a session loaded.
+// Runtime is a CLI process and its connection.
 type Runtime interface {
 	participants.Runtime
-	// Route sends the session's events to it; Unroute ends that.
+	// Route delivers the CLI's events of a session to the session. Unroute stops the delivery.
 	Route(s *Session)
 	Unroute(s *Session)
-	// Err says why the runtime ended; nil while it has not.
+	// Err returns the error with which the runtime ended, or nil while it runs.
 	Err() error
-	// Ended is closed when the runtime has ended and its sessions know it.
+	// Ended returns a channel that is closed when the runtime has ended and each of its sessions
+	// has handled that.
 	Ended() <-chan struct{}
 }
 
-// Host is what a session needs around it.
+// Host gives a session the services of the bridge. Its methods are safe for concurrent use.
 type Host interface {
-	// Runtime returns a runtime to load a session in.
+	// Runtime returns a runtime to load the session in. It starts one if necessary.
 	Runtime(ctx context.Context) (Runtime, error)
-	// Go runs f on a goroutine of the host's, which it ends with its own end.
+	// Go runs f on a new goroutine. The context of f ends when the host closes, and the host waits for f.
 	Go(f func(ctx context.Context))
-	// Changed tells of a change to the session that watchers of sessions want to know.
+	// Changed publishes a change of the session to WatchSessions.
 	Changed(s *Session, change bridgev1.SessionChange)
-	// Keep has the session kept for the bridge's next life, as it is or will be a moment
-	// later. The session's lock is held.
-	Keep(s *Session)
-	// Epoch returns an epoch later than all before.
+	// MarkDirty schedules a save of the session and returns at once. The save includes changes that
+	// follow shortly after the call. The caller holds the session's lock.
+	MarkDirty(s *Session)
+	// Epoch returns an epoch greater than all that it returned before.
 	Epoch() uint64
-	// Logger is for what has no caller to be told.
+	// Logger returns the logger for failures of background work, which have no caller to return to.
 	Logger() *slog.Logger
 }
 
-// State is what a session is doing.
+// State is the stage of a session's life cycle.
 type State uint8
 
-// The states.
+// The states of a session.
 const (
-	// Creating: the runtime is being told of it for the first time.
+	// Creating means that the session exists in no runtime yet. It is the state until session.create succeeds.
 	Creating State = iota
-	// Loaded: a runtime has it.
+	// Loaded means that a runtime has the session.
 	Loaded
-	// Unloaded: no runtime has it; it is loaded when needed.
+	// Unloaded means that no runtime has the session. The next call that needs a runtime loads it.
 	Unloaded
-	// Disconnected: its last user left. Only a resume brings it back.
+	// Disconnected means that the use of the session has ended: a caller disconnected it, or its last
+	// participant left. Only a resume opens it again.
 	Disconnected
-	// Deleted: it is gone for good.
+	// Deleted means that the session no longer exists.
 	Deleted
 )
 
-// Config is what a session is made with.
+// Config configures a new Session.
 type Config struct {
 	ID string
-	// Tenant is whose it is; empty for the host's owner.
+	// Tenant is the owner of the session. It is empty for the user who runs the server.
 	Tenant string
 	Host   Host
-	// Encode gives the wire form of events.
+	// Encode returns the wire form of events.
 	Encode journal.Encoder
 	// Epoch is the journal's epoch.
 	Epoch uint64
-	// MaxEphemeralBytes bounds the journal's ephemeral part.
+	// MaxEphemeralBytes bounds the ephemeral events and notes in the journal.
 	MaxEphemeralBytes int
-	// Log is where the journal is kept; without one it is in memory.
+	// Log stores the journal. If it is nil, the journal is in memory only.
 	Log *journal.Disk
-	// Budget bounds the memory of all journals.
+	// Budget bounds the memory of all journals together. It may be nil.
 	Budget *journal.Budget
-	// CallbackTimeout is how long callbacks wait for an answer.
+	// CallbackTimeout is the time limit of a callback; zero means callback.DefaultTimeout.
 	CallbackTimeout time.Duration
-	// Room is where its callbacks wait for answers, with those of others; nil has room for
-	// all.
+	// Room bounds the pending callbacks of several sessions together. If it is nil, only the session's
+	// own bound applies.
 	Room callback.Room
-	// Bounds are those of a turn in which nothing happens.
+	// Bounds are the time limits of a turn without progress.
 	Bounds turn.Bounds
-	// Shared lets it be resumed while another process has it open, as the CLI does.
+	// Shared permits a resume while another process has the session open. The CLI permits it always.
 	Shared bool
-	// Observer is told of turns and callbacks; nil is told nothing.
+	// Observer receives metrics and spans of turns and callbacks. A nil Observer records nothing.
 	Observer *observe.Observer
-	// Audit keeps who decided what; nil keeps nothing.
+	// Audit receives the audit entries of the session. A nil Audit discards them.
 	Audit audit.Sink
-	// Outbox has the prompts whose turns have not ended; nil keeps them in memory.
+	// Outbox stores the prompts whose turns have not ended. If it is nil, they are in memory only.
 	Outbox *outbox.Box
 }
 
-// Session is one conversation. Its methods may be called from any goroutine.
+// Session is one conversation with the agent. Its methods are safe for concurrent use.
 type Session struct {
 	id           string
 	tenant       string
@@ -137,7 +140,7 @@ type Session struct {
 	intake *ingest.Intake
 }
 
-// New returns a session that no runtime knows yet.
+// New returns a session in the state Creating.
 func New(cfg Config) *Session {
 	if cfg.Audit == nil {
 		cfg.Audit = audit.Discard
@@ -178,15 +181,16 @@ func (s *Session) Journal() *journal.Journal { return s.journal }
 func (l locked) Approve(settings []config.Setting) { l.s.settings.Approve(settings) }
 func (l locked) Announce()                         { l.s.host.Changed(l.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED) }
 
-// Ingest takes an event that arrived at a time. It runs on the goroutine that reads the runtime's
-// connection, in the order in which the CLI sent the events, and never blocks. It keeps the record.
+// Ingest processes an event of the CLI that arrived at the given time, and retains rec. The goroutine that
+// reads the runtime's connection calls it for each event, in the CLI's order. Ingest holds the session's
+// lock briefly and waits for nothing else.
 func (s *Session) Ingest(rec *journal.Record, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.intake.Take(rec, at)
 }
 
-// NotFound is the error for a session that does not exist, or not for the caller.
+// NotFound returns SESSION_NOT_FOUND: the session does not exist, or the caller may not see it.
 func NotFound(id string) error {
 	return fault.New(fault.SessionNotFound, "Session not found: %s", id).WithField("session_id").With("session_id", id)
 }

@@ -12,7 +12,7 @@ var states = map[State]bridgev1.SessionState{
 	Disconnected: bridgev1.SessionState_SESSION_STATE_DISCONNECTED, Deleted: bridgev1.SessionState_SESSION_STATE_DISCONNECTED,
 }
 
-// Snapshot returns the session as the API shows it.
+// Snapshot returns the session as a message of the API.
 func (s *Session) Snapshot() *bridgev1.Session {
 	at := s.journal.Last()
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	return out
 }
 
-// Proto gives a position the form of the API.
+// Proto returns a position as a message of the API.
 func Proto(p journal.Position) *bridgev1.Position {
 	return &bridgev1.Position{Epoch: p.Epoch, Seq: p.Seq}
 }

@@ -3,8 +3,8 @@ package session
 // keySeparator is in no session's id and no tenant's name.
 const keySeparator = "."
 
-// Key is what a session is known by where those of all tenants are: ids are a tenant's own,
-// so that nobody learns from one that it is taken. Those of the host's owner are their keys.
+// Key returns the identifier of a session among the sessions of all tenants. Each tenant has its own ids, so that
+// a conflict reveals nothing about other tenants. Without a tenant the key is the id.
 func Key(tenant, id string) string {
 	if tenant == "" {
 		return id
@@ -12,8 +12,8 @@ func Key(tenant, id string) string {
 	return tenant + keySeparator + id
 }
 
-// Tenant returns whose the session is.
+// Tenant returns the owner of the session; it is empty for the user who runs the server.
 func (s *Session) Tenant() string { return s.tenant }
 
-// Key returns what the session is known by where those of all tenants are.
+// Key returns the identifier of the session among the sessions of all tenants.
 func (s *Session) Key() string { return Key(s.tenant, s.id) }

@@ -13,8 +13,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Hold keeps the session from being unloaded until release is called: something of it
-// is in use that its events do not tell.
+// Hold prevents Unload until release is called. It covers uses of the session that cause no events.
 func (l *Loader) Hold() (release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -27,7 +26,7 @@ func (l *Loader) Hold() (release func()) {
 	}
 }
 
-// idleFor is Idle. The caller holds the session's lock.
+// idleFor is Idle with the session's lock held.
 func (l *Loader) idleFor(idle time.Duration) bool {
 	turn, last := l.cfg.turns.Machine(), l.usedAt
 	if turn.LastEvent().After(last) {
@@ -37,33 +36,34 @@ func (l *Loader) idleFor(idle time.Duration) bool {
 	return free && !l.cfg.roster.HasSatellite() && !turn.Busy() && l.cfg.callbacks.Registry().Len() == 0 && time.Since(last) >= idle
 }
 
-// Idle reports whether nothing has gone on in the session for some time, as far as the bridge knows.
+// Idle reports whether the session may be unloaded as far as the bridge knows: it is loaded, it had no event and
+// no call for the given time, and it has no turn, pending callback, satellite or replaced headers.
 func (l *Loader) Idle(idle time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.idleFor(idle)
 }
 
-// Internal reports whether the bridge is at work on the session by itself: what the CLI says
-// of it then is the bridge's doing.
+// Internal reports whether the bridge itself is loading, unloading or aborting something in the session. The
+// CLI's events of that time are effects of the bridge's work, not of a caller's.
 func (l *Loader) Internal() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cfg.intake.Internal
 }
 
-// Unload takes the session out of its runtime if nothing has gone on in it for some time,
-// and nothing does in the CLI: no task, schedule or shell. It reports whether it did. The
-// session stays open, and is loaded again by whatever needs it.
+// Unload removes the session from its runtime if it is Idle for the given time and the CLI has no task,
+// schedule or shell of it. It reports whether it removed the session. For callers the session stays open;
+// the next call that needs a runtime loads it.
 func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
 	if err := l.acquire(ctx); err != nil {
 		return false, err
 	}
 	defer l.release()
 	l.mu.Lock()
-	rt, resting := l.runtime, l.idleFor(idle)
+	rt, unused := l.runtime, l.idleFor(idle)
 	l.mu.Unlock()
-	if !resting {
+	if !unused {
 		return false, nil
 	}
 	alive, err := activity.Any(ctx, func(ctx context.Context, method string) (json.RawMessage, error) {
@@ -72,22 +72,23 @@ func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
 	})
 	if err != nil || alive {
 		l.mu.Lock()
-		l.usedAt = time.Now() // ask again when it has rested as long as this once more
+		l.usedAt = time.Now() // ask the CLI again after another idle time
 		l.mu.Unlock()
 		return false, err
 	}
 	l.mu.Lock()
-	if resting = l.idleFor(idle) && l.runtime == rt; resting {
-		l.state, l.cfg.intake.Internal = Unloaded, true // whoever needs it waits for the lifecycle lock
+	if unused = l.idleFor(idle) && l.runtime == rt; unused {
+		l.state, l.cfg.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
 	}
 	l.mu.Unlock()
-	if !resting {
+	if !unused {
 		return false, nil
 	}
 	return true, l.destroy(ctx, rt)
 }
 
-// drop is Unload of a session that cannot go on in its runtime, whatever goes on there.
+// drop removes the session from rt without regard to running work. It is for a session that cannot continue in
+// its runtime. If rt no longer has the session, drop does nothing.
 func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 	if err := l.acquire(ctx); err != nil {
 		return err
@@ -106,7 +107,8 @@ func (l *Loader) drop(ctx context.Context, rt Runtime) error {
 	return l.destroy(ctx, rt)
 }
 
-// destroy has the CLI forget the session, which is marked as unloaded. The caller holds the lifecycle lock.
+// destroy calls session.destroy and clears the session's state in the runtime. The caller has set the state
+// Unloaded and holds the lifecycle lock.
 func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 	l.cfg.participants.LeaveSatellites(ctx)
 	_, _, err := l.cfg.calls.call(ctx, rt, "session.destroy", nil)
@@ -120,15 +122,14 @@ func (l *Loader) destroy(ctx context.Context, rt Runtime) error {
 	l.cfg.sender.RuntimeEnded()
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.RuntimeLost:
-		return nil // it is gone anyway
+		return nil // the runtime no longer has the session
 	}
 	return err
 }
 
-// Shutdown has the CLI shut the session down: what goes on in it ends, and the history is
-// complete. What the CLI keeps of it after that takes messages and does nothing with them,
-// and cannot be resumed; so the session leaves the runtime, and is loaded by whatever needs
-// it next.
+// Shutdown calls session.shutdown: the CLI ends the session's work and completes the history. After a shutdown
+// the CLI accepts messages for the session and ignores them, and cannot resume it. Shutdown therefore also
+// removes the session from the runtime; the next call that needs a runtime loads it.
 func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawMessage, journal.Position, error) {
 	if err := l.acquire(ctx); err != nil {
 		return nil, journal.Position{}, err
@@ -140,7 +141,7 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	if err != nil {
 		return nil, journal.Position{}, err
 	}
-	if state != Loaded { // that it left its runtime ended what went on in it
+	if state != Loaded { // its work ended when it left the runtime
 		return json.RawMessage(`null`), l.cfg.journal.Last(), nil
 	}
 	result, at, err := l.cfg.calls.call(ctx, rt, "session.shutdown", params)
@@ -150,7 +151,7 @@ func (l *Loader) Shutdown(ctx context.Context, params jsonobj.Object) (json.RawM
 	l.mu.Lock()
 	here := l.state == Loaded && l.runtime == rt
 	if here {
-		l.state, l.cfg.intake.Internal = Unloaded, true // whoever needs it waits for the lifecycle lock
+		l.state, l.cfg.intake.Internal = Unloaded, true // later calls wait for the lifecycle lock
 		l.cfg.turns.Lose(bridgev1.TurnStatus_TURN_STATUS_ABORTED)
 		l.cfg.callbacks.Withdraw(func(*callback.Pending) bool { return true }, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_SESSION_ENDED)
 	}

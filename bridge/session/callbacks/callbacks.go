@@ -47,8 +47,8 @@ type Tx interface {
 	Timeout() time.Duration
 	// Span is the span of the turn; nil if there is none.
 	Span() *observe.Span
-	// Keep has the session saved.
-	Keep()
+	// MarkDirty schedules a save of the session.
+	MarkDirty()
 }
 
 // Audit records decisions.
@@ -155,7 +155,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 		return
 	}
 	d.registry.Offer(p.ID, to...)
-	tx.Keep()
+	tx.MarkDirty()
 	d.cfg.Journal.Note(Requested{p})
 	if p.Reply != nil {
 		tx.TellAsked(to)

@@ -219,10 +219,10 @@ func (i *Intake) Follow(rec *journal.Record, at time.Time) {
 	i.Marks.Apply(rec)
 	switch i.Info.Apply(rec, at) {
 	case info.Announce:
-		i.cfg.Tx.Keep()
+		i.cfg.Tx.MarkDirty()
 		i.cfg.Tx.Announce()
 	case info.Save:
-		i.cfg.Tx.Keep()
+		i.cfg.Tx.MarkDirty()
 	}
 	if rec.Type == "session.idle" {
 		i.cfg.Journal.TurnEnded()

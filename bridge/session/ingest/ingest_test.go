@@ -39,7 +39,7 @@ type fixture struct {
 func (f *fixture) CarryOut(effects []turn.Effect)              { f.effects = append(f.effects, effects...) }
 func (f *fixture) Approve(settings []config.Setting)           { f.approved = append(f.approved, settings...) }
 func (f *fixture) Announce()                                   { f.announced++ }
-func (f *fixture) Keep()                                       { f.saved++ }
+func (f *fixture) MarkDirty()                                  { f.saved++ }
 func (f *fixture) Handlers(*callback.Pending) ([]string, bool) { return nil, true }
 func (f *fixture) Covers(*callback.Pending) bool               { return true }
 func (f *fixture) HookOrder(string) ([]string, bool)           { return nil, false }

@@ -64,8 +64,8 @@ type Tx interface {
 	EndsWithLast() bool
 	// Opened takes over the CLI's answer to a create or resume.
 	Opened(result json.RawMessage)
-	// Keep has the session saved.
-	Keep()
+	// MarkDirty schedules a save of the session.
+	MarkDirty()
 }
 
 // Config is what a Manager needs of its session.
@@ -127,7 +127,7 @@ func (m *Manager) Add(j Joining) (Joined, error) {
 	if j.OnPlaced != nil {
 		j.OnPlaced(joined)
 	}
-	m.cfg.Tx.Keep()
+	m.cfg.Tx.MarkDirty()
 	return joined, nil
 }
 
@@ -191,7 +191,7 @@ func (m *Manager) change(p *roster.Participant, tools *[]config.Tool, handling *
 	if handling != nil {
 		p.Handling = *handling
 	}
-	m.cfg.Tx.Keep()
+	m.cfg.Tx.MarkDirty()
 	m.offer(p)
 	return nil
 }
@@ -237,7 +237,7 @@ func (m *Manager) leave(p *roster.Participant, right func() bool) {
 		return
 	}
 	m.cfg.Roster.Remove(p)
-	m.cfg.Tx.Keep()
+	m.cfg.Tx.MarkDirty()
 	sat := p.TakeSatellite()
 	last := m.cfg.Roster.Len() == 0 && m.cfg.Tx.EndsWithLast()
 	m.cfg.Lock.Unlock()

@@ -60,7 +60,7 @@ func (f *fixture) HeadersReplaced() bool    { return false }
 func (f *fixture) LoadedIn(Runtime) bool    { return !f.gone }
 func (f *fixture) EndsWithLast() bool       { return f.ends }
 func (f *fixture) Opened(r json.RawMessage) { f.result = string(r) }
-func (f *fixture) Keep()                    { f.saved++ }
+func (f *fixture) MarkDirty()               { f.saved++ }
 
 // The fixture is also the runtime.
 func (f *fixture) Version() string { return "1.0.102" }

@@ -85,7 +85,7 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	// What the history has just added belongs to them, and begins no turn whose end a later
 	// process of the bridge would have to announce.
 	r.cfg.Intake.Marks.TurnEnd = r.cfg.Journal.Last()
-	r.cfg.Tx.Keep()
+	r.cfg.Tx.MarkDirty()
 	r.settle(found)
 	if continuePending {
 		for _, rec := range open {
@@ -239,5 +239,5 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	for _, rec := range fresh {
 		r.cfg.Intake.Follow(rec, time.Now())
 	}
-	r.cfg.Tx.Keep()
+	r.cfg.Tx.MarkDirty()
 }

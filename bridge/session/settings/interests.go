@@ -35,7 +35,7 @@ func (s *Settings) addInterest(eventType string) (handle string, err error) {
 	}
 	handle = "i-" + rand.Text()
 	s.State.Registered[handle] = eventType
-	s.cfg.Tx.Keep()
+	s.cfg.Tx.MarkDirty()
 	return handle, nil
 }
 
@@ -45,5 +45,5 @@ func (s *Settings) Release(handle string) {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()
 	delete(s.State.Registered, handle)
-	s.cfg.Tx.Keep()
+	s.cfg.Tx.MarkDirty()
 }

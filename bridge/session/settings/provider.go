@@ -24,7 +24,7 @@ func (s *Settings) SetModel(ctx context.Context, params jsonobj.Object) (
 		s.cfg.Lock.Lock()
 		defer s.cfg.Lock.Unlock()
 		s.State.SetModel(params)
-		s.cfg.Tx.Keep()
+		s.cfg.Tx.MarkDirty()
 		return nil
 	})
 	return result, at, err
@@ -92,7 +92,7 @@ func (s *Settings) replaceProvider(before, provider jsonobj.Object, model string
 	if model != "" {
 		s.State.Object.SetString("model", model)
 	}
-	s.cfg.Tx.Keep()
+	s.cfg.Tx.MarkDirty()
 }
 
 // SetCredentials gives the session secrets of its provider, or a GitHub token, in the place of those
@@ -135,7 +135,7 @@ func (s *Settings) giveCredentials(secrets jsonobj.Object, token string) (loaded
 	if len(secrets) > 0 {
 		s.State.Regained("provider")
 	}
-	s.cfg.Tx.Keep()
+	s.cfg.Tx.MarkDirty()
 	return s.cfg.Tx.Loaded(), func() {
 		s.cfg.Lock.Lock()
 		defer s.cfg.Lock.Unlock()

@@ -29,8 +29,8 @@ type Tx interface {
 	Loaded() bool
 	// Disconnected reports whether the use of the session has ended.
 	Disconnected() bool
-	// Keep has the session saved.
-	Keep()
+	// MarkDirty schedules a save of the session.
+	MarkDirty()
 }
 
 // Config is what a Settings needs of its session.
@@ -95,7 +95,7 @@ func (s *Settings) Apply(
 		s.State.Lack(given...)
 	case err == nil && Refused(result, method) == nil:
 		s.State.Remember(config.Setting{Key: keep.Key, Method: method, Params: params}, keep.Merge)
-		s.cfg.Tx.Keep()
+		s.cfg.Tx.MarkDirty()
 	}
 	return result, at, err
 }
@@ -118,7 +118,7 @@ func Refused(result json.RawMessage, method string) error {
 // Approve remembers settings that stand for an approval. The caller holds the lock.
 func (s *Settings) Approve(settings []config.Setting) {
 	if s.State.Approve(settings) {
-		s.cfg.Tx.Keep()
+		s.cfg.Tx.MarkDirty()
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.P
 		s.State.Tools = before
 		return journal.Position{}, err
 	}
-	s.cfg.Tx.Keep()
+	s.cfg.Tx.MarkDirty()
 	return s.cfg.Journal.Last(), nil
 }
 

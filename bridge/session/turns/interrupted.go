@@ -52,7 +52,7 @@ func (t *Turns) interrupted() (tell func()) {
 	return func() {
 		marks.InterruptedAt = j.Post(prompts.TurnOver{Outcome: out}, marks.InterruptedAt)
 		marks.TurnEnd = marks.InterruptedAt
-		t.cfg.Tx.Keep()
+		t.cfg.Tx.MarkDirty()
 	}
 }
 
