@@ -62,6 +62,14 @@ var spoken = map[string]string{
 	"tool result":   "PLANTED-result",
 }
 
+// replies are the texts of all replies and errors that callers received.
+type replies []string
+
+// add records the result of a call.
+func (r *replies) add(reply any, err error) {
+	*r = append(*r, fmt.Sprint(reply, err, status.Convert(err).Details()))
+}
+
 // Secrets that callers send are in no log, error, span, metric or file, whether the calls that bring them succeed or
 // fail.
 func TestSecretsStayInMemory(t *testing.T) {
@@ -73,47 +81,86 @@ func TestSecretsStayInMemory(t *testing.T) {
 		c.Listen = append(c.Listen, "unix:"+filepath.Join(shortDir(t), "s"))
 		c.ProfileFields = []string{"env", "github_token"}
 	}, WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-	var told []string
-	tell := func(reply any, err error) {
-		told = append(told, fmt.Sprint(reply, err, status.Convert(err).Details()))
-	}
 	ts.plays("", deploying)
-	operator := bridgev1.NewSessionServiceClient(ts.as("operator"))
-	provider := &cliv1.ProviderConfig{
-		BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]),
-		BearerToken: proto.String(planted["provider bearer"]),
-		Headers:     map[string]string{"x": planted["provider header"]},
+	received := sendSecrets(t, ts)
+	silent := telemetryOf(t, ts)
+	for where, text := range silent {
+		if len(text) < 1000 {
+			t.Errorf("%s: there is nothing to look at: %s", where, text)
+		}
+		for what, words := range spoken {
+			if strings.Contains(text, words) {
+				t.Errorf("%s: the %s is there", where, what)
+			}
+		}
 	}
-	config := &cliv1.SessionConfig{Provider: provider, McpServers: map[string]*cliv1.McpSerializableServerConfig{
-		"m": {Variant: &cliv1.McpSerializableServerConfig_Http{Http: &cliv1.McpServerConfigHttp{
-			Url: "http://127.0.0.1:1", Headers: map[string]string{"x": planted["mcp header"]},
-		}}},
-	}}
+	places := map[string]string{"the log": log.String(), "the replies": strings.Join(received, "\n")}
+	maps.Copy(places, silent)
+	maps.Copy(places, filesUnder(t, data))
+	if len(places) < 4 || !strings.Contains(places["the log"], "CreateSession") {
+		t.Fatalf("there is nothing to look at: %d places", len(places))
+	}
+	for where, text := range places {
+		wantNoSecrets(t, where, text)
+	}
+}
+
+// sendSecrets makes calls with each planted secret, of which some succeed and some fail.
+func sendSecrets(t *testing.T, ts *observed) (received replies) {
+	t.Helper()
 	ctx := t.Context()
-	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", RequestId: "r", Config: config}))
-	tell(operator.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // exists
-	tell(operator.CreateSession(ctx,
-		&bridgev1.CreateSessionRequest{SessionId: "g",
-			Config: &cliv1.SessionConfig{GithubToken: proto.String(planted["github token"])}}))
-	tell(operator.CreateSession(ctx,
-		&bridgev1.CreateSessionRequest{SessionId: "p", RuntimeProfile: &bridgev1.RuntimeProfile{
+	operator := bridgev1.NewSessionServiceClient(ts.as("operator"))
+	config := secretConfig()
+	for _, r := range []*bridgev1.CreateSessionRequest{
+		{SessionId: "s", RequestId: "r", Config: config},
+		{SessionId: "s", Config: config}, // exists
+		{SessionId: "g", Config: &cliv1.SessionConfig{GithubToken: proto.String(planted["github token"])}},
+		{SessionId: "p", RuntimeProfile: &bridgev1.RuntimeProfile{
 			GithubToken: planted["profile token"], Env: map[string]string{"X": planted["profile env"]},
-		}}))
-	tell(operator.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{
+		}},
+	} {
+		received.add(operator.CreateSession(ctx, r))
+	}
+	received.add(operator.SendAndWait(ctx, &bridgev1.SendAndWaitRequest{SessionId: "s", Prompt: &bridgev1.Prompt{
 		Text: "hi", RequestHeaders: map[string]string{"x": planted["request header"]},
 	}}))
-	tell(operator.ProvideCredentials(ctx,
-		&bridgev1.ProvideCredentialsRequest{SessionId: "s",
-			Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])}}))
+	received.add(operator.ProvideCredentials(ctx, &bridgev1.ProvideCredentialsRequest{
+		SessionId: "s", Provider: &cliv1.ProviderConfig{ApiKey: proto.String(planted["credentials"])},
+	}))
 	deploy(ctx, t, ts.tenants, "operator", "deployed", spoken["prompt"])
 	acme := bridgev1.NewSessionServiceClient(ts.as("acme-owner"))
-	tell(acme.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config})) // not on its list
+	// The policy does not allow the tenant the provider's URL.
+	received.add(acme.CreateSession(ctx, &bridgev1.CreateSessionRequest{SessionId: "s", Config: config}))
 	wrong := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+planted["wrong token"])
-	tell(bridgev1.NewSessionServiceClient(ts.as("")).ListSessions(wrong, &bridgev1.ListSessionsRequest{}))
-	if text := strings.Join(told, "\n"); !strings.Contains(text, "session_id:\"s\"") ||
-		!strings.Contains(text, "SESSION_EXISTS") || !strings.Contains(text, "FORBIDDEN") {
-		t.Fatalf("the calls did not do what they are made for:\n%s", text)
+	received.add(bridgev1.NewSessionServiceClient(ts.as("")).ListSessions(wrong, &bridgev1.ListSessionsRequest{}))
+	text := strings.Join(received, "\n")
+	for _, want := range []string{"session_id:\"s\"", "SESSION_EXISTS", "FORBIDDEN"} {
+		if !strings.Contains(text, want) {
+			t.Fatalf("the calls did not do what they are made for: no %s in\n%s", want, text)
+		}
 	}
+	return received
+}
+
+// secretConfig is a session's configuration with secrets in a provider and in an MCP server.
+func secretConfig() *cliv1.SessionConfig {
+	return &cliv1.SessionConfig{
+		Provider: &cliv1.ProviderConfig{
+			BaseUrl: "http://127.0.0.1:1", ApiKey: proto.String(planted["provider key"]),
+			BearerToken: proto.String(planted["provider bearer"]),
+			Headers:     map[string]string{"x": planted["provider header"]},
+		},
+		McpServers: map[string]*cliv1.McpSerializableServerConfig{
+			"m": {Variant: &cliv1.McpSerializableServerConfig_Http{Http: &cliv1.McpServerConfigHttp{
+				Url: "http://127.0.0.1:1", Headers: map[string]string{"x": planted["mcp header"]},
+			}}},
+		},
+	}
+}
+
+// telemetryOf stops the server and returns its metrics, heap profile, spans and audit log.
+func telemetryOf(t *testing.T, ts *observed) map[string]string {
+	t.Helper()
 	_, page := ts.get(t, "/metrics")
 	_, heap := ts.get(t, "/debug/pprof/heap?debug=1")
 	ts.stop()
@@ -126,34 +173,22 @@ func TestSecretsStayInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := map[string]string{"the metrics": page, "the profile": heap, "the spans": string(spans),
-		"the audit log": string(audit)}
-	for where, text := range silent {
-		if len(text) < 1000 {
-			t.Errorf("%s: there is nothing to look at: %s", where, text)
-		}
-		for what, words := range spoken {
-			if strings.Contains(text, words) {
-				t.Errorf("%s: the %s is there", where, what)
-			}
+	return map[string]string{
+		"the metrics": page, "the profile": heap, "the spans": string(spans), "the audit log": string(audit),
+	}
+}
+
+// wantNoSecrets fails the test if a text has a planted secret or a token of the policy.
+func wantNoSecrets(t *testing.T, where, text string) {
+	t.Helper()
+	for what, secret := range planted {
+		if strings.Contains(text, secret) {
+			t.Errorf("%s has the %s", where, what)
 		}
 	}
-	places := map[string]string{"the log": log.String(), "what callers are told": strings.Join(told, "\n")}
-	maps.Copy(places, silent)
-	maps.Copy(places, filesUnder(t, data))
-	if len(places) < 4 || !strings.Contains(places["the log"], "CreateSession") {
-		t.Fatalf("there is nothing to look at: %d places", len(places))
-	}
-	for where, text := range places {
-		for what, secret := range planted {
-			if strings.Contains(text, secret) {
-				t.Errorf("%s has the %s", where, what)
-			}
-		}
-		for _, name := range []string{"operator", "acme-owner"} {
-			if strings.Contains(text, secretOf(name)) {
-				t.Errorf("%s has the token of %s", where, name)
-			}
+	for _, name := range []string{"operator", "acme-owner"} {
+		if strings.Contains(text, secretOf(name)) {
+			t.Errorf("%s has the token of %s", where, name)
 		}
 	}
 }
