@@ -196,7 +196,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 		return err == nil || fault.ReasonOf(err) == fault.SendInDoubt && !errors.Is(err, sending.ErrUnsettled)
 	})
 	if fault.ReasonOf(err) != fault.SendInDoubt {
-		t.Errorf("the history does not have it, and the repeat ends with %v", err)
+		t.Errorf("the history does not contain it, and the repeat ends with %v", err)
 	}
 	if _, err := r.Turns.Send(t.Context(), q); err != nil {
 		t.Errorf("now that it is known, it can be said: %v", err)

@@ -131,7 +131,7 @@ func (l logged) WithAttrs([]slog.Attr) slog.Handler     { return l }
 func (l logged) WithGroup(string) slog.Handler          { return l }
 
 func (l logged) Handle(_ context.Context, r slog.Record) error {
-	if strings.HasPrefix(r.Message, "session not loaded in the successor") {
+	if strings.HasPrefix(r.Message, "loading a session after the end of its runtime failed") {
 		select {
 		case l <- struct{}{}:
 		default:

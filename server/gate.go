@@ -180,7 +180,7 @@ func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) e
 	return func(ctx context.Context, m proto.Message) error {
 		t, ok := g.policy.Current().Tenant(tenant)
 		if !ok {
-			return fault.New(fault.Forbidden, "the tenant %q does not exist any more", tenant)
+			return fault.New(fault.Forbidden, "the tenant %q no longer exists", tenant)
 		}
 		return t.CheckFields(ctx, m.ProtoReflect())
 	}

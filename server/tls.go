@@ -132,7 +132,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 	}
 	roots := c.current.Load().ClientCAs
 	if roots == nil { // otherwise Verify would use the system's CAs
-		return fault.New(fault.Unauthenticated, "client certificates are not accepted any more")
+		return fault.New(fault.Unauthenticated, "client certificates are no longer accepted")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range proof.Chain[1:] {
@@ -142,7 +142,7 @@ func (c *certificates) trusted(proof identity.Proof) error {
 		Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
-		return fault.Wrap(err, fault.Unauthenticated, "the client certificate is not trusted any more")
+		return fault.Wrap(err, fault.Unauthenticated, "the client certificate is no longer trusted")
 	}
 	return nil
 }

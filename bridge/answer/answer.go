@@ -108,7 +108,7 @@ func (c *Converter) hookReply(p *callback.Pending, out *cliv1.HookOutput, at str
 	case variant == nil: // no opinion
 		return callback.Reply{Members: json.RawMessage(`{}`)}, nil
 	case c.codec.Tag(variant) != p.Hook && (c.codec.Tag(variant) != "" || c.codec.HookTyped(p.Hook)):
-		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is a %q, the output is of another", p.Hook).
+		return callback.Reply{}, fault.New(fault.AnswerInvalid, "the hook is %q, but the output is for another hook", p.Hook).
 			WithField(at).With("callback_id", p.ID)
 	}
 	text, err := c.codec.ToJSON(out, at)
@@ -183,7 +183,7 @@ func PermissionDecision(p *callback.Pending, text json.RawMessage, at string) (j
 		decision, kind = translated, now
 	}
 	if !current[kind] {
-		return nil, fault.New(fault.AnswerInvalid, "permission kind %q is not one the CLI acts on", kind).WithField(at)
+		return nil, fault.New(fault.AnswerInvalid, "the CLI does not support the decision %q", kind).WithField(at)
 	}
 	if decision, err = completed(p, decision, at); err != nil {
 		return nil, err

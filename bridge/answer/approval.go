@@ -31,7 +31,7 @@ func completed(p *callback.Pending, decision jsonobj.Object, at string) (jsonobj
 	}
 	member, value := prompt(asked).approval()
 	if err != nil || member == "" {
-		return nil, fault.New(fault.AnswerInvalid, "there is no approval for the session of this %q; approve it once, or say what is approved", asked.Kind).
+		return nil, fault.New(fault.AnswerInvalid, "a %q cannot be approved for the session in general: approve it once, or set the approval", asked.Kind).
 			WithField(at+".approve_for_session.approval").With("callback_id", p.ID)
 	}
 	decision = decision.Clone()

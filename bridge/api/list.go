@@ -26,7 +26,7 @@ func (svc *Service) Home(ctx context.Context, id string, m *bridgev1.RuntimeProf
 	return svc.tenants.ReadProfile(ctx, m, "runtime_profile", id)
 }
 
-// stored returns a session's metadata in the CLI's history, nil if the history does not have it.
+// stored returns a session's metadata in the CLI's history, nil if the history does not contain it.
 func (svc *Service) stored(ctx context.Context, p runtime.Profile, id string) (*metadata, error) {
 	var params jsonobj.Object
 	params.SetString("sessionId", id)

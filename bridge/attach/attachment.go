@@ -254,7 +254,7 @@ func (a *Attachment) leave(disconnect bool) {
 		patience := time.AfterFunc(leavePatience, func() { a.s.Participants().Leave(a.p) })
 		defer patience.Stop()
 		if _, err := a.s.Loader().DisconnectWith(ctx, a.p); err != nil {
-			a.svc.log.Warn("session not disconnected", "session_id", a.s.ID(), "error", err)
+			a.svc.log.Warn("disconnecting a session failed", "session_id", a.s.ID(), "error", err)
 		}
 		a.s.Participants().Leave(a.p)
 	})

@@ -61,6 +61,6 @@ func (a *Attachment) answered(started *bridgev1.AttachStarted) {
 		started.Result = &bridgev1.AttachStarted_ResumeResult{ResumeResult: result}
 	}
 	if err != nil {
-		a.svc.log.Warn("result not typed", "session_id", a.s.ID(), "error", err)
+		a.svc.log.Warn("result does not match its message type", "session_id", a.s.ID(), "error", err)
 	}
 }

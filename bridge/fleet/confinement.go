@@ -42,8 +42,8 @@ func (f *Fleet) Confining(tenant string) error {
 }
 
 func errConfining() *fault.Error {
-	return fault.New(fault.ConfinementChanging, "the policy has changed what confines the tenant, and a process from "+
-		"before that is still running: try again when it has ended").WithRetry(confinementRetry)
+	return fault.New(fault.ConfinementChanging, "the policy has changed the tenant's confinement, and a process with the "+
+		"earlier confinement is still running: try again when it has ended").WithRetry(confinementRetry)
 }
 
 // Reconfine must be called when another policy is in force. In the background it replaces the processes whose
@@ -122,8 +122,8 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 	if !e.Sandboxed() || len(p.Sandbox) > 0 {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "the session was opened in a sandbox, which the policy of its tenant has not any "+
-		"more: disconnect it, or give the tenant its sandbox back").WithField("session_id")
+	return fault.New(fault.Forbidden, "the session was opened in a sandbox, and the policy no longer has a sandbox for "+
+		"its tenant: disconnect the session, or restore the tenant's sandbox").WithField("session_id")
 }
 
 // checkProvider refuses to load a session with a provider of the server's own that the policy does
@@ -131,7 +131,7 @@ func checkSandbox(e *registry.Entry, p runtime.Profile) error {
 func (f *Fleet) checkProvider(s *session.Session) error {
 	if ref := s.Settings().ProviderRef(); ref != "" && !f.cfg.Tenants.MayName(s.Tenant(), ref) {
 		return fault.New(fault.Forbidden,
-			"the provider %q is not the tenant's any more: resume the session with another", ref).WithField("provider_ref")
+			"the policy no longer allows the provider %q: resume the session with another provider", ref).WithField("provider_ref")
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (b *burst) end() {
 func (rt *Runtime) event(body []byte) {
 	frame, err := translate.ScanFrame(body)
 	if err != nil || frame.Event.Raw == nil {
-		rt.fleet.log.Warn("event not understood", "runtime_id", rt.id, "bytes", len(body))
+		rt.fleet.log.Warn("malformed event of the CLI", "runtime_id", rt.id, "bytes", len(body))
 		return
 	}
 	if s := rt.session(frame.SessionID); s != nil {
@@ -69,7 +69,7 @@ func (rt *Runtime) throttle(over <-chan struct{}) (waited bool) {
 		waited = j.AwaitDisk(over, process.Exited()) || waited
 	}
 	if took := time.Since(begin); waited && took > slowDisk {
-		rt.fleet.log.Warn("reading a runtime is slowed by the disk", "runtime_id", rt.id, "waited", took)
+		rt.fleet.log.Warn("reading from a runtime waits for the disk", "runtime_id", rt.id, "waited", took)
 	}
 	return waited
 }

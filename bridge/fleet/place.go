@@ -170,8 +170,8 @@ func (f *Fleet) placedAmong(key string, profile runtime.Profile) (*Runtime, erro
 }
 
 func errNotRunning() error {
-	return fault.New(fault.RuntimeNotRunning, "no CLI process of this profile is running, and starting one takes the "+
-		"role %q: a caller with that role starts one by any call about the profile", caller.Participant)
+	return fault.New(fault.RuntimeNotRunning, "no CLI process of this profile is running, and starting one requires the "+
+		"role %q: any call about the profile by a caller with that role starts one", caller.Participant)
 }
 
 // Call calls a method that is about no loaded session in the first runtime of a profile. It reads the result into into.

@@ -98,9 +98,9 @@ func (f *Fleet) retireIdle() {
 		f.cfg.Shutdown.Go(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 			defer cancel()
-			f.log.Info("idle runtime ends", "profile", p.Hash())
+			f.log.Info("ending an idle runtime", "profile", p.Hash())
 			if err := f.supervisor.Retire(ctx, p); err != nil {
-				f.log.Warn("idle runtime not ended", "profile", p.Hash(), "error", err)
+				f.log.Warn("ending an idle runtime failed", "profile", p.Hash(), "error", err)
 			}
 		})
 	}

@@ -55,7 +55,7 @@ func (rt *Runtime) request(ctx context.Context, r *rpcconn.Request) (json.RawMes
 }
 
 func unhandled(method string) error {
-	return &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "nobody handles " + method}
+	return &rpcconn.Error{Code: rpcconn.CodeMethodNotFound, Message: "no participant handles " + method}
 }
 
 // addressee returns the session that a request is for; nil if there is none.

@@ -57,7 +57,7 @@ func (f *Fleet) reviveOne(ctx context.Context, s *session.Session) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		f.log.Warn("session not loaded in the successor of its runtime, it will be when needed",
+		f.log.Warn("loading a session after the end of its runtime failed; the next call that needs it tries again",
 			"session_id", s.ID(), "error", err)
 	}
 }

@@ -87,8 +87,8 @@ func (rt *Runtime) Call(
 func (rt *Runtime) Satellite(ctx context.Context, participant string, ask participants.Asker) (roster.Satellite, error) {
 	process := rt.Process()
 	if !process.Multi() {
-		return nil, fault.New(fault.FeatureDisabled, "canvases and extension identity need a runtime that takes several "+
-			"connections; the session's does not: create it with runtime_profile.multi_connection").WithField("canvases")
+		return nil, fault.New(fault.FeatureDisabled, "canvases and extension identity need a runtime that accepts several "+
+			"connections: create the session with runtime_profile.multi_connection").WithField("canvases")
 	}
 	prefix := rt.id + "-" + participant + "-"
 	return process.Connect(ctx, rpcconn.Options{

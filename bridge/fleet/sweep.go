@@ -92,7 +92,7 @@ func (u *unloader) unload(ctx context.Context, i idleSession) {
 	done, err := i.s.Loader().Unload(ctx, i.idle)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		u.log.Warn("idle session not unloaded", "session_id", i.s.ID(), "error", err)
+		u.log.Warn("unloading an idle session failed", "session_id", i.s.ID(), "error", err)
 	case done:
 		u.log.Debug("idle session unloaded", "session_id", i.s.ID())
 		u.changed(i.s, bridgev1.SessionChange_SESSION_CHANGE_UPDATED)

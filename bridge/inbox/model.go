@@ -56,7 +56,7 @@ func modelPart(r *bridgev1.ModelResponse) (modelproxy.Part, error) {
 		part.Head = true
 		status := p.Head.GetStatus()
 		if status < 100 || status > 599 {
-			return wrong("head.status", "%d is no HTTP status", status)
+			return wrong("head.status", "%d is not an HTTP status", status)
 		}
 		headers := map[string][]string{}
 		for name, values := range p.Head.GetHeaders() {

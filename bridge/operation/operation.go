@@ -146,7 +146,7 @@ func abandoned(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fault.Wrap(err, fault.Timeout, "the CLI did not answer in time")
 	}
-	return fault.Wrap(err, fault.Cancelled, "the caller went away")
+	return fault.Wrap(err, fault.Cancelled, "the caller cancelled the call")
 }
 
 // withoutTrace returns the request without the trace context of its prompt, which differs

@@ -53,7 +53,7 @@ func unanswered(c *call, err error) (json.RawMessage, error) {
 func replyOf(p *callback.Pending, c *call) (callback.Reply, error) {
 	if p.Kind.AnswerMethod != c.method {
 		if c.exact {
-			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is another", p.ID)
+			return callback.Reply{}, fault.New(fault.CallbackNotFound, "callback %q is of another kind", p.ID)
 		}
 		return callback.Reply{}, fault.New(fault.AnswerInvalid,
 			"callback %q is a %s, which %s does not answer", p.ID, p.Kind.Method, c.method).

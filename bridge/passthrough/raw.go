@@ -30,7 +30,7 @@ func (svc *Service) Invoke(ctx context.Context, r *bridgev1.InvokeRequest) (*bri
 		}
 	}
 	if params.Get("sessionId") != nil {
-		return nil, fault.New(fault.JSONExtraForbidden, "sessionId goes into session_id").WithField("params_json")
+		return nil, fault.New(fault.JSONExtraForbidden, "the session's id must be in session_id, not in params_json").WithField("params_json")
 	}
 	profile, err := svc.profile(ctx, r.GetRuntimeProfile())
 	if err != nil {

@@ -4,20 +4,20 @@ package quirks
 var (
 	AgentsNeedNames = Quirk{
 		Name: "agents-need-names", Until: "1.0.83",
-		Why: "The CLI records what a chosen custom agent says of itself, and cannot read the record of an " +
+		Why: "The CLI records the description of a selected custom agent, and cannot read the record of an " +
 			"agent without display name or tools. The bridge adds both.",
 		Test: "TestAgentWithoutDisplayName",
 	}
 	LeavesWork = Quirk{
 		Name: "leaves-work", Until: "1.0.89",
-		Why: "Where callers provide a session's files, a new CLI process takes answers to what an earlier one " +
-			"asked, but does not continue the turn. The bridge ends the turn.",
+		Why: "If callers provide a session's files, a new CLI process accepts answers to callbacks of an earlier " +
+			"process, but does not continue the turn. The bridge ends the turn.",
 		Test: "TestBridgeOfASessionFileSystemIsKilled",
 	}
 	SilentShells = Quirk{
 		Name: "silent-shells", From: "1.0.92",
-		Why: "The CLI runs session.shell.exec and tells neither the output nor the end. The bridge has " +
-			"RunShell call session.shell.executeUserRequested, whose events older versions lack.",
+		Why: "session.shell.exec reports neither the output nor the end of a command. RunShell calls " +
+			"session.shell.executeUserRequested instead. Older versions lack the events of that method.",
 		Test: "TestRunShell",
 	}
 )

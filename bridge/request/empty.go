@@ -94,7 +94,7 @@ func Restrained(c caller.Caller, config jsonobj.Object) (jsonobj.Object, error) 
 func checkTools(list json.RawMessage) error {
 	var names []string
 	if err := json.Unmarshal(list, &names); err != nil {
-		return fault.New(fault.InvalidField, "available_tools is no list of names").WithField("config.available_tools")
+		return fault.New(fault.InvalidField, "available_tools is not a list of names").WithField("config.available_tools")
 	}
 	for i, name := range names {
 		builtin, isBuiltin := strings.CutPrefix(name, builtinTool)
@@ -102,8 +102,8 @@ func checkTools(list json.RawMessage) error {
 		case isBuiltin && slices.Contains(isolatedTools, builtin),
 			strings.HasPrefix(name, customTool), strings.HasPrefix(name, mcpTool):
 		default:
-			return fault.New(fault.Forbidden, "%q may be a tool that touches the host, which takes the host's owner "+
-				"or a tenant with a sandbox; others are named custom:NAME, mcp:NAME, or builtin:NAME of %s",
+			return fault.New(fault.Forbidden, "%q may name a tool that affects the host, which only the host's owner or "+
+				"a tenant with a sandbox may use: name other tools custom:NAME, mcp:NAME, or builtin:NAME with one of %s",
 				name, strings.Join(isolatedTools, ", ")).
 				WithField(fmt.Sprintf("config.available_tools.items[%d]", i))
 		}

@@ -93,7 +93,7 @@ func Handling(h *bridgev1.Handlers, at string) (*config.Handling, error) {
 	for i, kind := range h.GetKinds() {
 		method, ok := callback.MethodOf(kind)
 		if !ok {
-			return nil, fault.New(fault.InvalidField, "%v is no kind that can be handled", kind).
+			return nil, fault.New(fault.InvalidField, "callbacks of the kind %v cannot be handled", kind).
 				WithField(fmt.Sprintf("%s.kinds[%d]", at, i))
 		}
 		out.Methods = append(out.Methods, method)
@@ -208,7 +208,7 @@ func (p *Parser) Declared(start *bridgev1.AttachStart, at string) ([]config.Comm
 	commands, err := config.ParseCommands(own.Get("commands"), at+"commands")
 	own.Set("commands", nil)
 	if err == nil && strings.HasPrefix(start.GetCanvasProvider().GetId(), "connection:") {
-		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are the CLI's`).
+		err = fault.New(fault.InvalidField, `ids that begin with "connection:" are reserved for the CLI`).
 			WithField(at + "canvas_provider.id")
 	}
 	return commands, own, err

@@ -24,7 +24,7 @@ func ParseProviders(texts map[string][]byte) (session.Providers, error) {
 		o, err := jsonobj.Parse(bytes.TrimSpace(text))
 		if err != nil {
 			// Not the parser's error: it may quote secrets.
-			return nil, fault.New(fault.InvalidField, "provider %q is no JSON object", name)
+			return nil, fault.New(fault.InvalidField, "provider %q is not a JSON object", name)
 		}
 		if o.String("baseUrl") == "" {
 			return nil, fault.New(fault.InvalidField, "provider %q has no baseUrl", name)
@@ -46,7 +46,7 @@ func (p *Parser) named(c caller.Caller, o *session.Opening, ref string, own bool
 	case !ok: // or not for the tenant: its keys are the host's, and so is the bill
 		return fault.New(fault.InvalidField, "the server has no provider %q", ref).WithField(at)
 	case own:
-		return fault.New(fault.InvalidField, "provider %q, and config.provider too", ref).WithField(at)
+		return fault.New(fault.InvalidField, "the provider %q and config.provider exclude each other", ref).WithField(at)
 	}
 	o.Config = o.Config.Clone()
 	o.Config.Set(provider, text)

@@ -84,11 +84,11 @@ func Classify(err error, method string) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fault.Wrap(err, fault.Timeout, "the CLI did not answer in time")
 	case errors.Is(err, context.Canceled):
-		return fault.Wrap(err, fault.Cancelled, "the caller went away")
+		return fault.Wrap(err, fault.Cancelled, "the caller cancelled the call")
 	case errors.Is(err, rpcconn.ErrOutboundFull):
-		return fault.Wrap(err, fault.LimitExceeded, "the CLI does not read what it is sent")
+		return fault.Wrap(err, fault.LimitExceeded, "the CLI does not read its input")
 	case errors.Is(err, rpcconn.ErrTooDeep):
-		return fault.Wrap(err, fault.InvalidField, "%s: the CLI reads JSON of at most %d levels", method, rpcconn.CLIMaxDepth)
+		return fault.Wrap(err, fault.InvalidField, "%s: the CLI accepts JSON of at most %d levels", method, rpcconn.CLIMaxDepth)
 	case errors.Is(err, rpcconn.ErrClosed):
 		return fault.Wrap(err, fault.RuntimeLost, "the runtime ended").With("method", method)
 	}

@@ -79,7 +79,7 @@ func TestClassifyUnknownField(t *testing.T) {
 	const said = "Request hooks.discover failed with message: unknown field `hookDirectories`, expected `projectPaths`"
 	f, ok := errors.AsType[*fault.Error](Classify(&rpcconn.Error{Code: -32603, Message: said}, "hooks.discover"))
 	if !ok || f.Reason != fault.InvalidField || f.Field != "hookDirectories" || f.Metadata["rpc_message"] != said ||
-		!strings.Contains(f.Message, `no field "hookDirectories" in hooks.discover: leave it out`) {
+		!strings.Contains(f.Message, `no field "hookDirectories" in hooks.discover: omit it`) {
 		t.Errorf("got %+v", f)
 	}
 }

@@ -97,7 +97,7 @@ func (st *Store) CheckOwn(ctx context.Context, id, field string) error {
 		return fields.Rename(err, "session_id", field)
 	}
 	return fault.New(fault.Forbidden,
-		"session %q is another tenant's: only that tenant resumes and disconnects it", id).
+		"session %q belongs to another tenant: only that tenant may resume or disconnect it", id).
 		WithField(field)
 }
 

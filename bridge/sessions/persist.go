@@ -50,7 +50,7 @@ func (st *Store) save(e *registry.Entry) {
 		err = d.Save(s.Key(), text)
 	}
 	if err != nil {
-		st.log.Error("session not kept for a restart", "session_id", s.ID(), "error", err)
+		st.log.Error("saving a session failed", "session_id", s.ID(), "error", err)
 	}
 }
 
@@ -68,7 +68,7 @@ func (st *Store) removeState(s *session.Session) {
 		err = st.RemoveSaved(s.Key())
 	}
 	if err != nil {
-		st.log.Error("session not removed from disk", "session_id", s.ID(), "error", err)
+		st.log.Error("removing a session from disk failed", "session_id", s.ID(), "error", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func (st *Store) setAside(ctx context.Context, s *session.Session) {
 		err = errors.Join(err, d.SetAside(s.Key(), why))
 	}
 	if err != nil {
-		st.log.Error("damaged session left where it is", "session_id", s.ID(), "error", err)
+		st.log.Error("setting a damaged session aside failed", "session_id", s.ID(), "error", err)
 	}
 }
 
@@ -102,7 +102,7 @@ func (st *Store) Close() {
 	defer cancel()
 	for _, s := range st.Sessions() {
 		if err := s.Journal().Close(ctx); err != nil {
-			st.log.Error("journal not closed", "session_id", s.Key(), "error", err)
+			st.log.Error("closing a journal failed", "session_id", s.Key(), "error", err)
 		}
 		s.Prompts().Close()
 	}
@@ -161,6 +161,6 @@ func (st *Store) explainDamage(ctx context.Context, id string, err error) error 
 		return err
 	}
 	return fault.New(fault.SessionNotFound,
-		"session %q is damaged: %s; ResumeSession opens what is left of it, DeleteSession deletes it", id, d.Reason).
+		"session %q is damaged: %s; ResumeSession opens what can be read, DeleteSession deletes it", id, d.Reason).
 		WithField("session_id").With("session_id", id)
 }

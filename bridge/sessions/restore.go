@@ -51,7 +51,7 @@ func (st *Store) Restore() error {
 		e, err := st.restore(key, text)
 		if err != nil {
 			if err := st.cfg.Directory.SetAside(key, err.Error()); err != nil {
-				st.log.Error("damaged session left where it is", "session_id", key, "error", err)
+				st.log.Error("setting a damaged session aside failed", "session_id", key, "error", err)
 			}
 			continue
 		}
@@ -72,7 +72,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 	}
 	id := strings.TrimPrefix(key, session.Key(r.Tenant, ""))
 	if key != session.Key(r.Tenant, id) || tenancy.CheckID(id, "id") != nil {
-		return nil, fmt.Errorf("it says that its tenant is %q", r.Tenant)
+		return nil, fmt.Errorf("its state names the tenant %q", r.Tenant)
 	}
 	if err := session.CheckSaved(r.Session); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool) {
 	if d := st.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
 		if err := d.TakeUp(key); err != nil {
-			st.log.Error("damaged session not taken up", "session_id", key, "error", err)
+			st.log.Error("restoring a damaged session failed", "session_id", key, "error", err)
 		}
 		state, err := d.Session(key)
 		if err == nil && state != nil {
@@ -112,7 +112,7 @@ func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool) {
 			}
 		}
 		if err != nil {
-			st.log.Error("session not restored", "session_id", key, "error", err)
+			st.log.Error("restoring a session failed", "session_id", key, "error", err)
 		}
 	}
 	return st.create(tenant, id), true

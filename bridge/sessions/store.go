@@ -193,7 +193,7 @@ func (st *Store) evict(e *registry.Entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := s.Journal().Close(ctx); err != nil {
-		st.log.Error("journal not closed", "session_id", s.ID(), "error", err)
+		st.log.Error("closing a journal failed", "session_id", s.ID(), "error", err)
 	}
 }
 
@@ -231,7 +231,7 @@ func (st *Store) openOutbox(key string) *outbox.Box {
 	}
 	box, err := outbox.Open(disk)
 	if err != nil {
-		st.log.Error("prompts of the session may be lost, whose turns had not ended", "session_id", key, "error", err)
+		st.log.Error("prompts whose turns had not ended may be lost", "session_id", key, "error", err)
 	}
 	return box
 }
@@ -240,7 +240,7 @@ func (st *Store) openOutbox(key string) *outbox.Box {
 func (st *Store) NextEpoch() uint64 {
 	epoch, err := st.epochs.Next()
 	if err != nil {
-		st.log.Error("epoch not reserved on disk", "error", err)
+		st.log.Error("reserving an epoch on disk failed", "error", err)
 	}
 	return epoch
 }

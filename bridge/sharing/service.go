@@ -187,11 +187,11 @@ func (svc *Service) shared(ctx context.Context, id, tenant string) (e *registry.
 		return nil, "", err
 	}
 	if tenancy.Foreign(ctx, e.Session) {
-		return nil, "", fault.New(fault.Forbidden, "session %q is another tenant's", id).WithField("session_id")
+		return nil, "", fault.New(fault.Forbidden, "session %q belongs to another tenant", id).WithField("session_id")
 	}
 	with = share.InternalTenant(tenant)
 	if !caller.ValidTenant(tenant) || with == e.Session.Tenant() {
-		return nil, "", fault.New(fault.InvalidField, "%q is no other tenant", tenant).WithField("tenant")
+		return nil, "", fault.New(fault.InvalidField, "%q is not the name of another tenant", tenant).WithField("tenant")
 	}
 	return e, with, nil
 }

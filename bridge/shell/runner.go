@@ -149,6 +149,6 @@ func (rn *Runner) kill(ctx context.Context, s *session.Session, id string) {
 	var params jsonobj.Object
 	params.SetString("processId", id)
 	if _, _, err := s.Loader().Do(ctx, "session.shell.kill", params); err != nil {
-		rn.log.Warn("command not ended", "session_id", s.ID(), "process_id", id, "error", err)
+		rn.log.Warn("ending a command failed", "session_id", s.ID(), "process_id", id, "error", err)
 	}
 }

@@ -103,7 +103,7 @@ func (sh *userShell) run(ctx context.Context) error {
 		text, _, err := sh.s.Loader().Invoke(calling, "session.shell.executeUserRequested", params)
 		out := shellResult{err: err}
 		if err == nil && json.Unmarshal(text, &out) != nil {
-			out.err = fault.New(fault.CLIProtocolError, "the result of a command is not understood")
+			out.err = fault.New(fault.CLIProtocolError, "the result of a command is malformed")
 		}
 		ended <- out
 	}()
@@ -210,7 +210,7 @@ func (sh *userShell) cancel(ctx context.Context) {
 	var params jsonobj.Object
 	params.SetString("requestId", sh.request)
 	if _, _, err := sh.s.Loader().Do(ctx, "session.shell.cancelUserRequested", params); err != nil {
-		sh.runner.log.Warn("command not ended", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
+		sh.runner.log.Warn("ending a command failed", "session_id", sh.s.ID(), "process_id", sh.call, "error", err)
 	}
 }
 

@@ -116,7 +116,7 @@ func (s *Store) leave(d backend.Damage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.damaged[d.Place] = d
-	s.log.Error("session not restored", "session_id", d.Key, "directory", d.Place, "reason", d.Reason)
+	s.log.Error("restoring a session failed", "session_id", d.Key, "directory", d.Place, "reason", d.Reason)
 }
 
 // setAside moves a damaged folder.

@@ -55,7 +55,7 @@ func (svc *Service) ListEvents(ctx context.Context, r *bridgev1.ListEventsReques
 	}
 	reader, err := s.Journal().NewReader(after, flt.Ephemeral(), func() {})
 	if errors.Is(err, journal.ErrFuture) {
-		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", after.Epoch, after.Seq).WithField("after")
+		return nil, fault.New(fault.InvalidField, "the journal has not reached position %d/%d", after.Epoch, after.Seq).WithField("after")
 	}
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStre
 	}
 	ss.r, err = s.Journal().NewReader(begin, flt.Ephemeral(), func() { st.ready.add(ss) })
 	if errors.Is(err, journal.ErrFuture) {
-		return nil, fault.New(fault.InvalidField, "the journal has not come to position %d/%d", begin.Epoch, begin.Seq).WithField(f.At + "after")
+		return nil, fault.New(fault.InvalidField, "the journal has not reached position %d/%d", begin.Epoch, begin.Seq).WithField(f.At + "after")
 	}
 	if err != nil {
 		return nil, err

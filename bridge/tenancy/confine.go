@@ -99,6 +99,6 @@ func confineEnv(env, base, now map[string]string, may bool) map[string]string {
 }
 
 func notAnyMore(field string) error {
-	return fault.New(fault.Forbidden, "the session has %s, which the policy does not allow its tenant any more", field).
+	return fault.New(fault.Forbidden, "the session has %s, which the policy no longer allows its tenant", field).
 		WithField("runtime_profile." + field)
 }

@@ -61,9 +61,9 @@ func CheckMethod(method, id string) error {
 	why, listed := guestMethods[method]
 	switch {
 	case !listed:
-		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants", method).WithField("session_id")
+		return fault.New(fault.Forbidden, "%s is not allowed in sessions of other tenants", method).WithField("session_id")
 	case why != "":
-		return fault.New(fault.Forbidden, "%s is not for sessions of other tenants: it %s, and those are the owner's", method, why).
+		return fault.New(fault.Forbidden, "%s is not allowed in sessions of other tenants: it %s, which only the owner may use", method, why).
 			WithField("session_id")
 	}
 	return nil
@@ -84,7 +84,7 @@ func CheckHandlers(ctx context.Context, s Session, methods []string, at string) 
 }
 
 // onlyOwner says that a guest may not answer callbacks of a method.
-const onlyOwner = "%s is answered by the tenant that the session belongs to alone"
+const onlyOwner = "only the tenant that owns the session may answer %s"
 
 // approvesOnce is the one decision by which a guest may approve, and callersTool the one kind of
 // request: a tool that some caller serves.
@@ -123,8 +123,8 @@ func CheckAnswer(ctx context.Context, s Session, p *callback.Pending, reply call
 	if err == nil && unread == nil && asked.Kind == callersTool && kind == approvesOnce && len(decision) == 1 {
 		return nil
 	}
-	return refused("what touches the machine of the tenant that the session belongs to is approved by that tenant " +
-		"alone: a guest may reject, or approve a call of a caller's tool once")
+	return refused("only the tenant that owns the session may approve access to its machine: a guest may reject, " +
+		"or approve one call of a caller's tool")
 }
 
 // Sees reports whether callers of a tenant are told of a callback of a session.

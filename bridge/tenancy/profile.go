@@ -75,7 +75,7 @@ func (t *Tenants) ReadProfile(
 	}
 	if t.Dialed {
 		return p, fault.New(fault.FeatureDisabled,
-			"the server dials a CLI server that others run; that has the one profile it was started with").WithField(at)
+			"the server uses a running CLI server (dial), whose profile cannot be selected").WithField(at)
 	}
 	if err := tenant.checkFields(m, at); err != nil {
 		return p, err
@@ -132,7 +132,7 @@ func readProviders(p *runtime.Profile, m *bridgev1.RuntimeProfile, at, own strin
 			return "", fault.New(fault.InvalidField, "a key has at most %d characters", maxProviderKey).
 				WithField(at + "." + field + ".key")
 		case given == "" && own == "":
-			return "", fault.New(fault.InvalidField, "a key says which process is meant").WithField(at + "." + field + ".key")
+			return "", fault.New(fault.InvalidField, "the key is required: it selects the CLI process").WithField(at + "." + field + ".key")
 		case given == "":
 			return "session " + own, nil
 		}

@@ -83,7 +83,7 @@ func (t *Tenants) Confined(p, base runtime.Profile) (runtime.Profile, error) {
 	}
 	tenant, ok := t.Get(p.Tenant)
 	if !ok {
-		return p, fault.New(fault.Forbidden, "there is no tenant %q any more", p.Tenant)
+		return p, fault.New(fault.Forbidden, "the tenant %q no longer exists", p.Tenant)
 	}
 	return tenant.Confine(p, base)
 }

@@ -24,7 +24,7 @@ type oneOff struct {
 
 	mu      sync.Mutex
 	readers int
-	ended   bool // the turn is over and the session disconnected
+	ended   bool // the turn has ended and the session disconnected
 	waiting bool // a goroutine waits for the grace to pass
 	gone    bool // it is being deleted
 }
@@ -54,7 +54,7 @@ func (o *oneOff) leave() {
 	o.settle()
 }
 
-// end notes that the turn is over and the session disconnected.
+// end notes that the turn has ended and the session disconnected.
 func (o *oneOff) end() {
 	o.mu.Lock()
 	o.ended = true
@@ -107,7 +107,7 @@ func (o *oneOff) remove() {
 	ctx, cancel := context.WithTimeout(o.as, closeTimeout)
 	defer cancel()
 	if err := o.svc.remove(ctx, o.s.ID()); err != nil {
-		o.svc.log.Warn("session of a run not deleted", "session_id", o.s.ID(), "error", err)
+		o.svc.log.Warn("deleting the session of a run failed", "session_id", o.s.ID(), "error", err)
 		return
 	}
 	o.svc.runs.forget(o.s)

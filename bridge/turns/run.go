@@ -200,7 +200,7 @@ func (svc *Service) disconnectAfter(s *session.Session) runEnd {
 			ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 			defer cancel()
 			if _, err := s.Loader().Disconnect(ctx, false); err != nil {
-				svc.log.Warn("session of a run not disconnected", "session_id", s.ID(), "error", err)
+				svc.log.Warn("disconnecting the session of a run failed", "session_id", s.ID(), "error", err)
 				return
 			}
 			if once != nil {

@@ -35,7 +35,7 @@ func (c *Codec) Callback(p *callback.Pending, session string, offered []string, 
 	}
 	request := out.ProtoReflect().NewField(field)
 	if err := c.FromJSONAs(p.Params, request.Message().Interface(), f); err != nil {
-		c.log.Warn("callback not typed", "session_id", session, "method", p.Kind.Method, "error", err)
+		c.log.Warn("callback does not match its message type", "session_id", session, "method", p.Kind.Method, "error", err)
 		out.Request = raw(p)
 		return out
 	}

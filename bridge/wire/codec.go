@@ -153,7 +153,7 @@ func BadField(err error, field string) error {
 			text += ": " + te.Detail
 		}
 		if te.Kind == translate.KindDepth {
-			text += fmt.Sprintf(": the CLI reads JSON of at most %d levels, %d of them a caller's", rpcconn.CLIMaxDepth, MaxRequestDepth)
+			text += fmt.Sprintf(": the CLI accepts JSON of at most %d levels, and callers may use %d of them", rpcconn.CLIMaxDepth, MaxRequestDepth)
 		}
 		return fault.New(reason, "%s: %s", field, text).WithField(field)
 	}
@@ -173,7 +173,7 @@ func (c *Codec) FromJSONAs(text json.RawMessage, m proto.Message, f translate.Fi
 	}
 	wire, err := table.AppendWire(nil, text, f)
 	if err != nil {
-		return fault.Wrap(err, fault.CLIProtocolError, "reading what the CLI sent")
+		return fault.Wrap(err, fault.CLIProtocolError, "reading a message of the CLI")
 	}
 	if err := proto.Unmarshal(wire, m); err != nil {
 		return fault.Wrap(err, fault.Internal, "decoding %s", protoreflect.FullName(m.ProtoReflect().Descriptor().FullName()))

@@ -16,7 +16,7 @@ const (
 	// gate is where the model waits in the middle of its last answer.
 	gate = "cut"
 	// modelIntro is what the server says last of where things are.
-	modelIntro = "The model is played by a script: "
+	modelIntro = "A script plays the model: "
 )
 
 // announced finds the server's addresses and its model's in what it says at the start.

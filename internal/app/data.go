@@ -46,7 +46,7 @@ func (c *Config) readProviders() (map[string][]byte, error) {
 func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
 	if a.config.Dial == "" {
 		if n := process.SweepAbandoned(); n > 0 {
-			a.logger.Warn("killed processes of a server that was killed", slog.Int("processes", n))
+			a.logger.Warn("ended processes that a killed server left running", slog.Int("processes", n))
 		}
 	}
 	if a.config.DataDir == "" {

@@ -128,7 +128,7 @@ func socketFinding(ctx context.Context, path string) runtime.Finding {
 		return failed(subject, fmt.Errorf("cannot create %q: %w", path, err),
 			"choose another socket with --listen unix:PATH")
 	}
-	return fine(subject, "%q can be made", path)
+	return fine(subject, "%q can be created", path)
 }
 
 // existing returns the nearest directory above path that exists, or path itself.
@@ -174,7 +174,7 @@ func startFindings(ctx context.Context, c *Config, r runtime.Runner, logger *slo
 	// The handshake is a call and its answer, which is what a ping would be.
 	rt, err := runtime.Start(ctx, runtime.Config{Runner: r, Profile: profile, Logger: logger, AnyVersion: c.AnyCLI})
 	if err != nil {
-		return []runtime.Finding{failed(subject, err, "--log-level debug shows what the CLI says")}
+		return []runtime.Finding{failed(subject, err, "--log-level debug shows the CLI's output")}
 	}
 	info, model := rt.Info(), c.modelFinding(askSignedIn(ctx, rt))
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)

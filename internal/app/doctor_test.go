@@ -77,7 +77,7 @@ func TestDoctorTellsOfTheSignIn(t *testing.T) {
 		"a token that is refused": {Config{GitHubToken: "t"}, &signedIn{}, runtime.LevelWarning, "NOT_SIGNED_IN"},
 		"a provider":              {Config{Providers: map[string]string{"x": "y"}}, &signedIn{}, runtime.LevelOK, "x"},
 		"offline":                 {Config{OfflineModel: OfflineDefault}, nil, runtime.LevelOK, "offline"},
-		"not asked":               {Config{}, nil, runtime.LevelWarning, "only the CLI knows"},
+		"not asked":               {Config{}, nil, runtime.LevelWarning, "only the CLI can report"},
 		"a token":                 {Config{GitHubToken: "t"}, nil, runtime.LevelOK, "--start"},
 	} {
 		if f := test.c.modelFinding(test.signed); f.Level != test.level || !strings.Contains(f.Text, test.text) {

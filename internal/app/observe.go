@@ -104,7 +104,7 @@ func (a *App) observe(ctx context.Context, set *settings) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 		defer cancel()
 		if err := o.telemetry.Shutdown(ctx); err != nil {
-			a.logger.Warn("telemetry not sent", slog.String("error", redact.Text(err.Error())))
+			a.logger.Warn("sending telemetry failed", slog.String("error", redact.Text(err.Error())))
 		}
 		return nil
 	})
@@ -144,7 +144,7 @@ func (a *App) openAudit() error {
 		to = file
 	}
 	a.observing.audit = audit.New(to, func(err error) {
-		a.logger.Error("audit log not written", slog.Any("error", err))
+		a.logger.Error("writing the audit log failed", slog.Any("error", err))
 	})
 	a.observing.sink = a.observing.audit
 	a.closers.add("audit log", func(context.Context) error { a.observing.audit.Close(); return nil })

@@ -22,7 +22,7 @@ func (a *App) Reload(c Config) error {
 	defer a.reload.Unlock()
 	err := a.tune(c)
 	if err != nil {
-		a.logger.Error("configuration not reloaded, previous one stays in force", slog.Any("error", err))
+		a.logger.Error("reloading the configuration failed, the previous one remains in force", slog.Any("error", err))
 	}
 	return err
 }

@@ -176,8 +176,8 @@ func TestBadReloadChangesNothing(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q first", name, err, tc.want)
 		}
-		if said := strings.TrimPrefix(out.String(), before); !strings.Contains(said, "not reloaded") ||
-			strings.Contains(said, "secret-4") {
+		said := strings.TrimPrefix(out.String(), before)
+		if !strings.Contains(said, "reloading the configuration failed") || strings.Contains(said, "secret-4") {
 			t.Errorf("%s: the log says %q", name, said)
 		}
 		if a.current.Load().IdleUnload == next.IdleUnload {

@@ -52,7 +52,8 @@ func (c *Config) modelFinding(signed *signedIn) runtime.Finding {
 	}
 	return runtime.Finding{
 		Level: runtime.LevelWarning, Subject: subject,
-		Text:   "no GitHub token and no model provider is configured; whether the CLI is signed in, only the CLI knows",
+		Text: "no GitHub token and no model provider is configured, and only the CLI can report " +
+			"whether it is signed in",
 		Remedy: "run doctor with --start",
 	}
 }

@@ -27,7 +27,7 @@ func (p *Policy) CheckGuest(ctx context.Context, guest, owner string, m protoref
 		}
 		t, ok := p.Tenant(name)
 		if !ok {
-			return fault.New(fault.Forbidden, "the tenant %q does not exist any more", name)
+			return fault.New(fault.Forbidden, "the tenant %q no longer exists", name)
 		}
 		if name == guest || len(t.Sandbox) == 0 {
 			lists = append(lists, &t)

@@ -133,7 +133,7 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 			return before, nil
 		}
 	}
-	return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are not accepted any more")
+	return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are no longer accepted")
 }
 
 // Resolve returns the caller for an identity. wanted selects one of its tenants; it may be empty if there is only

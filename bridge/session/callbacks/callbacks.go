@@ -211,7 +211,7 @@ func (d *Desk) notifyFinished(p *callback.Pending, outcome bridgev1.CallbackOutc
 		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant,
 	})
 	if p.Reply != nil {
-		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": nobody answers any more"}})
+		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": the callback ended without an answer"}})
 	}
 }
 
@@ -240,7 +240,7 @@ func (d *Desk) fallback(ctx context.Context, p *callback.Pending, why callback.W
 	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	if _, _, err := d.answer(ctx, p, p.Kind.Fallback(p, why)); err != nil {
-		d.cfg.Logger().Warn("callback not answered", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
+		d.cfg.Logger().Warn("answering a callback failed", "session_id", d.cfg.Session, "callback_id", p.ID, "method", p.Kind.Method, "error", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (s *State) CredentialsNeeded(id string) error {
 	if len(s.Missing) == 0 {
 		return nil
 	}
-	return fault.New(fault.CredentialsNeeded, "the bridge was restarted and does not keep secrets: %s of session %q must be given again", strings.Join(s.Missing, ", "), id).
+	return fault.New(fault.CredentialsNeeded, "the bridge was restarted and does not store secrets: set %s of session %q again", strings.Join(s.Missing, ", "), id).
 		With("session_id", id).With("missing", strings.Join(s.Missing, ","))
 }
 

@@ -176,7 +176,7 @@ func (p *Proxy) Taken(callbackID, participant string) {
 		if r.start == callbackID && !r.taken {
 			r.taken, r.owner = true, participant
 			r.silent = time.AfterFunc(timeout, func() {
-				p.cfg.Go(func(context.Context) { p.fail(r, StatusRefused, "the response did not come in time") })
+				p.cfg.Go(func(context.Context) { p.fail(r, StatusRefused, "the response did not arrive in time") })
 			})
 		}
 	}
@@ -198,7 +198,7 @@ func (p *Proxy) Respond(ctx context.Context, participant string, part Part) (at 
 	r.begun = begun || part.Head
 	p.mu.Unlock()
 	if begun == part.Head && !(part.Failure && !begun) {
-		return at, fault.New(fault.AnswerInvalid, "the head of the response to %q comes first, and once", part.RequestID).WithField("request_id")
+		return at, fault.New(fault.AnswerInvalid, "a response to %q must begin with its only head", part.RequestID).WithField("request_id")
 	}
 	accepted, at, err := p.give(ctx, r, part)
 	if err != nil || accepted && !part.End {
@@ -214,7 +214,7 @@ func (p *Proxy) Respond(ctx context.Context, participant string, part Part) (at 
 }
 
 func over(request string) error {
-	return fault.New(fault.CallbackResolved, "nobody waits for the response to %q any more", request).WithField("request_id").With("request_id", request)
+	return fault.New(fault.CallbackResolved, "the model request %q has ended", request).WithField("request_id").With("request_id", request)
 }
 
 // owned returns a request that the participant has taken, or takes by this.
@@ -224,7 +224,7 @@ func (p *Proxy) owned(ctx context.Context, name, participant string) (*request, 
 	taken := r != nil && r.taken
 	p.mu.Unlock()
 	if r == nil {
-		return nil, fault.New(fault.CallbackNotFound, "no request %q to a model is open", name).WithField("request_id").With("request_id", name)
+		return nil, fault.New(fault.CallbackNotFound, "no model request %q is pending", name).WithField("request_id").With("request_id", name)
 	}
 	if !taken {
 		p.cfg.Take(ctx, r.start, participant) // where another participant takes it at this moment, the check below shows it
@@ -266,7 +266,7 @@ func (p *Proxy) fail(r *request, status int, why string) {
 	}
 	for _, part := range failure(begun, status, why) {
 		if _, _, err := p.give(context.Background(), r, part); err != nil {
-			p.cfg.Logger().Warn("response of a model not ended", "error", err)
+			p.cfg.Logger().Warn("ending a model response failed", "error", err)
 			return
 		}
 	}

@@ -217,13 +217,13 @@ func rest(p Prompt, done int) json.RawMessage {
 func (e *Entry) Obstacle() string {
 	switch {
 	case e.Edited:
-		return "the queue was changed since, so that it may have been withdrawn"
+		return "a later change of the CLI's queue may have withdrawn it"
 	case e.Deliveries >= MaxDeliveries:
-		return "the runtime ended each time that it was given the message"
+		return "each runtime that received it ended"
 	case e.prompt.Params == nil && len(e.prompt.Lacks) > 0:
-		return "the bridge was restarted and does not keep its secrets"
+		return "the bridge was restarted and does not store its secrets"
 	case e.prompt.Method == methodFleet:
-		return "a fleet is not started twice"
+		return "a fleet must not be started twice"
 	}
 	return ""
 }

@@ -175,7 +175,7 @@ func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []st
 	if live >= MaxEntries || live > 0 && b.bytes+e.size > MaxBytes {
 		bytes := b.bytes
 		b.mu.Unlock()
-		return 0, false, fault.New(fault.LimitExceeded, "%d prompts of %d bytes wait for the end of their turns in this session; at most %d of %d bytes may",
+		return 0, false, fault.New(fault.LimitExceeded, "the turns of %d prompts with %d bytes have not ended in this session; at most %d prompts with %d bytes are allowed",
 			live, bytes, MaxEntries, MaxBytes).With("limit", "session_prompts")
 	}
 	b.st.Next++

@@ -260,7 +260,7 @@ func (m *Manager) left(ctx context.Context, p *roster.Participant, sat roster.Sa
 		err = m.Sync(ctx)
 	}
 	if err != nil {
-		m.cfg.Logger().Warn("participant's leaving not told to the CLI", "session_id", m.cfg.Session, "error", err)
+		m.cfg.Logger().Warn("the CLI did not accept the end of a participant", "session_id", m.cfg.Session, "error", err)
 	}
 }
 

@@ -115,7 +115,7 @@ func (m *Manager) LeaveSatellites(ctx context.Context) {
 	params.SetString("sessionId", m.cfg.Session)
 	for _, sat := range all {
 		if _, err := sat.Call(ctx, "session.destroy", params.JSON()); err != nil {
-			m.cfg.Logger().Debug("satellite did not leave", "session_id", m.cfg.Session, "error", err)
+			m.cfg.Logger().Debug("closing a satellite failed", "session_id", m.cfg.Session, "error", err)
 		}
 		sat.Close()
 	}

@@ -190,7 +190,7 @@ func (q *Queue) giveNext(ctx context.Context, rt Runtime) (*turn.Waiter, outbox.
 	if err != nil {
 		return nil, e, err
 	}
-	q.cfg.Logger().Info("prompt given to the CLI again", "session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
+	q.cfg.Logger().Info("prompt sent to the CLI again", "session_id", q.cfg.Session, "message_ids", e.Names(), "delivery", e.Deliveries)
 	ids := IDs(result)
 	q.box.Accepted(e.N, ids)
 	q.cfg.Update(func(tx Tx) {
@@ -245,7 +245,7 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 	case e.N == 0: // the session could not be loaded
 		for _, one := range q.box.Entries() {
 			if one.Owed {
-				q.lose(tx, &one, "the runtime ended before it was seen to take the message up, and the session cannot be loaded: "+err.Error())
+				q.lose(tx, &one, "the runtime ended before it confirmed the message, and the session cannot be loaded: "+err.Error())
 			}
 		}
 		return err
@@ -255,6 +255,6 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 	case reason == fault.RuntimeLost && !unsent:
 		return nil // the history tells when the session is loaded again
 	}
-	q.lose(tx, &e, "the runtime ended before it was seen to take the message up, and it cannot be given to another: "+err.Error())
+	q.lose(tx, &e, "the runtime ended before it confirmed the message, and the message cannot be sent again: "+err.Error())
 	return nil
 }

@@ -278,4 +278,4 @@ func LostError(ids []string, why string) error {
 }
 
 // ErrBehind says that a lost runtime's prompts have to be sent before a new one.
-var ErrBehind = errors.New("prompts of a lost runtime come first")
+var ErrBehind = errors.New("prompts of a lost runtime must be sent first")

@@ -45,8 +45,8 @@ func TestLostBecause(t *testing.T) {
 	}{
 		"sent again":     {verdict: outbox.Untaken},
 		"the rest of it": {verdict: outbox.Partly},
-		"forgotten":      {verdict: outbox.Forgotten, obstacle: "x", want: "before it wrote that down"},
-		"overtaken":      {verdict: outbox.Overtaken, want: "accepted a later one"},
+		"forgotten":      {verdict: outbox.Forgotten, obstacle: "x", want: "before it stored it"},
+		"overtaken":      {verdict: outbox.Overtaken, want: "later accepted another"},
 		"not read":       {verdict: outbox.Untaken, unread: unread, obstacle: "x", want: "no history"},
 		"an obstacle":    {verdict: outbox.Partly, obstacle: "its secrets are gone", want: "its secrets are gone"},
 	} {

@@ -123,13 +123,13 @@ func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outco
 func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
 	switch {
 	case v == outbox.Forgotten:
-		return "the CLI took the message up and ended before it wrote that down; the conversation does not have it"
+		return "the CLI ended after it accepted the message and before it stored it; the conversation does not contain it"
 	case v == outbox.Overtaken:
-		return "the CLI ended before it accepted the message, and accepted a later one: it cannot be sent in order any more"
+		return "the CLI ended before it accepted the message, and later accepted another: the order can no longer be kept"
 	case unread != nil:
-		return "the runtime ended before it was seen to take the message up, and the history cannot be read: " + unread.Error()
+		return "the runtime ended before it confirmed the message, and the history cannot be read: " + unread.Error()
 	case obstacle != "":
-		return "the runtime ended before it was seen to take the message up; the history does not have it, and " + obstacle
+		return "the runtime ended before it confirmed the message; the history does not contain it, and " + obstacle
 	}
 	return ""
 }

@@ -67,7 +67,7 @@ type Brings struct {
 }
 
 // ErrReplaced is the cause with which a stream ends whose place another took.
-var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream took this participant's place")
+var ErrReplaced = fault.New(fault.ParticipantReplaced, "another stream resumed this participant")
 
 // StopTimer ends the grace time.
 func (p *Participant) StopTimer() {
@@ -119,7 +119,7 @@ func (r *Roster) Any(f func(*Participant) bool) bool { return slices.ContainsFun
 func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) (p *Participant, displaced Satellite, err error) {
 	if token != "" {
 		if p = r.byToken(token); p == nil || reclaim && p.Identity != b.Identity {
-			return nil, nil, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may be over").WithField("token")
+			return nil, nil, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may have expired").WithField("token")
 		}
 	}
 	if err := r.CheckTools(b.Tools, own.Tools, p, "tools"); err != nil {

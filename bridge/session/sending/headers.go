@@ -73,7 +73,7 @@ func (s *Sender) restoreHeaders(ctx context.Context, rt Runtime) {
 		return // the next runtime gets the whole configuration anyway
 	}
 	if err := s.cfg.Reconfigure(ctx, rt, func() { s.setReplaced(nil) }); err != nil {
-		s.cfg.Logger().Error("provider headers not restored", "session_id", s.cfg.Session, "error", err)
+		s.cfg.Logger().Error("restoring the provider's headers failed", "session_id", s.cfg.Session, "error", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func (s *Sender) Send(ctx context.Context, m Message) (Sent, error) {
 	steering := m.Immediate && s.replacedIn != nil
 	s.cfg.Lock.Unlock()
 	if steering {
-		return Sent{}, fault.New(fault.SessionBusy, "a turn is running whose headers replace the provider's").
+		return Sent{}, fault.New(fault.SessionBusy, "a turn with its own provider headers is running").
 			WithField("prompt.mode")
 	}
 	for {
@@ -186,10 +186,10 @@ func (s *Sender) give(
 	}))
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
-			s.cfg.Logger().Error("message not answered by the CLI",
+			s.cfg.Logger().Error("the CLI did not reply to a message",
 				"session_id", s.cfg.Session, "method", method, "waited", bound)
 			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt,
-				"no answer to %s within %v; it may have been taken up", method, bound)
+				"no reply to %s within %v: the CLI may have accepted the message", method, bound)
 		}
 		return Sent{}, s.cfg.Classify(err, method)
 	}
@@ -225,7 +225,7 @@ func (s *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	if s.cfg.Unloaded() && box.Pending(id) {
 		if err := s.cfg.Load(ctx); err != nil {
 			return Repeated{}, fault.Wrap(err, fault.SendInDoubt,
-				"the runtime ended, and the session cannot be loaded to see whether it took the message up").With("message_id", id)
+				"the runtime ended, and the session cannot be loaded to find out whether the CLI accepted the message").With("message_id", id)
 		}
 	}
 	if why, ok := box.LostBecause(id); ok {

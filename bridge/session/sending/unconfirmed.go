@@ -21,7 +21,7 @@ import (
 
 // ErrUnsettled is in the error of a send of which it is not known whether the CLI took it up: the
 // history may show it, once it can be read.
-var ErrUnsettled = errors.New("whether the message was taken up is not known")
+var ErrUnsettled = errors.New("it is not known whether the CLI accepted the message")
 
 // settleTimeout bounds loading a session to see what became of a message.
 const settleTimeout = time.Minute
@@ -50,7 +50,7 @@ func (s *Sender) unconfirmed(
 	ids, at := inHistory(s.cfg.Journal, m, before)
 	if ids == nil {
 		return Sent{}, fault.Wrap(cause, fault.SendInDoubt,
-			"the runtime ended before it replied, and the history does not have the message")
+			"the runtime ended before it replied, and the history does not contain the message")
 	}
 	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cfg.Journal.Last()})
 	return Sent{MessageID: ids[0], Result: m.result(ids), At: at, Waiter: w}, nil

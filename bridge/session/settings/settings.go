@@ -84,7 +84,7 @@ func (s *Settings) Apply(
 	}
 	s.cfg.Lock.Unlock()
 	if full {
-		err := fault.New(fault.LimitExceeded, "the session has %d settings to remember", config.MaxSettings)
+		err := fault.New(fault.LimitExceeded, "the session remembers %d settings already", config.MaxSettings)
 		return nil, journal.Position{}, err.With("limit", "session settings")
 	}
 	result, at, err := s.cfg.Do(ctx, method, params.Clone())
@@ -135,7 +135,7 @@ func (s *Settings) Repeat(ctx context.Context, rt participants.Callee) error {
 		case fault.ReasonOf(err) == fault.RuntimeLost || ctx.Err() != nil:
 			return err
 		default:
-			s.cfg.Logger().Error("setting not restored", "session_id", s.cfg.Session, "method", one.Method, "error", err)
+			s.cfg.Logger().Error("restoring a setting failed", "session_id", s.cfg.Session, "method", one.Method, "error", err)
 		}
 	}
 	return nil
@@ -215,7 +215,7 @@ func (s *Settings) Requires(method string) bool {
 func (s *Settings) CheckProviders() error {
 	for _, method := range s.needs {
 		if !slices.Contains(s.State.Handling.Methods, method) && !s.cfg.Roster.Answers(method) {
-			return fault.New(fault.ProviderGone, "nobody is there who handles %s, which session %q needs",
+			return fault.New(fault.ProviderGone, "no participant handles %s, which session %q needs",
 				method, s.cfg.Session).With("session_id", s.cfg.Session).With("method", method)
 		}
 	}

@@ -203,6 +203,6 @@ func notTaken(id string) Outcome { return Outcome{Status: runtimeLost, Err: errN
 
 // errNotTaken says that a message was accepted and lost.
 func errNotTaken(id string) error {
-	return fault.New(fault.SendInDoubt, "the runtime ended before it was seen to take the message up; the history does not have it").
+	return fault.New(fault.SendInDoubt, "the runtime ended before it confirmed the message; the history does not contain it").
 		With("message_id", id)
 }

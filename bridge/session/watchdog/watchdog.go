@@ -155,7 +155,7 @@ func (w *Watchdog[R]) reloadForWaiters(ctx context.Context) {
 	if err == nil {
 		return
 	}
-	w.cfg.Logger().Warn("session not loaded for those who wait for its turn", "session_id", w.cfg.Session, "error", err)
+	w.cfg.Logger().Warn("loading a session with waiting calls failed", "session_id", w.cfg.Session, "error", err)
 	if !w.cfg.Tx.Loaded() {
 		w.cfg.Turns.Lose(bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 	}
@@ -189,11 +189,11 @@ func (w *Watchdog[R]) abortStalled(ctx context.Context, rt R) {
 	}
 	w.cfg.Turns.CarryOut(machine.GiveUp(w.cfg.Journal.Last()))
 	w.cfg.Lock.Unlock()
-	w.cfg.Logger().Warn("stalled turn not aborted, session is loaded afresh", "session_id", w.cfg.Session, "error", err)
+	w.cfg.Logger().Warn("aborting a stalled turn failed, loading the session again", "session_id", w.cfg.Session, "error", err)
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
 	if err := w.cfg.Drop(ctx, rt); err != nil {
-		w.cfg.Logger().Warn("session not unloaded", "session_id", w.cfg.Session, "error", err)
+		w.cfg.Logger().Warn("unloading a session failed", "session_id", w.cfg.Session, "error", err)
 	}
 	w.cfg.Lock.Lock()
 	waited := !w.cfg.Tx.Loaded() && machine.Waiting()

@@ -23,12 +23,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-const callUsage = `Makes one call. METHOD is a method's full name, such as
-copilot.bridge.v1.RuntimeService/GetServerInfo, whose package may be left out. REQUEST is JSON;
-"-" reads it from stdin, and so does leaving it out of a method that takes a stream of requests.
-Replies are printed as JSON, a line each. Without METHOD it lists the methods there are.
+const callUsage = `Makes one call. METHOD is the full name of a method, such as
+copilot.bridge.v1.RuntimeService/GetServerInfo; the package is optional. REQUEST is JSON. With "-",
+or without REQUEST for a method with a stream of requests, the command reads stdin. It prints each
+reply as one line of JSON. Without METHOD it lists all methods.
 
-It brings the API's description along; for other servers use grpcurl.`
+The command contains the description of this API. For other servers use grpcurl.`
 
 // maxReply bounds a reply: a page of history has up to 4 MiB.
 const maxReply = 64 << 20
@@ -189,7 +189,7 @@ func requests(stdin io.Reader, method protoreflect.MethodDescriptor, args []stri
 			return nil, err
 		}
 		if err := protojson.Unmarshal(text, m); err != nil {
-			return nil, usageError{fmt.Errorf("the request is no %s: %w", method.Input().FullName(), err)}
+			return nil, usageError{fmt.Errorf("the request is not a %s: %w", method.Input().FullName(), err)}
 		}
 		return m, nil
 	}

@@ -52,17 +52,17 @@ func commands() []command {
 	return []command{
 		{"serve", "[flags]", "serve the Copilot CLI over gRPC", func(p *program) *flags { return p.newServe().flags },
 			serve},
-		{"demo", "[flags]", "show the whole thing in a few seconds",
+		{"demo", "[flags]", "run a short demonstration",
 			func(*program) *flags { return newDemo(new(app.Config)) }, showDemo},
-		{"doctor", "[flags]", "say what is missing, and how to mend it",
+		{"doctor", "[flags]", "report what is missing and how to fix it",
 			func(*program) *flags { f, _ := newDoctor(); return f.flags }, doctor},
-		{"shim", "[flags]", "stand in for the copilot executable, over gRPC",
+		{"shim", "[flags]", "replace the copilot executable for programs of the official SDKs",
 			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
-		{"call", "[flags] [METHOD [REQUEST]]", "make a call, where grpcurl is not at hand",
+		{"call", "[flags] [METHOD [REQUEST]]", "make one call, without grpcurl",
 			func(*program) *flags { return newCall(new(string), new(string)) }, call},
-		{"issuer", "[flags]", "play an OpenID Connect issuer, to try out policies with",
+		{"issuer", "[flags]", "run an OpenID Connect issuer to try out policies",
 			func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
-		{"version", "", "print the versions of this program and of the CLIs it works with",
+		{"version", "", "print the version of this program and the supported CLI versions",
 			func(*program) *flags { return newVersion() }, printVersion},
 	}
 }
@@ -174,7 +174,7 @@ func (p *program) help(w io.Writer) {
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  %-10s %s\n", c.name, c.summary)
 	}
-	fmt.Fprintf(w, "  %-10s %s\n", "completion", "print a script by which a shell completes commands and flags")
+	fmt.Fprintf(w, "  %-10s %s\n", "completion", "print a shell completion script")
 	fmt.Fprint(w, "\n\"copilot-grpc help COMMAND\" lists a command's flags.\n")
 }
 

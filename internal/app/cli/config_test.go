@@ -105,7 +105,7 @@ func TestReload(t *testing.T) {
 		said  string
 	}{
 		{"log_level: debug\n", slog.LevelDebug, "configuration reloaded"},
-		{"log_level: warn\nlog_levle: debug\n", slog.LevelDebug, "not reloaded"},
+		{"log_level: warn\nlog_levle: debug\n", slog.LevelDebug, "reloading the configuration failed"},
 		{"log_level: loud\n", slog.LevelDebug, "config.yaml:1"},
 		{"log_level: info\nfsync: never\n", slog.LevelInfo, "fsync"},
 	} {

@@ -8,9 +8,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app/demo"
 )
 
-const demoUsage = `Shows the whole thing in a few seconds: the real Copilot CLI (installed if there is none) behind
-a server, a scripted model in place of a real one, and a client with a tool and a say in
-permissions. It needs no account and leaves nothing behind.`
+const demoUsage = `Runs a demonstration that takes a few seconds: a server with the real Copilot CLI (installed if
+none is found), a scripted model, and a client with a tool and a permission handler. It needs no
+account, and removes all its files.`
 
 // newDemo returns the command line of demo.
 func newDemo(c *app.Config) *flags {

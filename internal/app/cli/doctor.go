@@ -8,8 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-const doctorUsage = `Says in plain words whether a server with the same flags could work, and what to do if not. It
-changes nothing, but for --start. The exit code is 1 if something is missing.`
+const doctorUsage = `Checks whether a server with the same flags would work, and reports how to fix each problem.
+Without --start it changes nothing. The exit code is 1 if something is missing.`
 
 // marks are how grave a finding is, for people.
 var marks = map[runtime.Level]string{
@@ -21,7 +21,7 @@ func newDoctor() (f *serverCommand, start *bool) {
 	c := app.DefaultConfig()
 	c.LogLevel = "error"
 	f = newServerCommand("doctor", doctorUsage, &c)
-	return f, f.Bool("start", false, "also start the CLI, installing it if need be, and end it again")
+	return f, f.Bool("start", false, "also install the CLI if it is missing, start it, and end it")
 }
 
 func doctor(ctx context.Context, p *program, args []string) error {
@@ -38,7 +38,7 @@ func doctor(ctx context.Context, p *program, args []string) error {
 	for _, one := range found {
 		fmt.Fprintf(p.stdout, "%-8s %s: %s\n", marks[one.Level], one.Subject, one.Text)
 		if one.Remedy != "" && one.Level != runtime.LevelOK {
-			fmt.Fprintf(p.stdout, "%-8s to mend it: %s\n", "", one.Remedy)
+			fmt.Fprintf(p.stdout, "%-8s fix: %s\n", "", one.Remedy)
 		}
 	}
 	if app.Grave(found) {

@@ -7,8 +7,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/devissuer"
 )
 
-const issuerUsage = `Plays an OpenID Connect issuer on a loopback address, to try out policies with: whoever asks it
-for a token gets one that says what was asked for. It is for nothing else.
+const issuerUsage = `Runs an OpenID Connect issuer on a loopback address, to try out policies. It gives every caller a
+token with the requested claims. Do not use it for anything else.
 
   curl 'http://127.0.0.1:5556/token?audience=copilot-grpc&subject=ann&groups=acme&lifetime=1h'`
 
@@ -28,6 +28,6 @@ func issuer(ctx context.Context, p *program, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stderr, "issuer: %s (for trials: it gives tokens to whoever asks)\n", i.URL())
+	fmt.Fprintf(p.stderr, "issuer: %s (for trials: it gives tokens to every local caller)\n", i.URL())
 	return i.Run(ctx)
 }

@@ -54,7 +54,7 @@ func (p *program) reload(a *app.App, args []string, logger *slog.Logger) {
 		err = next.check()
 	}
 	if err != nil {
-		logger.Error("configuration not reloaded, previous one stays in force", slog.Any("error", err))
+		logger.Error("reloading the configuration failed, the previous one remains in force", slog.Any("error", err))
 		return
 	}
 	_ = a.Reload(*next.config) // which logs what is wrong

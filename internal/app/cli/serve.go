@@ -15,10 +15,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
-const serveUsage = `Serves the GitHub Copilot CLI over gRPC until it is asked to end: by SIGINT or SIGTERM in
-order, by a second one at once. Each flag can also be set in the environment or in a file
-(--config); secrets had better be. Where there is a file of settings, a policy or a certificate,
-SIGHUP reads them anew.`
+const serveUsage = `Serves the GitHub Copilot CLI over gRPC. SIGINT or SIGTERM stops the server after a grace time; a
+second signal stops it at once. Each flag can also be set in the environment or in a file
+(--config). Do not give secrets as flags: other users can see them. SIGHUP reloads the file of
+settings, the policy and the certificates.`
 
 // gcPercent is how much the heap may grow between two collections, relative to what
 // lives. Events are short-lived garbage beside what a session keeps: the default of 100
@@ -99,8 +99,8 @@ func (s *serveCommand) check() error {
 		return usageError{s.sourced(err)}
 	}
 	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
-		return usageError{errors.New("token: a TCP address needs --token when the log is not for people: a random " +
-			"one could not be told")}
+		return usageError{errors.New("token: a TCP address requires --token unless log_format is text: a random " +
+			"token is printed to people only")}
 	}
 	return nil
 }
@@ -135,10 +135,10 @@ func listensOnTCP(addresses []string) bool {
 // welcome prints the first steps. It prints a generated token.
 func welcome(w io.Writer, a *app.App, generated bool) {
 	if generated && a.Token() != "" {
-		fmt.Fprintf(w, "\nThe token of this server, until it ends: %s\n", a.Token())
+		fmt.Fprintf(w, "\nThe token of this server, valid until it ends: %s\n", a.Token())
 	}
 	if model := a.OfflineModel(); model != nil {
-		fmt.Fprintf(w, "\nThe model is played by a script: %s\n", model.URL())
+		fmt.Fprintf(w, "\nA script plays the model: %s\n", model.URL())
 	}
 	fmt.Fprintln(w, "\nTry:")
 	for _, line := range examples(a.Target(), a.Token() != "") {

@@ -24,14 +24,14 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/shim"
 )
 
-const shimUsage = `Stands in for the copilot executable: it takes the command lines and speaks the JSON-RPC that
-programs written with an official SDK expect, and carries everything over gRPC to a bridge: the
-one of --target, or one that it starts for itself. Give an SDK the path of this program as that
-of the CLI, with "shim" as the first argument, or call this program "copilot".
+const shimUsage = `Replaces the copilot executable for programs that use an official SDK. The command accepts the
+CLI's command line, speaks the CLI's JSON-RPC, and forwards it over gRPC to a bridge: the bridge at
+--target, or a private one that it starts. Give the SDK the path of this program as the CLI's path,
+with "shim" as the first argument, or name this program "copilot".
 
-Flags come from the command line, else the environment, else the file of --config, which has
-lines of the form "target = dns:///bridge.example:443". Those that are not listed are the CLI's,
-and a private bridge starts it with them.`
+Flags are read from the command line, then the environment, then the file of --config, which has
+lines of the form "target = dns:///bridge.example:443". Flags that are not listed here are passed
+to the CLI of a private bridge.`
 
 // shimOptions are the flags of the command: the CLI's own, then ours.
 type shimOptions struct {
@@ -58,9 +58,9 @@ func (o *shimOptions) register(f *flags) {
 	f.StringVar(&o.tokenEnv, "auth-token-env", "", "`name` of the environment variable with the GitHub token")
 	f.BoolVar(&o.noLogin, "no-auto-login", false, "do not let the CLI use its stored login")
 	f.IntVar(&o.idleTimeout, "session-idle-timeout", 0,
-		"`seconds`; taken and not needed: the bridge unloads idle sessions, and loads them again")
-	f.BoolVar(&o.headless, "headless", false, "accepted; always on")
-	f.BoolVar(&o.noUpdate, "no-auto-update", false, "accepted; always on")
+		"`seconds`; accepted and ignored: the bridge unloads and loads idle sessions itself")
+	f.BoolVar(&o.headless, "headless", false, "accepted; has no effect, because it is always on")
+	f.BoolVar(&o.noUpdate, "no-auto-update", false, "accepted; has no effect, because it is always on")
 	f.BoolVar(&o.remote, "remote", false, "accepted and ignored")
 	f.BoolVar(&o.version, "version", false, "print the version of the CLI, in the CLI's format, and exit")
 
@@ -75,7 +75,7 @@ func (o *shimOptions) register(f *flags) {
 	f.StringVar(&o.serverName, "tls-server-name", "", "server `name` to verify in the bridge's certificate")
 	f.StringVar(&o.config, "config", "", "`file` with flags")
 	f.StringVar(&o.cli, "cli", "", "`path` of the real copilot executable, for a private bridge")
-	f.Var(&o.env, "pass-env", "`names` of environment variables that a remote bridge's runtime is to have too; "+
+	f.Var(&o.env, "pass-env", "`names` of environment variables to pass to the runtime of a remote bridge; "+
 		"repeatable, or with commas")
 	f.DurationVar(&o.grace, "grace", shim.DefaultGrace,
 		"time for which the connection to the bridge may be down before calls of the program fail")

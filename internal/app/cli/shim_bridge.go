@@ -42,7 +42,7 @@ func (o *shimOptions) bridge(ctx context.Context, p *program, logger *slog.Logge
 		return o.private(ctx, p, logger)
 	}
 	if len(o.cliArgs) > 0 {
-		return nil, usageError{fmt.Errorf("%q is for the CLI itself, whose command line the bridge of --target decides",
+		return nil, usageError{fmt.Errorf("%q is an argument of the CLI, which the bridge of --target starts itself",
 			o.cliArgs[0])}
 	}
 	conn, err := o.dial()
@@ -196,7 +196,7 @@ func (o *shimOptions) profile(
 	for i := range m.Descriptor().Fields().Len() {
 		field := m.Descriptor().Fields().Get(i)
 		if m.Has(field) && !slices.Contains(allowed, string(field.Name())) {
-			logger.Warn("the bridge does not let callers set this; its own is used",
+			logger.Warn("the bridge does not let callers set this field; it uses its own value",
 				slog.String("field", string(field.Name())))
 			m.Clear(field)
 		}
@@ -213,7 +213,7 @@ func (o *shimOptions) reach(
 	var once sync.Once
 	warn := func(err error, _ time.Duration) {
 		once.Do(func() {
-			logger.Warn("the bridge is not reached", slog.String("target", o.target), slog.Any("error", err))
+			logger.Warn("the bridge cannot be reached", slog.String("target", o.target), slog.Any("error", err))
 		})
 	}
 	info, err := backoff.Retry(ctx, func() (*bridgev1.GetServerInfoResponse, error) {

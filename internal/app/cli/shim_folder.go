@@ -99,11 +99,11 @@ func sweepFolder(dir string) error {
 	}
 	for _, e := range entries {
 		if e.Name() != folderLock && e.Name() != folderSocket {
-			return fmt.Errorf("%q is not of a shim", e.Name())
+			return fmt.Errorf("%q was not made by a shim", e.Name())
 		}
 	}
 	if mark, err := root.ReadFile(folderLock); err != nil || string(mark) != folderMark {
-		return cmp.Or(err, errors.New("the lock is not that of a shim"))
+		return cmp.Or(err, errors.New("the lock was not made by a shim"))
 	}
 	lock := flock.New(filepath.Join(dir, folderLock), flock.SetFlag(os.O_RDWR))
 	if locked, err := lock.TryLock(); err != nil || !locked {

@@ -74,7 +74,7 @@ func (o *shimOptions) versionOfCLI(ctx context.Context, p *program) (string, err
 		l := clibin.Locator{Explicit: o.realCLI(p)}
 		bin, err := l.Find(ctx)
 		if err == nil && bin.Version == "" {
-			err = fmt.Errorf("%q does not tell its version", bin.Path)
+			err = fmt.Errorf("%q does not report its version", bin.Path)
 		}
 		return bin.Version, err
 	}
@@ -98,7 +98,7 @@ func (o *shimOptions) versionOfCLI(ctx context.Context, p *program) (string, err
 	// No CLI is running there: a ping starts one.
 	pong, err := bridgev1.NewRuntimeServiceClient(conn).Ping(ctx, &bridgev1.PingRequest{})
 	if err == nil && pong.GetGreeting().GetVersion() == "" {
-		err = errors.New("the bridge's CLI does not tell its version")
+		err = errors.New("the bridge's CLI does not report its version")
 	}
 	return pong.GetGreeting().GetVersion(), err
 }

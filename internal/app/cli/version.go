@@ -9,7 +9,7 @@ import (
 )
 
 func newVersion() *flags {
-	return newFlags("version", "", "Prints the versions of this program and of the CLIs it works with.")
+	return newFlags("version", "", "Prints the version of this program and the supported CLI versions.")
 }
 
 func printVersion(_ context.Context, p *program, args []string) error {

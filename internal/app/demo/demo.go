@@ -97,7 +97,7 @@ func (d *demo) progress(p clibin.Progress) {
 	case elapsed == 0:
 		d.screen.say("CLI", "%s", p.Text)
 	case elapsed%progressEvery == 0:
-		d.screen.say("CLI", "still at it after %v", elapsed)
+		d.screen.say("CLI", "still running after %v", elapsed)
 	}
 }
 
@@ -112,7 +112,7 @@ func (d *demo) show(ctx context.Context, target string) error {
 	if err := d.ready(ctx, c); err != nil {
 		return fmt.Errorf("the copilot CLI is not ready: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, talkTimeout, fmt.Errorf("not done after %v", talkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, talkTimeout, fmt.Errorf("no result after %v", talkTimeout))
 	defer cancel()
 	return d.talk(ctx, c)
 }

@@ -39,7 +39,7 @@ var expected = []string{
 	"\nasks     custom-tool: may I use the tool \"get_weather\"?\nanswer   approved, this once\n",
 	"\ntool     get_weather is called here with city \"Lisbon\" and returns \"sunny and 24 °C in Lisbon\"\n",
 	"\nagent    I asked, and this is what I was told: sunny and 24 °C in Lisbon\n",
-	"\nevent    session.idle: the turn is over\n",
+	"\nevent    session.idle: the turn has ended\n",
 	"\nyou      Please run `date`.\n",
 	"\nasks     shell: may I run \"date\"?\nanswer   approved, this once\n",
 	"\nagent    This is what came back:\n",

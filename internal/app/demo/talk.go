@@ -31,7 +31,7 @@ func (d *demo) talk(ctx context.Context, c *copilot.Client) error {
 	if err != nil {
 		return fmt.Errorf("create a session: %w", err)
 	}
-	d.screen.say("session", "%s, with a tool and a say in permissions", s.ID())
+	d.screen.say("session", "%s, with a tool and a permission handler", s.ID())
 	for _, prompt := range prompts {
 		if err := d.turn(ctx, s, prompt); err != nil {
 			return errors.Join(err, s.Close())
@@ -75,7 +75,7 @@ func (d *demo) event(ev *cliv1.SessionEvent) {
 	case *cliv1.SessionEvent_ToolExecutionComplete:
 		d.screen.say("event", "%s: success %t", ev.GetType(), data.ToolExecutionComplete.GetSuccess())
 	case *cliv1.SessionEvent_SessionIdle:
-		d.screen.say("event", "%s: the turn is over", ev.GetType())
+		d.screen.say("event", "%s: the turn has ended", ev.GetType())
 	}
 }
 
