@@ -103,3 +103,10 @@ export function linkedController(...signals: (AbortSignal | undefined)[]): {
 export function randomId(): string {
   return crypto.randomUUID();
 }
+
+/** Calls a function at intervals. In Node.js the timer alone does not keep the process running. */
+export function every(ms: number, run: () => void): ReturnType<typeof setInterval> {
+  const timer: ReturnType<typeof setInterval> | number = setInterval(run, ms);
+  if (typeof timer === "object") timer.unref();
+  return timer;
+}

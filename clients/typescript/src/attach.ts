@@ -1,6 +1,6 @@
 import { type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
-import { type Deferred, deferred, Outbox, randomId } from "./async.js";
+import { type Deferred, deferred, every, Outbox, randomId } from "./async.js";
 import { fromFailure, toCopilotError, unavailable } from "./errors.js";
 import { type Link, LinkDownError, type LinkObserver, type Opened, type TakeFrame } from "./link.js";
 import {
@@ -53,7 +53,7 @@ export class AttachLink implements Link {
   private constructor(client: Client<typeof CallbackService>, heartbeatMs: number, observer: LinkObserver) {
     this.#observer = observer;
     this.#frames = client.attach(this.#outbox, { signal: this.#call.signal })[Symbol.asyncIterator]();
-    this.#timer = setInterval(() => this.#beat(heartbeatMs), heartbeatMs);
+    this.#timer = every(heartbeatMs, () => this.#beat(heartbeatMs));
   }
 
   get down(): boolean {

@@ -1,5 +1,5 @@
 import type { Client } from "@connectrpc/connect";
-import { abortReason, linkedController } from "./async.js";
+import { abortReason, every, linkedController } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
 import { ClosedError, isBroken, toCopilotError, unavailable } from "./errors.js";
 import type { Logger } from "./logger.js";
@@ -174,10 +174,10 @@ export async function* readCall<T>(
 ): AsyncGenerator<T> {
   const { controller, release } = linkedController(signal);
   let readingSince: number | undefined;
-  const timer = setInterval(() => {
+  const timer = every(limitMs / 3, () => {
     if (readingSince !== undefined && Date.now() - readingSince > limitMs)
       controller.abort(unavailable("the server is silent"));
-  }, limitMs / 3);
+  });
   try {
     const frames = open(controller.signal)[Symbol.asyncIterator]();
     for (;;) {

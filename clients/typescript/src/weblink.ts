@@ -1,5 +1,5 @@
 import type { Client } from "@connectrpc/connect";
-import { abortable, linkedController, randomId } from "./async.js";
+import { abortable, every, linkedController, randomId } from "./async.js";
 import { callPolicy, type ReconnectPolicy, retry } from "./backoff.js";
 import { toCopilotError, unavailable } from "./errors.js";
 import type { Link, LinkObserver, Opened, TakeFrame } from "./link.js";
@@ -71,9 +71,9 @@ export class SubscribeLink implements Link {
     };
     const request = { sessions: [cursor], callbacks: true, options: start.options ?? {} };
     this.#frames = services.events.subscribe(request, { signal: this.#call.signal })[Symbol.asyncIterator]();
-    this.#timer = setInterval(() => {
+    this.#timer = every(policy.heartbeatMs, () => {
       if (Date.now() - this.#heardAt > 3 * policy.heartbeatMs) this.close(unavailable("the server is silent"));
-    }, policy.heartbeatMs);
+    });
   }
 
   get down(): boolean {
