@@ -119,7 +119,11 @@ describe("callbacks", () => {
 
   test("a blocked handler delays no other callback", async () => {
     const never = new Promise(() => undefined);
-    const { stream, session } = await open({ tools: [tool(() => never)], onPermission: () => never as never, maxConcurrentTools: 2 });
+    const { stream, session } = await open({
+      tools: [tool(() => never)],
+      onPermission: () => never as never,
+      maxConcurrentTools: 2,
+    });
     stream.callback(toolCall("c1"));
     stream.callback(permission("c2"));
     stream.callback(toolCall("c3", "unknown tool"));
@@ -181,7 +185,10 @@ describe("callbacks", () => {
     stream.callback(toolCall("c1"));
     const { answer } = await stream.next("answer");
     assert.equal(answer?.answer.case, "tool");
-    assert.deepEqual(answer.answer.value.outcome, { case: "exception", value: "a function cannot be the result of a tool" });
+    assert.deepEqual(answer.answer.value.outcome, {
+      case: "exception",
+      value: "a function cannot be the result of a tool",
+    });
     stream.callback(toolCall("c2"));
     assert.match(await errorText(stream), /has 16777\d+ bytes, more than 15728640/);
   });

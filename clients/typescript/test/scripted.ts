@@ -44,8 +44,7 @@ export class Queue<T> {
   }
 
   take(): Promise<T> {
-    const [value] = this.#values.splice(0, 1);
-    if (value !== undefined) return Promise.resolve(value);
+    if (this.#values.length > 0) return Promise.resolve(this.#values.shift() as T);
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
@@ -197,7 +196,13 @@ async function readAll(iterator: AsyncIterator<AttachRequest>, stream: AttachStr
 export function toolCall(callbackId: string, toolName = "tool", args: unknown = {}): CallbackInit {
   const value = { toolName, toolCallId: `call-${callbackId}`, argumentsJson: JSON.stringify(args) };
   const participantIds = ["p1"];
-  return { callbackId, sessionId: "s1", participantIds, kind: CallbackKind.TOOL_CALL, request: { case: "toolCall", value } };
+  return {
+    callbackId,
+    sessionId: "s1",
+    participantIds,
+    kind: CallbackKind.TOOL_CALL,
+    request: { case: "toolCall", value },
+  };
 }
 
 export function permission(callbackId: string, command = "ls"): CallbackInit {

@@ -15,14 +15,28 @@ import {
   SessionClosedError,
 } from "@copilot-grpc/client";
 import type { ResolveRequest } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_service_pb";
-import type { CreateSessionRequest, SendStreamRequest } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_service_pb";
-import { eventFrame, permission, Queue, refusal, ScriptedServer, type SubscribeFrame, toolCall, unknownFrame } from "./scripted.js";
+import type {
+  CreateSessionRequest,
+  SendStreamRequest,
+} from "@copilot-grpc/client/gen/copilot/bridge/v1/session_service_pb";
+import {
+  eventFrame,
+  permission,
+  Queue,
+  refusal,
+  ScriptedServer,
+  type SubscribeFrame,
+  toolCall,
+  unknownFrame,
+} from "./scripted.js";
 
 /** The items of an iteration as text. */
 async function collect(items: AsyncIterable<EventOrGap>): Promise<string[]> {
   const seen: string[] = [];
   for await (const item of items) {
-    seen.push(isGap(item) ? `gap ${formatPosition(item.through)}` : `${formatPosition(item.position)} ${item.event?.type}`);
+    seen.push(
+      isGap(item) ? `gap ${formatPosition(item.through)}` : `${formatPosition(item.position)} ${item.event?.type}`,
+    );
   }
   return seen;
 }
@@ -49,7 +63,10 @@ describe("events", () => {
     assert.equal(third.request.sessions[0]?.after?.seq, 3n);
     third.send(eventFrame(4));
     third.send(closed);
-    assert.deepEqual(await seen, ["1/1", "1/2", "1/3", "1/4"].map((at) => `${at} assistant.message`));
+    assert.deepEqual(
+      await seen,
+      ["1/1", "1/2", "1/3", "1/4"].map((at) => `${at} assistant.message`),
+    );
   });
 
   test("missing events are a value, and the stream continues", async () => {
@@ -182,7 +199,9 @@ describe("calls", () => {
       },
     });
     const source = [new Uint8Array(300 << 10), new Uint8Array(1)];
-    await server.client.session("s1").send("look", { attachments: [attachStream(source, { mimeType: "application/pdf" })] });
+    await server.client
+      .session("s1")
+      .send("look", { attachments: [attachStream(source, { mimeType: "application/pdf" })] });
     const [request, ...chunks] = pieces;
     assert.equal(request?.case, "request");
     assert.equal(request.value.prompt?.attachments[0]?.variant.case, "blob");
@@ -231,7 +250,10 @@ describe("without bidirectional streams", () => {
     const server = new ScriptedServer(
       {
         sessions: {
-          createSession: (request) => (created.put(request), { session: { sessionId: "s1", position: { epoch: 1n, seq: 5n } } }),
+          createSession: (request) => (
+            created.put(request),
+            { session: { sessionId: "s1", position: { epoch: 1n, seq: 5n } } }
+          ),
           getSession: ({ sessionId }) => ({ session: { sessionId } }),
         },
         callbacks: { resolve: (request) => (onResolve(request), {}) },
@@ -247,7 +269,10 @@ describe("without bidirectional streams", () => {
     const tool = defineTool({ name: "tool", description: "", handler: () => "web" });
     const opening = server.client.createSession({ tools: [tool], onPermission: () => "approve-for-session" });
     const request = await created.take();
-    assert.deepEqual(request.config?.tools.map(({ name }) => name), ["tool"]);
+    assert.deepEqual(
+      request.config?.tools.map(({ name }) => name),
+      ["tool"],
+    );
     assert.equal(request.handlers?.permission, true);
     const stream = await server.subscribes.take();
     assert.deepEqual([stream.request.callbacks, stream.request.sessions[0]?.filter?.none], [true, true]);

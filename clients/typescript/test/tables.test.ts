@@ -43,7 +43,8 @@ describe("permission rules", () => {
     shell: ({ action }) => (action.value.fullCommandText === "ls" ? "approve-for-session" : reject("only ls")),
     otherwise: abstain,
   });
-  const request = (name: string | undefined, value: object = {}) => ({ action: { case: name, value } }) as unknown as PermissionRequest;
+  const request = (name: string | undefined, value: object = {}) =>
+    ({ action: { case: name, value } }) as unknown as PermissionRequest;
   for (const [name, value, want] of [
     ["read", {}, "approve"],
     ["shell", { fullCommandText: "ls" }, "approve-for-session"],
@@ -63,7 +64,12 @@ describe("permission rules", () => {
 
 describe("tool arguments", () => {
   const schemas = {
-    zod: defineTool({ name: "t", description: "", parameters: z.object({ n: z.number().int() }), handler: ({ n }) => n + 1 }),
+    zod: defineTool({
+      name: "t",
+      description: "",
+      parameters: z.object({ n: z.number().int() }),
+      handler: ({ n }) => n + 1,
+    }),
     json: defineTool({
       name: "t",
       description: "",
@@ -99,8 +105,13 @@ describe("tool arguments", () => {
   });
 
   test("schemas without a JSON Schema of an object are refused", () => {
-    assert.throws(() => defineTool({ name: "t", description: "", parameters: z.string(), handler: () => "" }), /type "object"/);
-    const parameters = { "~standard": { version: 1, vendor: "other", validate: (value: unknown) => ({ value }) } } as const;
+    assert.throws(
+      () => defineTool({ name: "t", description: "", parameters: z.string(), handler: () => "" }),
+      /type "object"/,
+    );
+    const parameters = {
+      "~standard": { version: 1, vendor: "other", validate: (value: unknown) => ({ value }) },
+    } as const;
     assert.throws(() => defineTool({ name: "t", description: "", parameters }), /of other provides no JSON Schema/);
     assert.throws(() => defineTool({ name: "not a name", description: "" }), /must consist of letters/);
   });

@@ -1,0 +1,151 @@
+// The package as it would be published: packed, installed from the file into an empty project, and used there. The
+// programs are the README's.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { promisify } from "node:util";
+import type { TestServer } from "@copilot-grpc/client/testing";
+import { binary, exampleModel, packageRoot, startServer } from "./fixture.js";
+
+const run = promisify(execFile);
+let project: string;
+let server: TestServer;
+
+before(async () => {
+  project = await mkdtemp(join(tmpdir(), "packed-"));
+  const [started] = await Promise.all([startServer({ model: exampleModel }), install()]);
+  server = started;
+});
+after(async () => {
+  await server.close();
+  await rm(project, { recursive: true });
+});
+
+/** Packs the package without building it again, and installs it. */
+async function install(): Promise<void> {
+  const packed = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", project], {
+    cwd: packageRoot,
+  });
+  const [{ filename }] = JSON.parse(packed.stdout) as [{ filename: string }];
+  const { devDependencies } = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8")) as {
+    devDependencies: Record<string, string>;
+  };
+  await writeFile(join(project, "package.json"), JSON.stringify({ private: true, type: "module" }));
+  const others = ["zod", "@types/node"].map((name) => `${name}@${devDependencies[name]}`);
+  const flags = ["--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"];
+  await run("npm", ["install", ...flags, join(project, filename), ...others], { cwd: project });
+}
+
+/** The programs of the README, with their output. */
+async function readmePrograms(): Promise<{ program: string; output: string }[]> {
+  const readme = await readFile(join(packageRoot, "README.md"), "utf8");
+  return [...readme.matchAll(/<!-- run -->\n```ts\n(.*?)```\n```text\n(.*?)```/gs)].map(
+    ([, program = "", output = ""]) => ({
+      program,
+      output,
+    }),
+  );
+}
+
+/** Compiles the programs of the project with its own settings. */
+async function compile(): Promise<void> {
+  const options = {
+    ...{ target: "es2022", module: "nodenext", lib: ["es2023", "esnext.disposable", "dom"], types: ["node"] },
+    ...{
+      strict: true,
+      exactOptionalPropertyTypes: true,
+      noUncheckedIndexedAccess: true,
+      outDir: "out",
+      rootDir: "src",
+    },
+  };
+  await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions: options, include: ["src"] }));
+  const tsc = join(packageRoot, "node_modules/typescript/bin/tsc");
+  await run(process.execPath, [tsc, "-p", project]).catch((error: { stdout: string }) => assert.fail(error.stdout));
+}
+
+test("the README's programs compile and print what it says", async () => {
+  const programs = await readmePrograms();
+  assert.ok(programs.length >= 3);
+  await mkdir(join(project, "src"), { recursive: true });
+  for (const [index, { program }] of programs.entries())
+    await writeFile(join(project, "src", `readme${index}.ts`), program);
+  await compile();
+  const env = { ...process.env, COPILOT_GRPC_TARGET: server.target, COPILOT_GRPC_BINARY: binary };
+  const printed = await Promise.all(
+    programs.map((_, index) => run(process.execPath, [`out/readme${index}.js`], { cwd: project, env })),
+  );
+  assert.deepEqual(
+    printed.map(({ stdout }) => stdout),
+    programs.map(({ output }) => output),
+  );
+});
+
+test("the other snippets of the README are the library's", async () => {
+  const readme = await readFile(join(packageRoot, "README.md"), "utf8");
+  const names = new Set<string>();
+  for (const path of ["@copilot-grpc/client/node", "@copilot-grpc/client/web", "@copilot-grpc/client/testing"]) {
+    for (const name of Object.keys((await import(path)) as object)) names.add(name);
+  }
+  const imported = [...readme.matchAll(/import \{ ([^}]+) \} from "@copilot-grpc/g)].flatMap(([, list = ""]) =>
+    list.split(", "),
+  );
+  assert.deepEqual(
+    imported.filter((name) => !names.has(name)),
+    [],
+  );
+});
+
+test("every sub-path of the package can be imported", async () => {
+  const { exports } = JSON.parse(await readFile(join(packageRoot, "package.json"), "utf8")) as {
+    exports: Record<string, unknown>;
+  };
+  const paths = Object.keys(exports).filter((path) => !path.includes("*") && !path.endsWith(".json"));
+  const program = [...paths, "./gen/copilot/bridge/v1/session_pb"]
+    .map((path) => `console.log(Object.keys(await import("@copilot-grpc/client${path.slice(1)}")).length > 0);\n`)
+    .join("");
+  await writeFile(join(project, "imports.js"), program);
+  const { stdout } = await run(process.execPath, ["imports.js"], { cwd: project });
+  assert.equal(stdout, "true\n".repeat(paths.length + 1));
+});
+
+test("the root and the web entry run in browsers: no module of Node.js", async () => {
+  const installed = join(project, "node_modules/@copilot-grpc/client");
+  for (const entry of ["dist/index.js", "dist/web/index.js"]) {
+    const [modules, foreign] = await closure(installed, entry);
+    assert.ok(modules.size > 20);
+    assert.deepEqual(
+      [...foreign].filter((name) => name.startsWith("node:") || name.includes("connect-node")),
+      [],
+    );
+  }
+});
+
+/** The modules of the package that an entry imports, and the other packages' names. */
+async function closure(root: string, entry: string): Promise<[Set<string>, Set<string>]> {
+  const [modules, foreign] = [new Set([entry]), new Set<string>()];
+  for (const module of modules) {
+    const text = await readFile(join(root, module), "utf8");
+    for (const [, name = ""] of text.matchAll(/(?:from|import) "([^"]+)"/g)) {
+      if (name.startsWith("#gen/")) modules.add(name.slice(1));
+      else if (name.startsWith(".")) modules.add(join(module, "..", name));
+      else foreign.add(name);
+    }
+  }
+  return [modules, foreign];
+}
+
+test("the lock file and the package have no registry and no files of this machine", async () => {
+  const lock = await readFile(join(packageRoot, "package-lock.json"), "utf8");
+  const urls = lock.split("\n").filter((line) => /"resolved"|registry/.test(line));
+  assert.deepEqual(urls, []);
+  const names = await readdir(join(project, "node_modules/@copilot-grpc/client"), { recursive: true });
+  assert.ok(names.includes("README.md"));
+  assert.deepEqual(
+    names.filter((name) => /(^|\/)(src|test|build|scripts|examples)(\/|$)/.test(name)),
+    [],
+  );
+});
