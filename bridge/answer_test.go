@@ -1,13 +1,16 @@
 package bridge
 
 import (
+	"slices"
 	"testing"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// asked waits for a callback, and returns its id.
+// asked waits for a callback that it has not returned before, and returns its id. A stream that
+// begins after the request of a callback and before its answer has the callback twice: among the
+// pending ones of its first frame, and as the request in the journal.
 func (s *reading) asked() (id string) {
 	s.t.Helper()
 	s.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
@@ -15,8 +18,9 @@ func (s *reading) asked() (id string) {
 		if list := f.GetAttached().GetPendingCallbacks(); len(list) > 0 {
 			id = list[0].GetCallbackId()
 		}
-		return id != ""
+		return id != "" && !slices.Contains(s.callbacks, id)
 	})
+	s.callbacks = append(s.callbacks, id)
 	return id
 }
 

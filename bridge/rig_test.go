@@ -125,6 +125,8 @@ type reading struct {
 	stop   context.CancelFunc
 	// hold, while locked, keeps the stream's sink from returning.
 	hold sync.Mutex
+	// callbacks are the ids that asked has returned.
+	callbacks []string
 }
 
 // subscribe reads a stream.
