@@ -64,6 +64,7 @@ type Giver struct {
 type given struct {
 	by Giver
 	at journal.Position
+	n  uint64 // its number among all ends
 }
 
 // Registry has the pending callbacks of one session. It is safe for concurrent use: its mu guards all of its state.
@@ -75,6 +76,7 @@ type Registry struct {
 	order   []*Pending
 	over    map[string]given
 	overIDs []string
+	ends    uint64
 }
 
 // Room limits the callbacks of several registries. Its methods do not block.
@@ -236,7 +238,8 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	end := given{at: at}
+	r.ends++
+	end := given{at: at, n: r.ends}
 	if answered {
 		end.by = p.by
 	}
@@ -251,6 +254,22 @@ func (r *Registry) done(id string, at journal.Position, answered bool) (*Pending
 		r.overIDs = r.overIDs[1:]
 	}
 	return p, true
+}
+
+// Ends returns how many callbacks have ended, for EndedSince.
+func (r *Registry) Ends() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ends
+}
+
+// EndedSince reports whether a callback has ended after Ends returned a number, and is not pending again. It
+// knows the last maxRemembered ends.
+func (r *Registry) EndedSince(id string, ends uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end, over := r.over[id]
+	return over && r.pending[id] == nil && end.n > ends
 }
 
 // List returns the pending callbacks, oldest first.

@@ -12,13 +12,13 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// pendingLists are the methods by which the CLI tells what it waits for.
+// pendingLists are the methods that list what the CLI waits for, by the event that asks it.
 var pendingLists = map[string]string{
 	callback.PermissionRequested: "session.permissions.pendingRequests",
 	callback.ToolRequested:       "session.tools.listPendingRequests",
 }
 
-// pendingList is what they answer.
+// pendingList is the result of these methods.
 type pendingList struct{ Items []struct{ RequestID string } }
 
 func (l pendingList) ids() (ids []string) {
@@ -28,19 +28,19 @@ func (l pendingList) ids() (ids []string) {
 	return ids
 }
 
-// Pending brings the pending tool calls and permissions in step with the CLI, and reports whether they
-// were not. Those that the CLI does not wait for are withdrawn: an answer that was never given in an
-// earlier process is not asked for again and again. Those that it waits for although they are not
-// pending are asked again, so that no turn waits for an answer that no caller was asked for.
+// Pending reconciles the pending tool calls and permissions with the CLI's lists, and reports whether it
+// changed any. It withdraws callbacks that the CLI does not wait for. It asks callers again for those that
+// the CLI waits for and that are not pending, so that no turn waits for an answer that no caller can give.
 func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	pending := r.cfg.Callbacks.Registry()
 	for method, list := range pendingLists {
-		// Callbacks that are asked while the CLI makes its list are not in it.
-		before := pending.List()
+		// The CLI's list can lack callbacks that it asks while it makes the list, and can have callbacks that
+		// end before the reply is read.
+		ends, before := pending.Ends(), pending.List()
 		var waiting pendingList
 		result, err := rt.Call(ctx, list)
 		if fault.ReasonOf(err) == fault.MethodUnknown {
-			continue // CLI 1.0.81 cannot tell which tool calls it waits for
+			continue // CLI 1.0.81 cannot list the tool calls that it waits for
 		}
 		if err != nil {
 			return changed, err
@@ -50,20 +50,22 @@ func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err
 		}
 		withdraw, again := history.Waiting(method, before, waiting.ids())
 		for _, p := range withdraw {
-			if _, err := pending.Claim(p.ID); err == nil { // else an answer tells
+			if _, err := pending.Claim(p.ID); err == nil { // otherwise an answer is being delivered
 				r.cfg.Callbacks.Finish(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN, "")
 				changed = true
 			}
 		}
 		for _, id := range again {
-			changed = r.askAgain(ctx, rt, method, id) || changed
+			if !pending.EndedSince(id, ends) {
+				changed = r.askAgain(ctx, rt, method, id) || changed
+			}
 		}
 	}
 	return changed, nil
 }
 
-// askAgain asks for an answer that the CLI waits for and that is not pending: it was given to a
-// runtime that ended before it had taken it in, or given up in vain. It reports whether it asked.
+// askAgain makes a callback pending again that the CLI waits for and that has ended: a runtime ended before
+// it processed the answer, or the bridge's own answer did not reach it. It reports whether it asked.
 func (r *Reconciler) askAgain(ctx context.Context, rt Runtime, method, id string) (asked bool) {
 	if _, err := r.cfg.Callbacks.Registry().Get(id); err == nil {
 		return false

@@ -1,9 +1,9 @@
-// Package reconcile brings the bridge in step with the CLI when a runtime has loaded a session: the
-// journal with the CLI's history, and the pending callbacks with those that the CLI waits for.
-// Package history decides; a Reconciler carries out.
+// Package reconcile compares a session with the CLI after a runtime has loaded it: the journal with the
+// CLI's history, and the pending callbacks with those that the CLI waits for. Package history makes the
+// decisions, and a Reconciler carries them out.
 //
-// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock and not
-// the session's lock, which the Reconciler takes for each change.
+// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock. The caller
+// does not hold the session's lock; the Reconciler takes it for each change.
 package reconcile
 
 import (
@@ -27,9 +27,9 @@ import (
 
 // Runtime is a session in a CLI process.
 type Runtime interface {
-	// Call makes a call about the session that takes no parameters.
+	// Call calls a method about the session without parameters.
 	Call(ctx context.Context, method string) (json.RawMessage, error)
-	// Current reports whether the process still has the session. The session's lock is held.
+	// Current reports whether the process still has the session. The caller holds the session's lock.
 	Current() bool
 }
 
@@ -39,7 +39,7 @@ type Tx interface {
 	prompts.Tx
 }
 
-// Config is what a Reconciler needs of its session.
+// Config gives a Reconciler the parts of its session.
 type Config struct {
 	// Session is the session's id.
 	Session string
@@ -51,19 +51,19 @@ type Config struct {
 	Turns     *turns.Turns
 	Prompts   *prompts.Queue
 	Callbacks *callbacks.Desk
-	// Epoch returns an epoch later than all before.
+	// Epoch returns an epoch greater than all that it returned before.
 	Epoch  func() uint64
 	Logger func() *slog.Logger
 }
 
-// Reconciler reconciles a session. New makes one.
+// Reconciler reconciles a session with the CLI. Call New to make one.
 type Reconciler struct{ cfg Config }
 
 // New returns a reconciler.
 func New(cfg Config) *Reconciler { return &Reconciler{cfg} }
 
-// History puts into the journal what the CLI's history has and the journal lacks. With
-// continuePending, callbacks that the history shows without an answer become pending.
+// History adds the events of the CLI's history that the journal lacks. With continuePending, callbacks
+// without an answer in the history become pending.
 func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bool) error {
 	result, err := rt.Call(ctx, "session.getMessages")
 	if err != nil {
@@ -80,10 +80,10 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	r.cfg.Lock.Lock()
 	defer r.cfg.Lock.Unlock()
 	open := r.append(records)
-	// Turns of the past are over; the CLI keeps no record of their idle events.
+	// All turns in the history have ended; the CLI does not store their idle events.
 	r.cfg.Turns.LosePast()
-	// What the history has just added belongs to them, and begins no turn whose end a later
-	// process of the bridge would have to announce.
+	// The added events belong to these turns. A later process of the bridge must not announce the end of a
+	// turn because of them.
 	r.cfg.Intake.Marks.TurnEnd = r.cfg.Journal.Last()
 	r.cfg.Tx.MarkDirty()
 	r.settle(found)
@@ -97,7 +97,7 @@ func (r *Reconciler) History(ctx context.Context, rt Runtime, continuePending bo
 	return nil
 }
 
-// records are a history's events.
+// records returns the events of a history.
 func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
 	r.cfg.Lock.Lock()
 	internal := r.cfg.Intake.Internal
@@ -111,12 +111,12 @@ func (r *Reconciler) records(events []json.RawMessage) (out []*journal.Record) {
 	return out
 }
 
-// append puts the events of a history into the journal that it lacks, and returns the requests that
-// were not answered. Events that arrived since the session was resumed come in their place among the
-// others that did. The caller holds the lock.
+// append adds the events of a history that the journal lacks, and returns the requests without an answer.
+// It skips events that also arrived live since the resume: the intake adds those in their order. The caller
+// holds the lock.
 func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered) {
 	live := history.IDs(r.cfg.Intake.Held())
-	past := 0 // callers have seen nothing of what the bridge does on its own account
+	past := 0 // for a load of the bridge itself there is no caller's resume
 	if !r.cfg.Intake.Internal {
 		past = history.Past(records, live)
 	}
@@ -142,7 +142,7 @@ func (r *Reconciler) append(records []*journal.Record) (open history.Unanswered)
 	return open
 }
 
-// placed gives a record of the history the position that it has in the journal.
+// placed sets the position of a record of the history to its position in the journal.
 func (r *Reconciler) placed(rec *journal.Record) *journal.Record {
 	if at, ok := r.cfg.Journal.Lookup(rec.ID); ok {
 		rec.Pos = at
@@ -150,8 +150,8 @@ func (r *Reconciler) placed(rec *journal.Record) *journal.Record {
 	return rec
 }
 
-// toolEnded withdraws the callbacks of a tool that has ended in the history: the CLI has given them
-// up, and does not always say so. The caller holds the lock.
+// toolEnded withdraws the callbacks of a tool call that has ended in the history: the CLI does not always
+// report their ends. The caller holds the lock.
 func (r *Reconciler) toolEnded(rec *journal.Record) {
 	id := history.CallID(event.Raw(rec))
 	r.cfg.Callbacks.Withdraw(func(p *callback.Pending) bool {
@@ -159,7 +159,7 @@ func (r *Reconciler) toolEnded(rec *journal.Record) {
 	}, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN)
 }
 
-// settle resolves messages whose runtime ended. The caller holds the lock.
+// settle resolves the messages whose outcome was unknown since their runtime ended. The caller holds the lock.
 func (r *Reconciler) settle(found prompts.Settlement) {
 	r.cfg.Turns.Confirm()
 	r.cfg.Prompts.Settle(r.cfg.Tx, found)
@@ -173,9 +173,9 @@ func (r *Reconciler) resolve(found prompts.Settlement) {
 	r.settle(found)
 }
 
-// BeginAnew notes that the CLI has no history of the session, which begins anew under its id: readers
-// learn by a new epoch that the CLI knows nothing of what happened before. settle resolves the
-// messages of the past, once the session has been made again.
+// BeginAnew prepares the journal for a session that the CLI has no history of, and that is created again under
+// its id. A new epoch tells readers that the CLI does not know the earlier events. The caller calls settle
+// after the creation, to resolve the earlier messages.
 func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
 	found := r.cfg.Prompts.LookUp(ctx, nil, nil)
 	if r.cfg.Journal.Last().Seq > 0 {
@@ -184,10 +184,10 @@ func (r *Reconciler) BeginAnew(ctx context.Context) (settle func()) {
 	return func() { r.resolve(found) }
 }
 
-// tie begins a new epoch if the history cannot be tied to the journal.
+// tie begins a new epoch if the journal contradicts the history in the order or the presence of events.
 func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	if r.cfg.Journal.Last().Seq == 0 {
-		return // the session is older than the bridge
+		return // an empty journal contradicts nothing
 	}
 	if !history.Ordered(events, r.cfg.Journal.Lookup) || r.rewritten(ctx, events) {
 		r.restart(ctx, events)
@@ -198,7 +198,7 @@ func (r *Reconciler) tie(ctx context.Context, events []*journal.Record) {
 	r.cfg.Intake.Marks.ReconciledTo = r.cfg.Journal.Last()
 }
 
-// rewritten reports whether a history that the journal has was cut.
+// rewritten reports whether the history lacks earlier messages that the journal has.
 func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bool {
 	cut := history.NewRewrite(events, r.cfg.Journal.Lookup)
 	r.cfg.Lock.Lock()
@@ -211,8 +211,8 @@ func (r *Reconciler) rewritten(ctx context.Context, events []*journal.Record) bo
 	return cut.Found()
 }
 
-// restart begins a new epoch with the events of the journal and the history. Events that the history
-// does not have stay behind those that they came after.
+// restart begins a new epoch with the events of the journal and of the history. An event that only the journal
+// has keeps its place after its predecessor.
 func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	var all []*journal.Record
 	var last uint64
@@ -227,7 +227,7 @@ func (r *Reconciler) restart(ctx context.Context, events []*journal.Record) {
 	r.cfg.Logger().Warn("history and journal do not agree: the journal begins a new epoch", "session_id", r.cfg.Session, "epoch", epoch)
 	r.cfg.Lock.Lock()
 	defer r.cfg.Lock.Unlock()
-	r.cfg.Journal.Each(add) // what has come meanwhile
+	r.cfg.Journal.Each(add) // the events since the scan
 	merged, fresh := history.Merge(events, all)
 	r.cfg.Journal.Restart(epoch, merged)
 	marks := &r.cfg.Intake.Marks
