@@ -10,7 +10,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// dying is a puppet that ends when it is given an answer.
+// dying is a runtime that ends when it receives an answer.
 type dying struct {
 	*puppet
 	gone chan struct{}
@@ -18,7 +18,7 @@ type dying struct {
 
 func (d dying) Ended() <-chan struct{} { return d.gone }
 
-// What becomes of an answer that the runtime took along, by what its successor says.
+// The outcome of an answer whose runtime ended follows from the successor's reply.
 func TestAnswerTakenAlong(t *testing.T) {
 	t.Parallel()
 	const answers = "session.permissions.handlePendingPermissionRequest"

@@ -14,7 +14,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// auditTrail records who decided what in a session. It has no state of its own.
+// auditTrail records the decisions and actions of callers in a session. It has no state.
 type auditTrail struct {
 	log             audit.Sink
 	session, tenant string

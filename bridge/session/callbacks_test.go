@@ -125,7 +125,7 @@ func TestSharedHandlers(t *testing.T) {
 	has(t, r.last("session.create"), `"requestUserInput":true`)
 	sent := r.send(message("ask"))
 	q := r.awaitAsked()
-	// Who comes later and handles it is asked too.
+	// A handler that joins later receives the callback, too.
 	p, err := r.join(roster.Brings{Handling: config.Handling{Methods: []string{"userInput.request"}}})
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// What the CLI is told at each step of a session's life is always everything.
+// At each step of a session's life the CLI receives the whole configuration.
 func TestEffectiveConfiguration(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})

@@ -91,7 +91,7 @@ func TestTurnsWaitAroundAnOverride(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var waited error
 	work.Go(func() { _, waited = r.s.sender.Send(ctx, message("waits")) })
-	// Whoever joins meanwhile does not bring the headers back.
+	// A participant that joins meanwhile does not restore the headers.
 	if _, err := r.join(roster.Brings{Handling: config.Handling{Methods: []string{"hooks.invoke"}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestProvider(t *testing.T) {
 	wantReason(t, r.s.settings.SetProvider(t.Context(), change, ""), fault.SessionBusy)
 }
 
-// A token that the CLI has is given again only to another process, or when it has changed.
+// A token that the CLI has is sent again only to another process, or after a change.
 func TestTokenIsGivenOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
@@ -173,7 +173,7 @@ func TestTokenIsGivenOnce(t *testing.T) {
 	has(t, r.last("session.resume"), `"gitHubToken":"second"`)
 }
 
-// What the CLI refuses is not remembered.
+// A change that the CLI rejects is not remembered.
 func TestRefusedChangesAreUndone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{

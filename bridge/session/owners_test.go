@@ -49,8 +49,7 @@ func waitsFor(ids ...string) string {
 	return string(text)
 }
 
-// What is asked while the CLI says what it waits for is not in what it says, and waits all
-// the same.
+// A callback that the CLI requests while it makes its list is not in the list, and stays pending.
 func TestAskedWhileComparing(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]string{
@@ -118,8 +117,8 @@ func TestAskedAfterAResume(t *testing.T) {
 	}
 }
 
-// The CLI waits for an answer that the bridge believes to have been given: it is asked for
-// again, and the turn goes on.
+// The CLI waits for an answer that the bridge believes to have delivered: callers receive the callback again,
+// and the turn continues.
 func TestWaitsForWhatIsNotPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +171,7 @@ func TestPendingOfNobody(t *testing.T) {
 	})
 }
 
-// Somebody waits for a turn of a session that nobody loads.
+// A caller waits for a turn of a session that no call loads.
 func TestDesertedWaiters(t *testing.T) {
 	t.Parallel()
 	history := func(events string) *puppet {

@@ -26,7 +26,7 @@ type Joining struct {
 // Exactly reports whether Exact is set. j may be nil.
 func (j *Joining) Exactly() bool { return j != nil && j.Exact }
 
-// NeedsConnection reports whether the participant gets a connection of its own. j may be nil.
+// NeedsConnection reports whether the participant needs a satellite. j may be nil.
 func (j *Joining) NeedsConnection() bool { return j != nil && j.Joining.NeedsConnection() }
 
 // In returns the parameters for the session s.

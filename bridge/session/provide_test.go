@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
-// A place that is only kept provides nothing: the CLI is not asked to load the session before
-// somebody is there.
+// A participant without a connection provides nothing: the CLI does not load the session before a provider is
+// connected.
 func TestKeptPlaceProvidesNothing(t *testing.T) {
 	t.Parallel()
 	p := &puppet{answer: func(method string) (string, error) {

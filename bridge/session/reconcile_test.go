@@ -151,7 +151,7 @@ func (test reconciling) play(t *testing.T) {
 		before, had = r.s.Journal().Last(), got
 		r.crash()
 	}
-	// Whoever was there is told of the new epoch, and reads it whole.
+	// A reader learns of the new epoch and reads it from its beginning.
 	if ended := r.epochsEnded(); test.anew != (ended > 0) && test.journal == nil {
 		t.Errorf("%d epochs have ended for a reader", ended)
 	}
@@ -171,7 +171,7 @@ func (r *rig) recordedIDs() (ids []string) {
 	return ids
 }
 
-// epochsEnded reads to the end, and counts the epochs that the reader was told have ended.
+// epochsEnded reads to the end, and counts the ends of epochs in the reader's gaps.
 func (r *rig) epochsEnded() (n int) {
 	for {
 		records, gap := r.reader.Next(nil, 1<<20)

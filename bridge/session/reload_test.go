@@ -15,8 +15,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// Whether the CLI has a history of a session only the CLI knows: it may have taken a message
-// of which it came to tell nobody.
+// The bridge cannot know whether the CLI has a history of a session: the CLI may have accepted a message and
+// ended before it replied.
 func TestHistoryNobodyWasToldOf(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
@@ -38,8 +38,8 @@ func TestHistoryNobodyWasToldOf(t *testing.T) {
 	}
 }
 
-// TestHistoryAndLiveEvents: what has happened since the resume is in the history already, and
-// keeps its place among what else has; a callback in it is asked once.
+// TestHistoryAndLiveEvents: events since the resume are in the history, too, and keep their places; a callback
+// among them is requested once.
 func TestHistoryAndLiveEvents(t *testing.T) {
 	t.Parallel()
 	event := func(n int, eventType, data string) string {

@@ -57,7 +57,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 		got.GetModelId() != r.s.Snapshot().GetModelId() || got.GetLifetime() != bridgev1.Lifetime_LIFETIME_END_WITH_LAST_PARTICIPANT {
 		t.Errorf("the next life has %v", got)
 	}
-	// Who has the token is the same participant; nobody else is.
+	// Only the caller with the token is the same participant.
 	next.mu.Lock()
 	defer next.mu.Unlock()
 	if _, err := next.participants.Add(participants.Joining{Token: "another"}); fault.ReasonOf(err) != fault.ParticipantNotFound {
@@ -70,7 +70,7 @@ func TestSavedWithoutSecrets(t *testing.T) {
 	back.Participant.StopTimer()
 }
 
-// What the bridge sets by default is not kept: in its next life that may be something else.
+// Defaults of the bridge are not stored: the next process may have others.
 func TestSavedDefaults(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})

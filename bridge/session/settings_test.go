@@ -13,8 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// What is set is kept for the bridge's next life, the newest of each kind, without what
-// carries secrets.
+// Settings survive a restart of the bridge: the newest of each kind, without secrets.
 func TestSettingsAreSaved(t *testing.T) {
 	t.Parallel()
 	params := func(text string) jsonobj.Object {

@@ -132,7 +132,7 @@ func TestTurnErrorSaysWhy(t *testing.T) {
 	}
 }
 
-// A later turn without a message of the agent must not show the one before's.
+// A turn without an assistant message must return empty text, not the text of the previous turn.
 func TestOldMessageIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := played()

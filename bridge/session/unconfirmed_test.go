@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A message that waits behind a turn is in the CLI's memory only. One that is lost with that is
-// given to the next process, before those that come later.
+// A message that waits behind a turn is only in the CLI's memory. If the CLI loses it, the next process
+// receives it before later messages.
 func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
@@ -51,7 +51,7 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	}
 }
 
-// Nobody tries any more: what cannot be settled is lost.
+// A message whose outcome cannot be found out is lost once the attempts have ended.
 func TestDoubtEndsWithTheTrying(t *testing.T) {
 	t.Parallel()
 	s := played()

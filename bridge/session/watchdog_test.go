@@ -178,7 +178,7 @@ func TestMessageNeverTakenUp(t *testing.T) {
 	})
 }
 
-// The time in which somebody is asked does not count.
+// Time in which a callback is pending does not count.
 func TestCallbackIsPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,8 +204,8 @@ func TestCallbackIsPatience(t *testing.T) {
 	})
 }
 
-// A CLI that does not come to rest when a turn is aborted loses the session, which is
-// loaded afresh: the next message would wait for ever.
+// A CLI that does not become idle after an abort loses the session, which is loaded again: otherwise the next
+// message would wait forever.
 func TestStalledForGood(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

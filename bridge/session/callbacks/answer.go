@@ -11,12 +11,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
-// answerTries bounds the runtimes that an answer is given to.
+// answerTries bounds the number of runtimes that receive the same answer.
 const answerTries = 3
 
-// answer hands an answer to the CLI, and reports whether it was still wanted. A runtime that
-// ends at that moment takes the answer along; whoever gave it is done with it. Where the
-// callback outlives the runtime, the successor is given the answer.
+// answer delivers an answer to the CLI, and reports whether the CLI accepted it. If the runtime ends during the
+// call and the callback survives runtimes, answer delivers it to the successor; the participant does not repeat
+// it.
 func (d *Desk) answer(ctx context.Context, p *callback.Pending, r callback.Reply) (accepted bool, at journal.Position, err error) {
 	if p.Reply != nil {
 		p.Reply(r)

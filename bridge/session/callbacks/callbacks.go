@@ -1,11 +1,10 @@
-// Package callbacks owns the pending callbacks of a session: it registers what the CLI asks,
-// offers it to its handlers, runs the chain of hooks, hands answers to the CLI, and answers in
-// place of handlers that do not.
+// Package callbacks owns the pending callbacks of a session. It registers the CLI's requests, offers them to
+// their handlers, runs the chain of hooks, delivers answers to the CLI, and sends the default answer if no
+// handler answers.
 //
-// The registry has a lock of its own, which may be taken while the session's is held. A method
-// that needs the session's lock takes a Tx, which the session makes while it holds the lock. A
-// callback that the bridge answers itself has a goroutine, started by Config.Go, which ends when
-// the CLI has the answer, or after AnswerTimeout.
+// The registry has its own lock. A goroutine that holds the session's lock may take it. A method that needs the
+// session's lock receives a Tx, which the session makes while it holds the lock. For each default answer
+// Config.Go starts a goroutine; it ends when the CLI has the answer, or after AnswerTimeout.
 package callbacks
 
 import (
@@ -36,10 +35,10 @@ type Tx interface {
 	Handlers(p *callback.Pending) (to []string, handled bool)
 	// Covers reports whether a callback can still be answered when no participant does.
 	Covers(p *callback.Pending) bool
-	// HookOrder returns the participants that handle a hook, in the order in which they are
-	// asked, and whether hooks have any handler.
+	// HookOrder returns the participants that handle a hook, in the order of the chain, and whether hooks have
+	// any handler.
 	HookOrder(hook string) (who []string, wanted bool)
-	// TellAsked notes which participants were asked a request.
+	// TellAsked notifies participants that a request was offered to them.
 	TellAsked(to []string)
 	// Reading reports whether the CLI's history is being read.
 	Reading() bool
@@ -85,8 +84,8 @@ type Config struct {
 	Logger func() *slog.Logger
 }
 
-// Desk is the callbacks of a session. New makes one. Its methods may be called from any
-// goroutine; those that take a Tx are called with the session's lock held.
+// Desk manages the callbacks of a session. Call New to make one. It is safe for concurrent use. The caller of a
+// method with a Tx holds the session's lock.
 type Desk struct {
 	cfg      Config
 	registry *callback.Registry
@@ -134,8 +133,8 @@ func (d *Desk) Requested(tx Tx, k *callback.Kind, rec *journal.Record) {
 	d.register(tx, p, tx.Reading())
 }
 
-// register adds a callback and offers it to those who handle it. What nobody handles is
-// answered at once, unless it was asked in the past.
+// register adds a callback and offers it to its handlers. Without a handler the bridge answers at once, except
+// for callbacks of the past.
 func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 	p.Created = time.Now()
 	timeout := tx.Timeout()
@@ -203,7 +202,7 @@ func (d *Desk) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, par
 	d.notifyFinished(p, outcome, participant)
 }
 
-// notifyFinished tells everybody that a callback is over which has just been removed.
+// notifyFinished reports the end of a callback, which was just removed, to metrics, readers and the CLI.
 func (d *Desk) notifyFinished(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
 	p.Span.EndCallback(outcome.String())
 	d.cfg.Observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
@@ -224,7 +223,7 @@ func (d *Desk) expire(id string) {
 func (d *Desk) giveUp(ctx context.Context, id string, why callback.Why) {
 	p, err := d.registry.Claim(id)
 	if err != nil {
-		return // somebody was faster
+		return // another answer was faster
 	}
 	outcome := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED
 	if why == callback.TimedOut {
@@ -332,10 +331,9 @@ func (d *Desk) Abstain(ctx context.Context, id, participant string) (journal.Pos
 	return d.cfg.Journal.Last(), nil
 }
 
-// Orphans gives up what nobody handles any longer and what does not outlive its
-// handlers: a tool call or a permission may still be answered by somebody else. It is
-// done before the CLI learns that nobody handles the kind, after which it might not take
-// the answer.
+// Orphans sends the default answers for callbacks that have no handler any longer and do not survive their
+// handlers. Tool calls and permissions stay pending: another caller may answer them. The caller calls Orphans
+// before it withdraws the handlers from the CLI, which might reject the answers afterwards.
 func (d *Desk) Orphans(ctx context.Context) {
 	for _, p := range d.registry.List() {
 		_, handled := d.cfg.Lock().Handlers(p)

@@ -80,8 +80,8 @@ func refuses(out jsonobj.Object) bool {
 	return out.String("permissionDecision") == "deny" || out.String("decision") == "block"
 }
 
-// chain puts an output over the ones before it: the last to speak wins, but nobody can
-// allow what another wants to be asked about, and context adds up.
+// chain merges a hook's output over the outputs of the earlier handlers. The last handler's members win, but no
+// handler can allow a call that another handler wants to ask the user about. Additional contexts are joined.
 func chain(before, said jsonobj.Object) jsonobj.Object {
 	out := before.Merge(said)
 	if before.String("permissionDecision") == "ask" && said.String("permissionDecision") == "allow" {

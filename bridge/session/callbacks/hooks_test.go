@@ -54,7 +54,7 @@ func TestHookOutputsChain(t *testing.T) {
 	}
 }
 
-// The next handler sees what the one before changed, and nothing else changes.
+// The next handler receives the changes of the previous one, and no others.
 func TestHookInputIsCarried(t *testing.T) {
 	t.Parallel()
 	const input = `{"hookType":"h","input":{"toolArgs":{"a":1},"toolName":"t"}}`

@@ -12,16 +12,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
 )
 
-// What a permission was answered with for the rest of the session, the CLI forgets when no
-// process has the session. It is a setting like others: the rule that says the same. The
-// CLI itself tells which one that is, for approvals that are kept for a location
-// (session.permissions.locations.apply); those for a session are of the same form.
+// The CLI forgets approvals for the rest of a session when no process has the session. The bridge stores each
+// as a setting: the rule with the same meaning. The CLI itself defines these rules for approvals of a location
+// (session.permissions.locations.apply); approvals of a session have the same form.
 
 // modifyRules is the method that adds rules to a session.
 const modifyRules = "session.permissions.modifyRules"
 
-// ruleKinds are the kinds of rules that are not the name of an MCP server. A server of such
-// a name has no rule of its own.
+// ruleKinds are the kinds of rules other than the name of an MCP server. An MCP server with such a name cannot
+// have a rule.
 var ruleKinds = []string{
 	"commands", "custom-tool", "extension-env-access", "extension-management", "extension-permission-access", "factory",
 	"hook", "mcp", "mcp-sampling", "memory", "path", "read", "shell", "url", "workflow", "write",
@@ -33,8 +32,8 @@ type rule struct {
 	Argument *string `json:"argument"`
 }
 
-// rulesOf are the rules that allow the same as an approval; none for what no rule is known
-// to say exactly. To be asked once more is better than to allow more than was said.
+// rulesOf returns the rules that allow exactly as much as an approval, or none if no such rules are known.
+// Without a rule the CLI asks again, which is safer than a rule that allows more.
 func rulesOf(approval jsonobj.Object) []rule {
 	kind := approval.String("kind")
 	switch kind {
@@ -64,7 +63,7 @@ func rulesOf(approval jsonobj.Object) []rule {
 	return nil
 }
 
-// commandRules are those of commands to the letter.
+// commandRules returns the rules for exact commands.
 func commandRules(identifiers json.RawMessage) (out []rule) {
 	var names []string
 	if json.Unmarshal(identifiers, &names) != nil {

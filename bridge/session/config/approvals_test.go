@@ -9,7 +9,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
-// What an approval becomes after a load allows what it said, and never more.
+// After a load an approval allows the approved calls and no others.
 func TestApprovalsAreRules(t *testing.T) {
 	t.Parallel()
 	for approval, want := range map[string]string{

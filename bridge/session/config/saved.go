@@ -9,11 +9,10 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// Saved is the part of a State that is kept on disk: all but the secrets, of which it is only
-// noted that there were some.
+// Saved is the stored form of a State. It omits secrets and lists their paths.
 type Saved struct {
-	// Config is without the members that Defaulted names: they were the bridge's defaults,
-	// and are set to those of the process that restores it.
+	// Config omits the members that Defaulted names. Their values were the bridge's defaults; Restore sets them
+	// to the defaults of the restoring process.
 	Config    json.RawMessage `json:"config"`
 	Defaulted []string        `json:"defaulted,omitempty"`
 	// ProviderRef is the provider of the bridge's own configuration that Config lacks.
@@ -37,8 +36,8 @@ type SavedSetting struct {
 // Providers are the model providers of the bridge's own configuration, by name.
 type Providers map[string]json.RawMessage
 
-// Save returns the form to be kept. defaults are members of configurations that the bridge sets
-// itself, providers those that it has again after a restart.
+// Save returns the stored form. defaults are the members that the bridge adds to configurations. providers are
+// the bridge's own model providers, which the stored form names.
 func (s *State) Save(defaults jsonobj.Object, providers Providers) Saved {
 	out := Saved{
 		Handling: s.Handling, Tools: ToolTexts(s.Tools), Missing: slices.Clone(s.Missing), Registered: maps.Clone(s.Registered),
@@ -61,9 +60,9 @@ func (s *State) Save(defaults jsonobj.Object, providers Providers) Saved {
 	return out
 }
 
-// savedSettings are the settings that can be kept; the secrets that they carried are added to
-// missing, by method and path. A setting with a key is kept without its secrets, which come with
-// the call that replaces it; another would be made twice, and is left out.
+// savedSettings returns the stored form of settings, and adds the paths of the omitted secrets to missing, by
+// method and path. It omits the secrets of a setting with a key, which the next call with that key replaces. It
+// omits a setting without a key completely, because repeating the call later would apply it twice.
 func savedSettings(settings []Setting, missing *[]string) (out []SavedSetting) {
 	for _, one := range settings {
 		before := len(*missing)

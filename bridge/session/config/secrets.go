@@ -17,8 +17,8 @@ var secretMembers = map[string]bool{
 	"credentials": true, "authInfo": true, "authorizationUrl": true,
 }
 
-// WithoutSecrets returns a JSON value without the secrets in it, and adds their paths to
-// missing. What holds none keeps its bytes.
+// WithoutSecrets returns a JSON value without its secrets, and adds their paths to missing. It returns a value
+// without secrets unchanged.
 func WithoutSecrets(value json.RawMessage, at string, missing *[]string) json.RawMessage {
 	trimmed := bytes.TrimLeft(value, " \t\r\n")
 	if len(trimmed) == 0 {

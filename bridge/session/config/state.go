@@ -1,9 +1,8 @@
-// Package config has the configuration of a session: what its callers gave it, which is
-// remembered because a CLI forgets it when it loads the session anew, and what of it is kept on
-// disk.
+// Package config has the configuration of a session and its stored form. The bridge remembers the configuration
+// because the CLI forgets it when it loads the session again.
 //
-// It owns no lock, clock or goroutine. The session guards a State by its mutex; slices and
-// objects in it are replaced, never changed in place, so that a copy of a State is a savepoint.
+// The package has no lock, clock or goroutine. The session guards a State by its mutex. Slices and objects in a
+// State are replaced and never changed in place, so that a copy of a State can be restored later.
 package config
 
 import (
@@ -21,7 +20,7 @@ const (
 	TokenProvider = "gitHubTokenProviderRegistrationId"
 )
 
-// State is the configuration that a session was given.
+// State is the configuration of a session, as its callers set it.
 type State struct {
 	// Object has the CLI's members, without the tools of participants and the switches.
 	Object   jsonobj.Object
@@ -53,7 +52,7 @@ type Keep struct {
 	// Key names the setting; a new setting takes the place of an older one with its key.
 	// "" keeps all.
 	Key string
-	// Merge adds the members of the new one to those of the older.
+	// Merge adds the members of the new setting to the earlier ones.
 	Merge bool
 }
 
@@ -100,8 +99,8 @@ func (s *State) Forget() {
 // Lack notes that a secret is gone.
 func (s *State) Lack(paths ...string) { s.Missing = append(slices.Clone(s.Missing), paths...) }
 
-// Regained notes that the secrets under some members of the configuration, or of a setting's
-// method, were given again. It returns their paths.
+// Regained records that a caller has set the secrets under some members of the configuration, or of a setting's
+// method, again. It returns their paths.
 func (s *State) Regained(members ...string) (given []string) {
 	var missing []string
 	for _, path := range s.Missing {
@@ -132,7 +131,7 @@ func (s *State) SetModel(params jsonobj.Object) {
 	s.Object.Set("modelCapabilities", params.Get("modelCapabilities"))
 }
 
-// Commands are the slash commands that the session was given.
+// Commands returns the session's own slash commands.
 func (s *State) Commands() []Command {
 	commands, _ := ParseCommands(s.Object.Get("commands"), "") // what is not understood clashes with nothing
 	return commands

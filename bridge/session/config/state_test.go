@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// TestSettings: whatever is remembered, keys are unique, the latest setting is the last, a copy
-// of the state is not changed, and what was saved is restored.
+// TestSettings: for any sequence of settings, keys are unique, the latest setting is the last, a copy of the
+// state does not change, and a saved state can be restored.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -44,7 +44,7 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// TestMissing: secrets are missing until they are given again, by their member or method.
+// TestMissing: secrets are missing until a caller sets their member or calls their method again.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	s := State{Missing: []string{"provider.apiKey", "providers.x", "session.options.update.token"}}

@@ -1,11 +1,10 @@
-// Package history compares the CLI's history of a session with the bridge's journal and with what
-// is pending, and decides what has to change. It is pure: it has no lock, clock or goroutine and
-// makes no call; the session carries out what it decides.
+// Package history compares the CLI's history of a session with the bridge's journal and the pending callbacks,
+// and decides what to change. It has no lock, clock or goroutine and makes no call; the session carries out the
+// decisions.
 //
-// Whenever a session is loaded from the CLI's history, the journal is brought in step with it.
-// What the CLI wrote and the journal lacks goes to the journal's end, if it is the end of the
-// history too. Where the two cannot be tied like that, the journal begins a new epoch: readers
-// are told, and read what happened in the history's order.
+// Each load of a session from the CLI's history reconciles the journal. If the events that the journal lacks
+// are the end of the history, they are appended. Otherwise the journal begins a new epoch: readers receive a
+// Gap, and then the events in the history's order.
 package history
 
 import (
@@ -46,15 +45,15 @@ func Ordered(history []*journal.Record, lookup Lookup) bool {
 	return true
 }
 
-// happenedBefore reports whether an event happened before a time, as far as can be told.
+// happenedBefore reports whether an event is known to have happened before a time.
 func happenedBefore(rec *journal.Record, t int64) bool {
 	at := reorder.Timestamp(rec.JSON)
 	return at > 0 && at < t
 }
 
-// Rewrite finds out whether a message that the journal has is no longer in the history although
-// later ones are: another program has cut it. What is missing at the end is another matter: the
-// CLI writes late, and a process that is killed takes the last of it along.
+// Rewrite finds out whether another program has removed messages from the history: the history lacks a message
+// of the journal, and has a later one. Messages that are missing only at the end do not count, because the CLI
+// writes with a delay and loses the last messages when it is killed.
 type Rewrite struct {
 	there  map[journal.ID]bool
 	newest uint64
@@ -80,7 +79,7 @@ func NewRewrite(history []*journal.Record, lookup Lookup) *Rewrite {
 func (r *Rewrite) Kept(rec *journal.Record) bool {
 	switch {
 	case rec.Type == rewind:
-		r.gone = false // readers were told
+		r.gone = false // readers have received the rewind
 	case saidByUser(rec) && !r.there[rec.ID] && (r.lacks || rec.Pos.Seq < r.newest):
 		r.gone = true
 	}
@@ -94,9 +93,9 @@ func saidByUser(rec *journal.Record) bool {
 	return rec.Type == "user.message" && rec.Agent == "" && rec.ID != journal.ID{}
 }
 
-// Merge puts two records of the same session in one order: that of the history, with what
-// only the journal has behind what it came after there. It returns copies, and those that
-// only the history has.
+// Merge merges the events of the history and of the journal. The history decides the order; an event that only
+// the journal has follows its predecessor. Merge returns copies of all events, and those of them that the
+// journal lacked.
 func Merge(history, kept []*journal.Record) (all, fresh []*journal.Record) {
 	own := map[journal.ID]bool{}
 	for _, rec := range history {

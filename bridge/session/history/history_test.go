@@ -31,8 +31,8 @@ func ids(recs []*journal.Record) (out []byte) {
 	return out
 }
 
-// TestMerge: the merged events are those of both, once each, the history's in its order, and each
-// that only the journal has behind the last event before it that both have.
+// TestMerge: each event of the history or the journal occurs once, the events of the history keep their order,
+// and an event that only the journal has follows the last common event before it.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

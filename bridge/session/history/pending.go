@@ -70,9 +70,8 @@ func (u *Unanswered) Follow(rec *journal.Record) {
 	}
 }
 
-// Waiting compares the callbacks of a method that are pending with those that the CLI waits for.
-// withdraw are pending although the CLI waits for them no longer, again the CLI waits for
-// although they are not pending.
+// Waiting compares the pending callbacks of a method with the ids that the CLI waits for. withdraw are the
+// pending callbacks that the CLI does not wait for; again are the ids that are not pending.
 func Waiting(method string, pending []*callback.Pending, ids []string) (withdraw []*callback.Pending, again []string) {
 	known := map[string]bool{}
 	for _, p := range pending {

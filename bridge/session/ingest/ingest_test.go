@@ -30,7 +30,7 @@ type fixture struct {
 	*Intake
 	journal *journal.Journal
 	log     *slog.Logger
-	// What the intake asked for.
+	// The calls of the intake.
 	saved, announced int
 	effects          []turn.Effect
 	approved         []config.Setting
@@ -198,8 +198,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestInternal: events of what the bridge does on its own account are marked, also those that are
-// held back meanwhile.
+// TestInternal: events that the bridge's own work causes are marked, also while they are held back.
 func TestInternal(t *testing.T) {
 	t.Parallel()
 	s := newFixture()
@@ -224,7 +223,7 @@ func TestInternal(t *testing.T) {
 	}
 }
 
-// BenchmarkIngest takes events that come slowly, and those of a burst in order.
+// BenchmarkIngest measures slow events, and a burst of events in order.
 func BenchmarkIngest(b *testing.B) {
 	for name, burst := range map[string]bool{"calm": false, "burst": true} {
 		b.Run(name, func(b *testing.B) {

@@ -24,7 +24,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 )
 
-// The calls by which the CLI is given a model's response.
+// The methods that send a model's response to the CLI.
 const (
 	responseStart = "llmInference.httpResponseStart"
 	responseChunk = "llmInference.httpResponseChunk"
@@ -51,8 +51,8 @@ type Caller interface {
 type Config struct {
 	// Ask puts a callback to participants and returns the answer.
 	Ask func(ctx context.Context, p *callback.Pending) (json.RawMessage, error)
-	// Take answers the callback of a request for a participant who responds without having
-	// answered it. The proxy is told by Taken.
+	// Take answers the callback of a model request for a participant that sends the response without an answer.
+	// The session then calls Taken.
 	Take func(ctx context.Context, callbackID, participant string)
 	// Self stands for callers that are no participant in Pending.For.
 	Self string
@@ -94,7 +94,7 @@ type request struct {
 // Part is a part of a model's response.
 type Part struct {
 	RequestID string
-	// Params are those of the CLI's call; Head says that they are of a response's head.
+	// Params are the parameters of the CLI's method. Head marks the head of a response.
 	Params jsonobj.Object
 	Head   bool
 	// End says that it is the last part, Failure that the response fails with it, for which
@@ -105,8 +105,8 @@ type Part struct {
 // New returns a proxy without requests.
 func New(cfg Config) *Proxy { return &Proxy{cfg: cfg, requests: map[string]*request{}} }
 
-// Start offers a request to a model that the CLI makes in a runtime, by the callback id. The CLI
-// takes an error for consent, so that it is told of none but in a response.
+// Start offers a model request of the CLI as the callback id. It reports errors in the response only: the CLI
+// treats an error of this call as success.
 func (p *Proxy) Start(ctx context.Context, rt Caller, id string, params json.RawMessage) (json.RawMessage, error) {
 	name, err := requestOf(params)
 	if err != nil {

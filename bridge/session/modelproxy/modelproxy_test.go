@@ -22,7 +22,7 @@ import (
 // stage is a session and a CLI around a proxy.
 type stage struct {
 	p     *Proxy
-	asked []string // callbacks that were asked: method and participant
+	asked []string // the callbacks: method and participant
 	err   error    // of asking
 
 	mu    sync.Mutex

@@ -52,16 +52,17 @@ type Decision struct {
 	Verdict Verdict
 	// Done is how many of its messages were taken up, for Partly.
 	Done int
-	// At is where the journal has the last of its messages; zero if it lacks that: nobody was
-	// told then that it was taken up.
+	// At is the journal's position of the last of the prompt's messages. It is zero if the journal lacks that
+	// message: no reader knows then that the CLI accepted it.
 	At journal.Position
 }
 
 // clockSlack is by how much a message may seem older than the prompt that it is.
 const clockSlack = 2 * time.Second
 
-// Decide says what became of prompts, which are in the order in which the CLI was given them,
-// by what was said in the conversation, oldest first. No message counts for two prompts.
+// Decide finds out the outcome of prompts from the messages of the conversation. Entries are in the order in
+// which the CLI received them; messages are in the order of the conversation. Each message belongs to at most
+// one prompt.
 func Decide(entries []Entry, said []Said) []Decision {
 	claimed := make([]bool, len(said))
 	out := make([]Decision, len(entries))
@@ -128,7 +129,7 @@ func find(e *Entry, m Message, k int, said []Said, claimed []bool) int {
 	return -1
 }
 
-// after reports whether a message may have been taken up since the prompt was given.
+// after reports whether a message can belong to the prompt: it is not older than the prompt's delivery.
 func (e *Entry) after(one Said) bool {
 	if one.Pos.Epoch == e.Before.Epoch && one.Pos.Seq > 0 {
 		return one.Pos.Seq > e.Before.Seq
@@ -212,8 +213,7 @@ func rest(p Prompt, done int) json.RawMessage {
 	return text
 }
 
-// Obstacle says why a prompt that was not taken up cannot be given to the CLI again; empty if
-// it can.
+// Obstacle returns the reason for which an unaccepted prompt must not be sent again, or "".
 func (e *Entry) Obstacle() string {
 	switch {
 	case e.Edited:

@@ -32,7 +32,7 @@ func at(seq uint64, id, text string) Said {
 	return Said{MessageID: id, Content: text, At: noon.Add(time.Second), Pos: journal.Position{Epoch: 1, Seq: seq}, History: true}
 }
 
-// alone is a message that the history alone has, taken up so long after the prompt was given.
+// alone is a message that only the history has, some time after the prompt was sent.
 func alone(after time.Duration, id, text string) Said {
 	return Said{MessageID: id, Content: text, At: noon.Add(after), History: true}
 }

@@ -22,8 +22,8 @@ const (
 // errSlow reports a disk that does not move.
 var errSlow = errors.New("the disk does not answer")
 
-// files writes the files of an outbox, one at a time. A write that hangs holds up nobody for
-// longer than diskTimeout, and those after it not at all until it has come back.
+// files writes the files of an outbox, one at a time. A caller waits at most diskTimeout for a write that
+// hangs. Later writes fail at once until that write has returned.
 type files struct {
 	disk Disk
 	// busy has capacity 1: held while the disk is written.
@@ -189,9 +189,9 @@ func (b *Box) sweep() (gone []string) {
 	return gone
 }
 
-// load reads what the disk holds. Files of prompts that the state does not know are of calls
-// that were not answered: they become entries without ids. If the state is damaged, any of
-// them may have been acknowledged: their loss is to be told, and none is given again.
+// load reads the stored outbox. A prompt's file that the state does not list belongs to a call without a reply,
+// and becomes an entry without ids. If the state is damaged, any prompt may have been acknowledged: load
+// reports all of them as lost, and none is sent again.
 func (b *Box) load() error {
 	names, err := b.files.disk.List()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,7 +207,7 @@ func (b *Box) load() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if err != nil { // no prompt is given twice because of it
+	if err != nil { // so that no prompt is sent twice
 		b.st = state{}
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
@@ -238,12 +238,12 @@ func (b *Box) load() error {
 	return err
 }
 
-// restore reads the prompt of an entry. One without its prompt is left if it was acknowledged:
-// its loss is to be told.
+// restore reads the prompt of an entry. It leaves out an entry without its prompt, unless the entry was
+// acknowledged: its loss must be reported.
 func (b *Box) restore(e *Entry) bool {
 	p, err := b.files.readPrompt(e.N)
 	if err != nil {
-		e.Edited = true // nothing of it can be given to the CLI
+		e.Edited = true // the prompt cannot be sent again
 		return e.Acknowledged()
 	}
 	e.stored, e.messages, e.prompt, e.size = true, messagesOf(p), p, len(p.Params)

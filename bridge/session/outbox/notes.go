@@ -6,7 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
-// Moved notes, in memory, that messages have other ids since they were given to the CLI again.
+// Moved records in memory that messages were sent to the CLI again and have new ids.
 func (b *Box) Moved(note Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -29,8 +29,7 @@ func (b *Box) Moved(note Note) {
 	b.note(note)
 }
 
-// Lose notes, in memory, that a prompt is not part of the conversation, and what readers are
-// told of that.
+// Lose records in memory that a prompt is not part of the conversation, with the note for readers.
 func (b *Box) Lose(n uint64, note Note) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,8 +66,7 @@ func (b *Box) LostBecause(id string) (text string, ok bool) {
 	return "", false
 }
 
-// MovedTo returns the id that a message has since it was given to the CLI again; empty if it
-// was not.
+// MovedTo returns the new id of a message that was sent to the CLI again, or "".
 func (b *Box) MovedTo(id string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

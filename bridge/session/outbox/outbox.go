@@ -1,16 +1,13 @@
-// Package outbox keeps the prompts of one session that the CLI has been given, until the
-// conversation has them for good.
+// Package outbox stores the prompts of one session until the CLI has written them to its history.
 //
-// A prompt that the CLI has acknowledged is in the CLI's memory until it is taken up, and in
-// the CLI's history only some 100 ms after that. The outbox has it on disk meanwhile. When the
-// session is loaded again after the end of a CLI process or of the bridge, Decide compares the
-// outbox with the history: a prompt that is there was taken up, one that is not is given to the
-// CLI again.
+// The CLI holds an acknowledged prompt in memory until it processes it, and writes it to the history some 100
+// ms later. Meanwhile the outbox has the prompt on disk. After the end of a CLI process or of the bridge, the
+// next load of the session calls Decide, which compares the outbox with the history: a prompt in the history
+// was processed; a prompt that is not there is sent to the CLI again.
 //
-// The files of an outbox are one for each prompt, written before the CLI is asked, and one
-// with the state of all of them, written before a caller gets its answer. Without a Disk, or
-// with one that fails, the outbox is in memory: it then outlives the CLI process, but not the
-// bridge.
+// An outbox has one file for each prompt, written before the prompt is sent, and one file with the state of all
+// prompts, written before a caller receives its reply. Without a Disk, or after a failed write, the outbox is
+// in memory: it then survives the CLI process but not the bridge.
 package outbox
 
 import (
@@ -30,11 +27,11 @@ const (
 	MaxEntries = 256
 	// MaxBytes bounds their size; one prompt always fits.
 	MaxBytes = 192 << 20
-	// MaxDeliveries bounds how often a prompt is given to the CLI: it may be what ends every
-	// process that takes it.
+	// MaxDeliveries bounds how often a prompt is sent to the CLI: the prompt may be the reason for which each
+	// process ends.
 	MaxDeliveries = 3
-	// maxRemembered bounds the message ids that are remembered because they were lost or
-	// replaced, maxNotes the notes about them that readers are given.
+	// maxRemembered bounds the ids of lost and replaced messages. maxNotes bounds the notes about them for
+	// readers.
 	maxRemembered, maxNotes = 1024, 64
 	// maxInMemory bounds the prompts that are in memory although they are on disk.
 	maxInMemory = 64 << 10
@@ -50,7 +47,7 @@ type Disk interface {
 	Remove(name string) error
 }
 
-// Prompt is what the CLI is given.
+// Prompt is a call of the CLI that sends messages.
 type Prompt struct {
 	// Method is the CLI's method; empty for session.send.
 	Method string `json:"method,omitempty"`
@@ -70,7 +67,7 @@ type Prompt struct {
 
 // Entry is what is known of a prompt.
 type Entry struct {
-	// N orders the entries as the CLI was given them.
+	// N numbers the entries in the order in which the CLI received them.
 	N uint64 `json:"n"`
 	// IDs are the CLI's ids of its messages; none while the CLI has not answered.
 	IDs []string `json:"ids,omitempty"`
@@ -79,17 +76,17 @@ type Entry struct {
 	// Before is the journal's last position before the latest delivery, GivenAt its time.
 	Before  journal.Position `json:"before"`
 	GivenAt time.Time        `json:"givenAt"`
-	// Deliveries is how often the CLI was given it.
+	// Deliveries is the number of times that the prompt was sent to the CLI.
 	Deliveries int `json:"deliveries"`
 	// Done is how many of its messages were taken up before the latest delivery.
 	Done int `json:"done,omitempty"`
-	// Ended: its turn was lost with the runtime, and that was told. The history still has to
-	// say whether the prompt is part of the conversation.
+	// Ended reports that the turn was lost with its runtime, and that readers know it. The history still
+	// decides whether the prompt is part of the conversation.
 	Ended bool `json:"ended,omitempty"`
-	// Edited: somebody has changed the CLI's queue, so that the prompt may be withdrawn.
+	// Edited reports that a caller has changed the CLI's queue and may have withdrawn the prompt.
 	Edited bool `json:"edited,omitempty"`
 
-	// Owed: it is to be given to the CLI again.
+	// Owed reports that the prompt must be sent to the CLI again.
 	Owed bool `json:"owed,omitempty"`
 
 	prompt   Prompt
@@ -110,20 +107,19 @@ func (e *Entry) Names() []string { return append(slices.Clone(e.Was), e.IDs...) 
 // Prompt returns the prompt.
 func (e *Entry) Prompt() Prompt { return e.prompt }
 
-// Note is what readers of the session are told about prompts, for as long as the journal's
-// epoch lasts.
+// Note is a note about prompts for readers of the session. It is valid for the journal's epoch.
 type Note struct {
 	At journal.Position `json:"at"`
 	// IDs are the messages' ids as the callers know them.
 	IDs []string `json:"ids"`
-	// As are their new ids, if they were given to the CLI again; else they are lost, for the
-	// reason.
+	// As are the new ids of messages that were sent to the CLI again. Without them the messages are lost, for
+	// the reason.
 	As     []string `json:"as,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	Text   string   `json:"text,omitempty"`
 }
 
-// state is the file beside those of the prompts.
+// state is the content of the state file.
 type state struct {
 	Next    uint64            `json:"next"`
 	Entries []*Entry          `json:"entries,omitempty"`
@@ -139,8 +135,8 @@ type lost struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// Box is the outbox of a session. Its methods may be called from any goroutine. Those that
-// change it in memory alone leave it to Flush to write that down.
+// Box is the outbox of a session. It is safe for concurrent use. Some methods change the outbox in memory only;
+// Flush then writes the changes to the disk.
 type Box struct {
 	files *files
 
@@ -161,8 +157,8 @@ func Open(disk Disk) (*Box, error) {
 	return b, b.load()
 }
 
-// Add takes a prompt up before the CLI is asked. before is the journal's last position. When
-// the outbox is full it refuses. durable is false if the prompt is in memory only.
+// Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
+// returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only.
 func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []string), before journal.Position) (n uint64, durable bool, err error) {
 	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, messages: messagesOf(p), size: len(p.Params)}
 	b.mu.Lock()
@@ -215,7 +211,7 @@ func (b *Box) Accepted(n uint64, ids []string) (durable, again bool) {
 	return b.Flush() == nil && stored && !b.files.memory(), again
 }
 
-// Drop forgets a prompt that the CLI has refused, or that its caller was told the failure of.
+// Drop removes a prompt that the CLI has rejected, or whose caller has received an error.
 func (b *Box) Drop(n uint64) {
 	if b.Finish(n) {
 		_ = b.Flush()
@@ -241,7 +237,7 @@ func (b *Box) finish(e *Entry) {
 	e.prompt.Params, e.size = nil, 0
 }
 
-// End notes, in memory, that the turn of a prompt was lost and that this was told.
+// End records in memory that the turn of a prompt was lost, and that readers know it.
 func (b *Box) End(n uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +246,7 @@ func (b *Box) End(n uint64) {
 	}
 }
 
-// Edit notes, in memory, that somebody has changed the CLI's queue.
+// Edit records in memory that a caller has changed the CLI's queue.
 func (b *Box) Edit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -304,7 +300,7 @@ func (b *Box) AnswerTo(request string) (id string, before journal.Position, ok b
 	return "", journal.Position{}, false
 }
 
-// Owes reports whether a prompt is to be given to the CLI again.
+// Owes reports whether a prompt must be sent to the CLI again.
 func (b *Box) Owes() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -356,8 +352,7 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 	return e, true, nil
 }
 
-// Owe notes, in memory, that a prompt is to be given to the CLI again, but for the first done
-// of its messages.
+// Owe records in memory that a prompt must be sent to the CLI again, without the first done of its messages.
 func (b *Box) Owe(n uint64, done int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

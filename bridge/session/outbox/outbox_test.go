@@ -144,7 +144,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// What is lost stays lost, and readers of later lives are told.
+// A lost prompt stays lost, and readers learn of the loss also after restarts.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()
@@ -256,7 +256,7 @@ func TestDiskThatFails(t *testing.T) {
 	if b.Problem() != nil {
 		t.Errorf("the problem stays: %v", b.Problem())
 	}
-	// What the disk lacks of an acknowledged prompt is not given again, but its loss is told.
+	// A part of an acknowledged prompt that the disk lacks is not sent again, but its loss is reported.
 	for _, e := range opened(t, disk).Entries() {
 		if e.Acknowledged() && e.stored == (e.Obstacle() != "") {
 			t.Errorf("the next life has %+v", e)
@@ -264,7 +264,7 @@ func TestDiskThatFails(t *testing.T) {
 	}
 }
 
-// A state that cannot be read: every prompt may have been acknowledged, and none is given again.
+// If the state cannot be read, any prompt may have been acknowledged, and none is sent again.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	disk := onDisk()

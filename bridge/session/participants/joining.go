@@ -9,11 +9,11 @@ type Joining struct {
 	roster.Brings
 	// Token is the token of the participant's old place; empty for a new one.
 	Token string
-	// Reclaim says that the caller did not bring the token: the bridge remembers it from a
-	// request with the same id. The place is given back to the same caller alone.
+	// Reclaim reports that the bridge has the token from an earlier request with the same id. Only the same
+	// caller may use it.
 	Reclaim bool
-	// OnPlaced, if set, is called as soon as the participant is in place, before the CLI is told
-	// of anything. It must not call the session.
+	// OnPlaced, if set, is called as soon as the participant is in the roster, before any call to the CLI. It
+	// must not call the session.
 	OnPlaced func(Joined)
 }
 

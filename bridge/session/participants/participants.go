@@ -1,15 +1,14 @@
-// Package participants keeps the participants of one session and the CLI in step: participants
-// come, change, lose their connections and leave, and a runtime that has the session loaded is
-// told of their tools, switches, events and commands. It also owns the connections ("satellites")
-// that single participants have to the runtime, and what the runtime was told last.
+// Package participants manages the participants of one session. Participants join, change, lose their
+// connections and leave; the package sends the resulting tools, switches, events and commands to the runtime
+// that has the session loaded, and remembers what it has sent. It also owns the satellites: connections to the
+// runtime for single participants.
 //
-// The session's lock guards the roster and the fields of a Manager that change. A method says when
-// its caller holds the lock; all other methods take it. What tells the CLI runs under the
-// session's lifecycle lock, which comes before the session's lock. ResumeLock has a lock of its own,
-// which is never held together with another.
+// The session's lock guards the roster and the fields of a Manager that change. A method says when its caller
+// holds the lock; all other methods take it. Calls to the CLI run under the session's lifecycle lock, which
+// comes before the session's lock. ResumeLock has its own lock, which is never held together with another.
 //
-// A Manager starts goroutines by Config.Go alone, each for one departure or one satellite to be
-// closed. The timer of a participant's grace time stops when the participant returns or leaves.
+// A Manager starts goroutines only by Config.Go, one for each departure and for each satellite to close. The
+// timer of a participant's grace time stops when the participant resumes or leaves.
 package participants
 
 import (
@@ -223,13 +222,13 @@ func (m *Manager) awaitReturn(p *roster.Participant) {
 	p.Timer = time.AfterFunc(p.Grace, func() { m.leave(p, func() bool { return !p.Connected }) })
 }
 
-// Leave takes a participant out, its tools included. It returns at once; the CLI is told in the
-// background, in order with other changes.
+// Leave removes a participant and its tools. It returns at once; the CLI learns of it in the background, in
+// order with other changes.
 func (m *Manager) Leave(p *roster.Participant) {
 	m.leave(p, func() bool { return true })
 }
 
-// leave is Leave if that is still right, which is asked with the lock held.
+// leave is Leave on the condition that right returns true. The caller of right holds the lock.
 func (m *Manager) leave(p *roster.Participant, right func() bool) {
 	m.cfg.Lock.Lock()
 	if !m.cfg.Roster.Has(p) || !right() {

@@ -103,7 +103,7 @@ func (f *fixture) join(t *testing.T, b roster.Brings) *roster.Participant {
 	return joined.Participant
 }
 
-// methods are those of the calls so far, which it forgets.
+// methods returns the methods of the calls so far, and clears the list.
 func (f *fixture) methods() (out []string) {
 	for _, call := range f.calls {
 		method, _, _ := strings.Cut(call, "{")
@@ -122,7 +122,7 @@ func want(t *testing.T, got []string, want ...string) {
 
 var tool = []config.Tool{{Name: "t", JSON: json.RawMessage(`{"name":"t"}`)}}
 
-// TestSync: the CLI is told only the difference, tools alone as such, and nothing twice.
+// TestSync: the CLI receives only the differences, each once, and changed tools without a resume.
 func TestSync(t *testing.T) {
 	t.Parallel()
 	f := newFixture()

@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
 )
 
-// NeedsConnection reports whether a participant declares something that the CLI binds to a
-// connection, so that it gets one of its own.
+// NeedsConnection reports whether a participant declares something that the CLI binds to a connection, so that
+// it needs a satellite.
 func (j *Joining) NeedsConnection() bool { return j != nil && len(j.Own) > 0 }
 
 // ownMembers are the members of a configuration that the CLI binds to the connection on which it

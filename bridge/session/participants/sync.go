@@ -14,18 +14,18 @@ import (
 // behind it.
 const toolsTimeout = time.Minute
 
-// told is what the runtime that has the session was told last, and what it answered.
+// told is the configuration that the current runtime received last, with its replies.
 type told struct {
-	toolsKnown bool // the CLI was told the session's tools
+	toolsKnown bool // the CLI has the session's tools
 	switches   string
 	tools      json.RawMessage
 	token      json.RawMessage
-	interests  map[string]bool // the event types that were asked for
+	interests  map[string]bool // the registered event types
 	result     json.RawMessage // of the create or resume, and the journal's position then
 	at         journal.Position
 }
 
-// Plan is what a runtime is going to be told.
+// Plan is the configuration to send to a runtime.
 type Plan struct {
 	// Params is the whole configuration.
 	Params   jsonobj.Object
@@ -33,7 +33,7 @@ type Plan struct {
 	switches string
 }
 
-// Plan returns what a runtime has to be told now. The caller holds the lock.
+// Plan returns the configuration that a runtime needs now. The caller holds the lock.
 func (m *Manager) Plan() Plan {
 	return Plan{m.Effective(), toolsJSON(m.cfg), m.switches()}
 }
@@ -43,7 +43,7 @@ func toolsJSON(cfg Config) json.RawMessage {
 	return config.ToolsJSON(cfg.Roster.Tools(cfg.Tx.Settings().Tools))
 }
 
-// Told notes what a runtime was told, what it answered, and where.
+// Told records that a runtime received a plan, its reply, and the journal's position of the reply.
 func (m *Manager) Told(p Plan, result json.RawMessage, at journal.Position) {
 	m.cfg.Lock.Lock()
 	defer m.cfg.Lock.Unlock()
@@ -62,7 +62,7 @@ func (m *Manager) Opened() (json.RawMessage, journal.Position) {
 	return m.told.result, m.told.at
 }
 
-// Loaded notes that a runtime has loaded the session: it was asked for no events yet. The caller
+// Loaded records that a runtime has loaded the session and that no event types are registered there. The caller
 // holds the lock.
 func (m *Manager) Loaded() { m.told.interests = map[string]bool{} }
 
@@ -139,8 +139,8 @@ func (m *Manager) WarmResume(ctx context.Context, rt Callee, change func(*jsonob
 	defer m.resumes.EndResume()
 	m.cfg.Lock.Lock()
 	plan := m.Plan()
-	// A token that the CLI has is kept without being given. Given it again, 1.0.81 asks GitHub
-	// anew whose it is, and a turn that begins meanwhile goes to another address than theirs.
+	// A resume without the token does not remove it. With the token, CLI 1.0.81 asks GitHub for the token's
+	// user again, and a turn that begins meanwhile uses the wrong endpoint.
 	if token := plan.Params.Get(config.GitHubToken); token != nil && string(token) == string(m.told.token) {
 		plan.Params.Set(config.GitHubToken, nil)
 	}

@@ -18,7 +18,7 @@ import (
 // prompts of the session wait for its end.
 type delivery struct {
 	done chan struct{}
-	err  error // why it ended before all were given; set before done is closed
+	err  error // the reason for an incomplete delivery; set before done is closed
 	// failed is how often the session could not be loaded.
 	failed int
 	// begun is sent to when a turn begins.
@@ -42,8 +42,8 @@ func (q *Queue) TurnBegun(Tx) {
 	}
 }
 
-// awaitTurn waits for the turn that a prompt begins: a CLI that has just loaded the session and
-// is given another prompt at once may take that up first.
+// awaitTurn waits for the turn of a prompt to begin. A CLI that has just loaded the session and receives
+// another prompt at once may process the later prompt first.
 func (d *delivery) awaitTurn(ctx context.Context, rt Runtime, w *turn.Waiter) {
 	limit := time.NewTimer(takeUpTimeout)
 	defer limit.Stop()
@@ -96,8 +96,8 @@ func (q *Queue) AwaitDelivery(ctx context.Context) error {
 	}
 }
 
-// deliverNext gives the CLI the next prompt that is owed. It fails where the session cannot be
-// loaded for now; a prompt that can never be given is reported as lost.
+// deliverNext sends the next owed prompt to the CLI. It fails if the session cannot be loaded now. It reports a
+// prompt that can never be sent as lost.
 func (q *Queue) deliverNext(ctx context.Context, d *delivery) error {
 	if err := q.Acquire(ctx); err != nil {
 		return err
@@ -223,8 +223,8 @@ func (q *Queue) reset(tx Tx, n uint64) *turn.Waiter {
 	return w
 }
 
-// deliveryFailed decides about a prompt that could not be given to the CLI again, and returns
-// the error if none can for now.
+// deliveryFailed handles a prompt that could not be sent again. It returns the error if no prompt can be sent
+// now.
 func (q *Queue) deliveryFailed(ctx context.Context, e outbox.Entry, err error) (out error) {
 	defer q.Flush()
 	q.cfg.Update(func(tx Tx) { out = q.failed(ctx, tx, e, err) })

@@ -20,8 +20,8 @@ func (q *Queue) FindMessage(ctx context.Context, after journal.Position, texts .
 	return messageID, at, ok
 }
 
-// Locate returns where a message was taken up, by its id or the one that it has since it was given
-// to the CLI again.
+// Locate returns the position of a message in the conversation, by its id. If the message was sent to the CLI
+// again, Locate finds it by its new id.
 func (q *Queue) Locate(ctx context.Context, id string) (at journal.Position, ok bool) {
 	now := q.box.MovedTo(id)
 	event.Scan(ctx, q.cfg.Journal, journal.Position{}, func(rec *journal.Record) bool {

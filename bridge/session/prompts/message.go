@@ -17,8 +17,7 @@ var plainMembers = map[string]bool{
 	"prompt": true, "displayPrompt": true, "attachments": true, "messages": true, "responseFormat": true,
 }
 
-// withoutSecrets returns a prompt's parameters as they are kept on disk, and the paths of what
-// they lack.
+// withoutSecrets returns the stored form of a prompt's parameters, and the paths of the omitted secrets.
 func withoutSecrets(params json.RawMessage) (json.RawMessage, []string) {
 	all, err := jsonobj.Parse(params)
 	if err != nil {

@@ -1,13 +1,12 @@
-// Package prompts owns the prompts of a session that the CLI was given and whose turns have not
-// ended: the outbox that has them on disk, the waiters for their turns, and the delivery that
-// sends a lost runtime's prompts again.
+// Package prompts owns the prompts of a session whose turns have not ended: the outbox that stores them, the
+// waiters for their turns, and the delivery that sends a lost runtime's prompts again.
 //
-// The session's lock guards the waiters and the delivery. A method that needs the lock takes a
-// Tx, which the session makes while it holds the lock; the other methods are called without it.
-// The outbox has a lock of its own, which may be taken while the session's is held.
+// The session's lock guards the waiters and the delivery. A method that needs the lock receives a Tx, which the
+// session makes while it holds the lock; the other methods are called without it. The outbox has its own lock.
+// A goroutine that holds the session's lock may take it.
 //
-// A Queue has at most two goroutines at a time, both started by Config.Go and ended by its
-// context: one writes the outbox, the other delivers.
+// A Queue has at most two goroutines at a time, both started by Config.Go and ended by its context: one writes
+// the outbox, the other delivers.
 package prompts
 
 import (
@@ -86,15 +85,15 @@ type Config struct {
 type Queue struct {
 	cfg Config
 	box *outbox.Box
-	// sending has capacity 1: a send holds it, and a turn with headers of its own.
+	// sending has capacity 1. A send holds it, and so does a turn with its own provider headers.
 	sending chan struct{}
 	// flushing: a goroutine is about to write the outbox.
 	flushing atomic.Bool
 
 	// The session's lock guards the rest.
 
-	// waiters are those of the prompts, by entry; restored those of prompts that an earlier
-	// process of the bridge sent, by the messages' ids.
+	// waiters has the waiters of the prompts, by entry. restored has the waiters of an earlier process's
+	// prompts, by message id.
 	waiters  map[uint64]*turn.Waiter
 	restored map[string]*turn.Waiter
 	// delivery sends the CLI what is owed; nil if nothing is.
@@ -146,7 +145,7 @@ func (q *Queue) Expect(_ Tx, w *turn.Waiter, n uint64) {
 	q.waiters[n] = w
 }
 
-// Forget removes a prompt whose sender is told that it failed.
+// Forget removes a prompt whose sender receives an error.
 func (q *Queue) Forget(_ Tx, w *turn.Waiter) {
 	delete(q.waiters, w.Entry)
 	q.box.Drop(w.Entry)
@@ -248,7 +247,7 @@ func (q *Queue) Renumber(post func(note any, at journal.Position) journal.Positi
 	q.box.Renumber(func(n outbox.Note) journal.Position { return post(q.note(n), n.At) })
 }
 
-// Resent is the note that messages were given to the CLI again.
+// Resent is the note that messages were sent to the CLI again, with their new ids.
 type Resent struct{ IDs, As []string }
 
 // TurnOver is the note that a turn has ended.

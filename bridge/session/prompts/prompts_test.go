@@ -24,7 +24,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// What the user wrote stays on disk, whatever its members are called; secrets beside it do not.
+// The user's text is stored whatever its members are called; secrets beside it are not.
 func TestWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	const params = `{"prompt":"my apiKey","attachments":[{"apiKey":"kept"}],"requestHeaders":{"Authorization":"hidden"}}`

@@ -15,7 +15,7 @@ import (
 type Settlement struct {
 	entries   []outbox.Entry
 	decisions []outbox.Decision
-	outcomes  []turn.Outcome // of the turns of those that the journal has
+	outcomes  []turn.Outcome // of the turns of the prompts in the journal
 	// unread is why the history could not be read; nil if it could.
 	unread error
 }
@@ -37,8 +37,8 @@ func (q *Queue) LookUp(ctx context.Context, history []*journal.Record, unread er
 	return found
 }
 
-// said returns the user's messages in a history, and those that the journal alone has since the
-// first of some prompts.
+// said returns the user's messages in a history, and the messages that only the journal has since the first
+// prompt.
 func (q *Queue) said(ctx context.Context, history []*journal.Record, entries []outbox.Entry) (out []outbox.Said) {
 	there := map[journal.ID]bool{}
 	for _, rec := range history {
@@ -89,7 +89,7 @@ func (q *Queue) Settle(tx Tx, found Settlement) {
 func (q *Queue) settle(tx Tx, e *outbox.Entry, d outbox.Decision, out turn.Outcome, unread error) {
 	w := q.waiters[e.N]
 	if (d.Verdict == outbox.Taken || d.Verdict == outbox.Partly) && d.At.Seq == 0 && !e.Ended {
-		// No reader was told of its turn.
+		// Readers do not know of its turn yet.
 		out = turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: q.cfg.Journal.Last()}
 		tx.EndTurn(out)
 	}

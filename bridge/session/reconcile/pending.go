@@ -29,8 +29,8 @@ func (l pendingList) ids() (ids []string) {
 }
 
 // Pending reconciles the pending tool calls and permissions with the CLI's lists, and reports whether it
-// changed any. It withdraws callbacks that the CLI does not wait for. It asks callers again for those that
-// the CLI waits for and that are not pending, so that no turn waits for an answer that no caller can give.
+// changed any. It withdraws callbacks that the CLI does not wait for. If the CLI waits for a callback that is
+// not pending, Pending requests it from callers again: otherwise the turn would never end.
 func (r *Reconciler) Pending(ctx context.Context, rt Runtime) (changed bool, err error) {
 	pending := r.cfg.Callbacks.Registry()
 	for method, list := range pendingLists {

@@ -1,9 +1,9 @@
-// Package reconcile compares a session with the CLI after a runtime has loaded it: the journal with the
-// CLI's history, and the pending callbacks with those that the CLI waits for. Package history makes the
-// decisions, and a Reconciler carries them out.
+// Package reconcile compares a session with the CLI after a runtime has loaded it. It compares the journal with
+// the CLI's history, and the pending callbacks with the CLI's own lists. Package history makes the decisions,
+// and a Reconciler carries them out.
 //
-// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock. The caller
-// does not hold the session's lock; the Reconciler takes it for each change.
+// A Reconciler has no state, lock or goroutine. Its caller holds the session's lifecycle lock. The caller does
+// not hold the session's lock; the Reconciler takes it for each change.
 package reconcile
 
 import (

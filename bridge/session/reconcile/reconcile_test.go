@@ -218,8 +218,9 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryProperty: for any journal and history of the same conversation, the journal has all events of both
-// after a load, those of the history in its order, and a second load changes nothing.
+// TestHistoryProperty: for any journal and history of the same conversation, a load adds the events of the
+// history to the journal and loses none, the events of the history keep their order, and a second load changes
+// nothing.
 func TestHistoryProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -105,8 +105,7 @@ func TestOrderInBetween(t *testing.T) {
 	s.want(want...)
 }
 
-// An event about the session in the middle of a burst does not end it, nor does a message that is
-// sent meanwhile: what comes early right after it is kept back all the same.
+// Neither an event about the session nor a message ends a burst: early events right after it are held back.
 func TestOrderAcrossSessionEvents(t *testing.T) {
 	t.Parallel()
 	for kind, ephemeral := range map[string]bool{"session.tools_updated": true, "user.message": false} {

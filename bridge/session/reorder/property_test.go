@@ -71,8 +71,8 @@ func TestInterleavings(t *testing.T) {
 	})
 }
 
-// TestNothingLost: whatever arrives, each event goes on exactly once at the end, what is held
-// back stays within its bounds, and the clock alone makes the buffer let go.
+// TestNothingLost: for any arrivals, each event is handed on exactly once at the end, the buffer stays within
+// its bounds, and the passing of time alone empties it.
 func TestNothingLost(t *testing.T) {
 	t.Parallel()
 	b := reordertest.New(3000, nil)

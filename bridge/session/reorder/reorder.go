@@ -42,10 +42,9 @@ const (
 
 const (
 	burstTime = 2 * time.Second
-	// leap and growth are by how many milliseconds, or bytes of the response, an event is
-	// ahead of the one before when it may be early. Early ones have been seen to begin
-	// 7 ms to 1.6 s ahead; what is in order leaps 50 ms too, and then is held back only
-	// until the text that makes it follow is there.
+	// leap and growth are the distances to the previous event, in milliseconds and in bytes of the response,
+	// above which an event may be early. Observed early events began 7 ms to 1.6 s ahead. Events in order also
+	// leap by 50 ms; the buffer then holds them only until the text arrives that precedes them.
 	leap, growth = 50, 16
 )
 
@@ -76,7 +75,7 @@ type Buffer struct {
 	begunCLI int64               // the same by the CLI's clock, in milliseconds
 	last     place               // of the last event that went on, while watching
 	early    []placed            // held back, in order
-	held     map[journal.ID]bool // those that have an id, by it
+	held     map[journal.ID]bool // the held events that have an id
 	bytes    int                 // of them
 	run      int                 // of them, since an event went on
 	since    time.Time           // when that was
@@ -96,8 +95,8 @@ func (b *Buffer) Push(rec *journal.Record, now time.Time) Reason {
 	case !b.watching:
 		b.watch(rec, b.emit(rec), now)
 	case !sortable(rec):
-		// It means something for the session, or is kept by the CLI and in order with all other
-		// durable events. The burst is over; another begins anew.
+		// The event changes the session, or the CLI stores it, in order with all durable events. The burst has
+		// ended.
 		b.Flush(now)
 		b.emit(rec)
 		if !amidst(rec) {
@@ -115,7 +114,7 @@ func (b *Buffer) Push(rec *journal.Record, now time.Time) Reason {
 // Flush emits all that is held back, in order.
 func (b *Buffer) Flush(now time.Time) { b.release(len(b.early), now) }
 
-// Reset forgets the burst. What is held back is lost: Flush comes first.
+// Reset discards the burst and the held events: call Flush first.
 func (b *Buffer) Reset() { *b = Buffer{emit: b.emit} }
 
 // Overdue reports whether the events held back have waited for Patience; if not, left is how
@@ -157,7 +156,7 @@ const (
 )
 
 func kindOf(rec *journal.Record) kind {
-	if rec.Agent != "" { // sub-agents have responses of their own
+	if rec.Agent != "" { // each sub-agent has its own responses
 		return other
 	}
 	switch rec.Type {
@@ -199,8 +198,8 @@ func amidst(rec *journal.Record) bool {
 	return strings.HasPrefix(rec.Type, "session.") && rec.Type != "session.error" || rec.Type == "user.message"
 }
 
-// watch finds out whether early events may come. It is what order costs on a calm day. What
-// comes slowly counts for no burst after it.
+// watch detects whether early events are possible. It is the only cost outside bursts. Slow events do not count
+// for a later burst.
 func (b *Buffer) watch(rec *journal.Record, fresh bool, now time.Time) {
 	if !rec.Ephemeral {
 		return
@@ -223,7 +222,7 @@ func (b *Buffer) slow(rec *journal.Record) bool {
 	return at == 0 || b.begunCLI == 0 || at-b.begunCLI >= burstTime.Milliseconds()
 }
 
-// sortable reports whether an event may be kept back for a while.
+// sortable reports whether the buffer may hold an event back.
 func sortable(rec *journal.Record) bool {
 	return rec.Ephemeral && !strings.HasPrefix(rec.Type, "session.") &&
 		(rec.Plain || rec.Type != "assistant.idle" && callback.ForEvent(rec.Type) == nil && !callback.Ends(rec.Type))
@@ -235,7 +234,7 @@ func (b *Buffer) sort(rec *journal.Record, now time.Time) Reason {
 	switch {
 	case e.at == 0:
 		b.emit(rec)
-	case b.held[rec.ID]: // a second copy, which would go on in a place of its own
+	case b.held[rec.ID]: // a second copy, which would be handed on as well
 	case len(b.early) == 0:
 		if e.leads(b.last) {
 			return b.hold(e, now)

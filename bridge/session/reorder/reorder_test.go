@@ -14,7 +14,7 @@ import (
 
 var run, names = reordertest.Run, reordertest.Names
 
-// reader is what a buffer hands events on to, at a time of its own.
+// reader receives the events of a buffer, with a clock of the test.
 type reader struct {
 	t    *testing.T
 	b    *Buffer

@@ -12,8 +12,8 @@ import (
 // end, where it is; no string can contain its text, for its quotes would be escaped.
 func Timestamp(event []byte) int64 {
 	const key, form = `"timestamp":"`, `2006-01-02T15:04:05.000Z"`
-	// With a parent, which nearly every event has, its place is known. What comes after is
-	// too short to hold another.
+	// Nearly every event has a parent, whose position is known. The text after it is too short for another
+	// parent.
 	const rest = `,"parentId":"00000000-0000-0000-0000-000000000000"}`
 	i := len(event) - len(key) - len(form) - len(rest)
 	if i < 0 || string(event[i:i+len(key)]) != key || string(event[len(event)-len(rest):][:13]) != rest[:13] {

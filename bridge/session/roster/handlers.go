@@ -11,7 +11,7 @@ import (
 
 // Values of Pending.For that name no participant.
 const (
-	// Everybody: all who handle the kind are asked.
+	// Everybody stands for all participants that handle the kind.
 	Everybody = ""
 	// Itself: callers that answer for the session, by Resolve.
 	Itself = "."
@@ -50,8 +50,8 @@ func (r *Roster) Tools(own []config.Tool) []config.Tool {
 	return tools
 }
 
-// CommandsJSON is the array of the session's own commands, which is given as JSON, and the
-// participants'; nil when there is nothing to add to the session's own.
+// CommandsJSON returns the array of the session's own commands and the participants' commands. It returns nil
+// if the participants have none.
 func (r *Roster) CommandsJSON(own json.RawMessage) json.RawMessage {
 	if !r.hasCommands() {
 		return nil
@@ -109,7 +109,7 @@ func (r *Roster) Handlers(p *callback.Pending, own *config.State) (to []string, 
 	return to, shared || len(to) > 0 || (p.For == Everybody || p.For == Itself) && own.Handling.Handles(p)
 }
 
-// commandOwner is the participant whose command is given, or nil.
+// commandOwner returns the participant that declared the command of a callback, or nil.
 func (r *Roster) commandOwner(p *callback.Pending) *Participant {
 	if p.Command == "" {
 		return nil
@@ -122,8 +122,7 @@ func (r *Roster) commandOwner(p *callback.Pending) *Participant {
 	return nil
 }
 
-// HookOrder returns who handles a hook, in the order in which they are asked: the session's own
-// handlers first.
+// HookOrder returns the handlers of a hook in the order of the chain: the session's own handlers first.
 func (r *Roster) HookOrder(hook string, own config.Handling) (order []string) {
 	probe := &callback.Pending{Kind: callback.ForRequest(callback.HooksInvoke), Hook: hook}
 	if own.Handles(probe) {
@@ -156,6 +155,6 @@ func (p *Participant) CanvasIDs() (ids []string) {
 	return ids
 }
 
-// OwnsCommand reports whether a participant owns the command of a callback, which is asked of
-// that participant alone.
+// OwnsCommand reports whether a participant owns the command of a callback. Only that participant receives the
+// callback.
 func (r *Roster) OwnsCommand(p *callback.Pending) bool { return r.commandOwner(p) != nil }

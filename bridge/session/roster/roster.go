@@ -1,9 +1,9 @@
-// Package roster has the participants of a session: what each brings (tools, commands, canvases),
-// which callbacks each handles, in which order they are asked, and who may come back.
+// Package roster has the participants of a session: the tools, commands and canvases of each, the callbacks
+// that each handles, their order, and the participants that may resume.
 //
-// A Roster owns the list and the participants' fields, but for ID and Token, which do not change.
-// It has no lock, clock or goroutine: the session guards it by its mutex, starts and stops the
-// timers of grace times, and closes the satellites that it is given back.
+// A Roster owns the list and the participants' fields, except for ID and Token, which do not change. It has no
+// lock, clock or goroutine. The session guards it by its mutex, starts and stops the timers of grace times, and
+// closes the satellites that the Roster returns.
 package roster
 
 import (
@@ -56,13 +56,13 @@ type Brings struct {
 	// Own is what it declares that the CLI binds to a connection, as members of the
 	// configuration.
 	Own jsonobj.Object
-	// Grace is how long its place is kept without a connection.
+	// Grace is the time for which the participant may resume after it has lost its connection.
 	Grace time.Duration
 	// Identity is the caller's, as far as it is known.
 	Identity string
 	// Replace ends the stream that has the place.
 	Replace context.CancelCauseFunc
-	// Asked, if set, is told of each request that is put to the participant.
+	// Asked, if set, is called for each request that is offered to the participant.
 	Asked func()
 }
 
@@ -83,7 +83,7 @@ func (p *Participant) TakeSatellite() Satellite {
 	return sat
 }
 
-// TokenHash is what is kept of a participant's token.
+// TokenHash returns the stored form of a participant's token.
 func (p *Participant) TokenHash() string {
 	if p.Token == "" {
 		return p.hash
@@ -113,9 +113,9 @@ func (r *Roster) Has(p *Participant) bool { return slices.Contains(r.list, p) }
 // Any reports whether there is a participant of which f is true.
 func (r *Roster) Any(f func(*Participant) bool) bool { return slices.ContainsFunc(r.list, f) }
 
-// Place puts a participant in place, or, with a token, back in its old one. With reclaim, the
-// place is given back to the same caller alone. displaced is a satellite that the caller closes:
-// canvases cannot be taken back on the same connection. Nothing changes if it fails.
+// Place adds a participant or, with a token, resumes one. With reclaim, only the same caller may resume it.
+// displaced is a satellite for the caller to close: the CLI cannot withdraw canvases on the same connection.
+// After an error the roster is unchanged.
 func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) (p *Participant, displaced Satellite, err error) {
 	if token != "" {
 		if p = r.byToken(token); p == nil || reclaim && p.Identity != b.Identity {
@@ -184,7 +184,7 @@ func (r *Roster) TakeSatellites() (all []Satellite) {
 	return all
 }
 
-// Saved is a participant who may come back, as it is kept on disk. Its token is kept as a hash.
+// Saved is the stored form of a participant that may resume. It has the hash of the token.
 type Saved struct {
 	ID       string            `json:"id"`
 	Token    string            `json:"token"`
@@ -196,7 +196,7 @@ type Saved struct {
 	Grace    time.Duration     `json:"grace,omitempty"`
 }
 
-// Save returns the form to be kept.
+// Save returns the stored form.
 func (r *Roster) Save() (out []Saved) {
 	for _, p := range r.list {
 		var lost []string

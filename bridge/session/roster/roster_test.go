@@ -38,7 +38,7 @@ func place(t *testing.T, r *Roster, b Brings) *Participant {
 	return p
 }
 
-// TestHandlers: who is asked, and whether the callback is handled at all.
+// TestHandlers: which participants receive a callback, and whether it is handled.
 func TestHandlers(t *testing.T) {
 	t.Parallel()
 	const input = "userInput.request"
@@ -145,8 +145,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestRoster: whatever comes and goes, tools have one owner each, removed participants have left,
-// and those that are saved come back by their token.
+// TestRoster: for any joins and departures, each tool has one owner, removed participants have left, and saved
+// participants resume by their tokens.
 func TestRoster(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -55,7 +55,7 @@ func (s *Sender) restoreAfter(w *turn.Waiter, rt Runtime) {
 		defer s.cfg.Prompts.Release()
 		select {
 		case <-w.Done():
-		case <-rt.Ended(): // the message may be given to another, for which sending is needed
+		case <-rt.Ended(): // the message may be sent to another runtime, which needs sending
 		case <-ctx.Done():
 		}
 		s.restoreHeaders(ctx, rt)

@@ -40,7 +40,7 @@ type Sent struct {
 
 // Repeated is what is known of a message whose request comes again.
 type Repeated struct {
-	// ResentID is its id since it was given to the CLI again; empty if it was not.
+	// ResentID is the new id of a message that was sent to the CLI again, or "".
 	ResentID string
 	// Waiter waits for its turn, if an earlier process of the bridge began the turn and it had not
 	// ended.
@@ -55,8 +55,8 @@ func (m Message) outboxForm(params jsonobj.Object) outbox.Prompt {
 	}
 }
 
-// texts are the texts by which the history shows a message. There are none of one that
-// the CLI puts into words of its own, or that only has the agent go on.
+// texts returns the texts by which the history shows a message. It returns none for a message that the CLI
+// rewords, or that only continues the agent's work.
 func (m Message) texts() []string {
 	switch m.Method {
 	case "", "session.send":

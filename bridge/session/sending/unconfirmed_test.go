@@ -8,8 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// What was sent when the runtime ended is found in the history by what it says, and answered
-// as the CLI would have answered it.
+// A message that was sent when the runtime ended is found in the history by its text, and the call returns the
+// CLI's usual result.
 func TestSentAfterAll(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

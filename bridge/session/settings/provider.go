@@ -30,8 +30,8 @@ func (s *Settings) SetModel(ctx context.Context, params jsonobj.Object) (
 	return result, at, err
 }
 
-// ProviderRef is the provider of the bridge's own configuration that the session has; "" if the
-// session has one of its own.
+// ProviderRef returns the name of the configured provider that the session uses, or "" for a provider of the
+// caller.
 func (s *Settings) ProviderRef() string {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()
@@ -108,7 +108,7 @@ func (s *Settings) SetCredentials(ctx context.Context, secrets jsonobj.Object, t
 			err = s.cfg.Participants.WarmResume(ctx, rt, nil)
 		}
 		if err != nil && fault.ReasonOf(err) != fault.CredentialsNeeded { // some may still be missing
-			// What the CLI refused must not be in the way of every later load.
+			// A configuration that the CLI rejects would make every later load fail.
 			undo()
 		}
 		return err

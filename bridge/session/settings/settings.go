@@ -1,9 +1,9 @@
-// Package settings owns the configuration of one session: what its callers gave it, which is told to
-// the CLI again after each load, and what its own handlers have to provide.
+// Package settings owns the configuration of one session. It sends the configuration to the CLI again after
+// each load, and checks that the callbacks that the session needs have handlers.
 //
-// The session's lock guards a Settings with its exported field. A method says when its caller holds
-// the lock; all other methods take it. What changes the session in a runtime runs in
-// Config.Exclusive, which comes before the session's lock. The package has no goroutine.
+// The session's lock guards a Settings with its exported field. A method says when its caller holds the lock;
+// all other methods take it. Changes of the session in a runtime run in Config.Exclusive, whose lock comes
+// before the session's lock. The package has no goroutine.
 package settings
 
 import (
@@ -59,7 +59,7 @@ type Config struct {
 
 // Settings is the configuration of a session. New makes one.
 type Settings struct {
-	// State is what the session was given.
+	// State is the configuration that callers have set.
 	State config.State
 
 	cfg Config
@@ -67,7 +67,7 @@ type Settings struct {
 	needs []string
 }
 
-// New returns the settings of a session that was given nothing.
+// New returns empty settings.
 func New(cfg Config) *Settings { return &Settings{cfg: cfg} }
 
 // Apply makes a call that sets something, and remembers it for the next load.
@@ -169,7 +169,7 @@ func (s *Settings) Lack(path string) {
 	s.State.Lack(path)
 }
 
-// Regained notes that the secrets under a member were given again.
+// Regained records that a caller has set the secrets under a member again.
 func (s *Settings) Regained(member string) {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()

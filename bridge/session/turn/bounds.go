@@ -12,8 +12,8 @@ const (
 	DefaultSend = 4 * time.Minute
 )
 
-// Bounds say for how long nothing may happen in a turn before it is given up. Time in
-// which a tool runs or a callback waits for its answer does not count.
+// Bounds are the time limits of a turn without events. Time in which a tool runs or a callback is pending does
+// not count.
 type Bounds struct {
 	// Stall is for the turn as a whole.
 	Stall time.Duration
@@ -26,7 +26,7 @@ type Bounds struct {
 	Send time.Duration
 }
 
-// WithDefaults returns the bounds with defaults in the place of those that are not set.
+// WithDefaults returns the bounds with defaults for unset ones.
 func (b Bounds) WithDefaults() Bounds {
 	for _, f := range []struct {
 		field *time.Duration
@@ -50,9 +50,8 @@ func (m *Machine) LastEvent() time.Time { return m.lastEvent }
 // has come to rest or has failed.
 func (m *Machine) ToolsRun() bool { return m.tools > 0 && !m.resting && !m.failing }
 
-// Overdue reports whether a turn runs of which nothing was heard for too long, so that the CLI
-// has to be asked whether something goes on. pending says that a callback waits for its answer:
-// once it is answered, or the tool has run, the time begins anew.
+// Overdue reports whether a turn has had no event for its time limit, so that the bridge has to ask the CLI.
+// pending reports that a callback is pending. After an answer or the end of a tool the time begins again.
 func (m *Machine) Overdue(now time.Time, pending bool) bool {
 	if m.stalling || !m.Busy() {
 		return false

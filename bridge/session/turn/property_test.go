@@ -78,8 +78,8 @@ func TestMachine(t *testing.T) {
 	})
 }
 
-// TestSilenceEnds: whatever has been played, a turn without news, tools and callbacks is overdue
-// after the longest of the limits.
+// TestSilenceEnds: after any events, a turn without events, tools and callbacks is overdue after the longest
+// limit.
 func TestSilenceEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

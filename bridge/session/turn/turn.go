@@ -1,10 +1,9 @@
-// Package turn follows what a session's agent is doing, from its events: when a turn begins
-// and ends, how it ended, and which messages wait for its end.
+// Package turn follows the turns of a session by its events: the begin and end of a turn, its outcome, and the
+// messages that wait for its end.
 //
-// Machine is a pure state machine. It has no lock, no clock, no timer and no goroutine: the
-// session calls it under its mutex, passes the time, and carries out the effects that a call
-// returns, in order and before it calls again. Whoever holds a Waiter may wait for it without
-// the lock.
+// Machine is a pure state machine without a lock, clock, timer or goroutine. The session calls it under its
+// mutex and passes the time. A call returns effects; the session carries them out in order before the next
+// call. The holder of a Waiter can wait for it without the lock.
 package turn
 
 import (
@@ -59,14 +58,14 @@ type Classifier func(message string) (fault.Reason, string)
 
 // Machine is the state of a session's turn. Make one with New.
 type Machine struct {
-	// Bounds are those of New with defaults. They do not change.
+	// Bounds are the bounds of New with defaults. They do not change.
 	Bounds   Bounds
 	classify Classifier
 
 	running bool
 	tools   int // tool executions begun and not ended
 	aborted bool
-	failing bool            // an error has ended it for those who wait; the CLI is not done yet
+	failing bool            // an error has ended the turn for its waiters; the CLI is not idle yet
 	message *journal.Record // the agent's last message
 	// lastEvent is when something was last heard; outstandingAt when something was last seen
 	// to be outstanding.
@@ -164,7 +163,7 @@ func (m *Machine) finish(w *Waiter, out Outcome) {
 
 // userMessage notes that the agent took a message up.
 func (m *Machine) userMessage(rec *journal.Record) {
-	began := !m.running || m.failing // what was queued behind a failure is a turn of its own
+	began := !m.running || m.failing // a message queued behind a failure begins a new turn
 	if began {
 		m.message, m.aborted, m.ended = nil, false, false
 	}

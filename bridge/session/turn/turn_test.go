@@ -174,7 +174,7 @@ func TestOverdue(t *testing.T) {
 		"the agent has rested":    {events: []string{"user.message", "assistant.idle"}, limit: bounds.Rest},
 		"a failure":               {events: []string{"user.message", "session.error"}, limit: bounds.Rest},
 		"an error of a sub-agent": {events: []string{"user.message", "session.error"}, agent: "a", limit: bounds.Stall},
-		"a tool":                  {events: []string{"user.message", "tool.execution_start"}, limit: bounds.Stall}, // then the CLI is asked
+		"a tool":                  {events: []string{"user.message", "tool.execution_start"}, limit: bounds.Stall}, // then the bridge asks the CLI
 		"a tool and a rest":       {events: []string{"user.message", "tool.execution_start", "assistant.idle"}, limit: bounds.Rest},
 		"a callback":              {events: []string{"user.message"}, pending: true, limit: bounds.Stall}, // too
 		"the session is idle":     {events: []string{"user.message", "session.idle"}},

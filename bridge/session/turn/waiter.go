@@ -28,7 +28,7 @@ type Waiter struct {
 	// unconfirmed: the runtime ended before the message was seen to be taken up; notInHistory:
 	// a load has found that it was not.
 	unconfirmed, notInHistory bool
-	// untilRest: it waits until the agent has come to rest, whatever fails before.
+	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known, each with the end of its
 	// turn if that came too.

@@ -1,16 +1,14 @@
-// Package watchdog ends turns of a session, and waits for them, that make no progress within their
-// time limits. A turn always has an owner that ends it:
+// Package watchdog ends turns of a session that make no progress within their time limits. Each turn always has
+// one owner that ends it:
 //
-//   - until the CLI has accepted the message, the call that sends it;
-//   - in a runtime, the CLI's events. Where they do not come, the Watchdog asks the CLI whether what
-//     the bridge believes to be outstanding is, each time that nothing was heard for the limit, and
-//     ends the turn unless the CLI says that something goes on;
-//   - without a runtime, the load of the session. If no load happens for the limit, the Watchdog
-//     loads the session.
+//   - Until the CLI has accepted the message: the call that sends it.
+//   - In a runtime: the CLI's events. If none arrives for the limit, the Watchdog asks the CLI whether the turn
+//     still has work, and ends the turn if it has none.
+//   - Without a runtime: the load of the session. If no load happens for the limit, the Watchdog loads the
+//     session.
 //
-// A Watchdog has no state of its own: the machine of the session's turns notes that a turn is being
-// given up, so that one goroutine at a time does so. Config.Go starts it, and it ends within a few
-// minutes or with the bridge.
+// A Watchdog has no state. The machine of the session's turns records that one goroutine is ending a turn, so
+// that there is only one at a time. Config.Go starts it, and it ends within a few minutes or with the bridge.
 package watchdog
 
 import (
@@ -62,7 +60,7 @@ type Config[R comparable] struct {
 	Call func(ctx context.Context, rt R, method string) (json.RawMessage, error)
 	// Internal marks what happens until end is called as the bridge's own doing.
 	Internal func() (end func())
-	// Drop takes the session out of a runtime, whatever goes on there.
+	// Drop removes the session from a runtime, without regard to running work.
 	Drop func(ctx context.Context, rt R) error
 	// Load has the session loaded.
 	Load func(ctx context.Context) error
@@ -128,7 +126,7 @@ func (w *Watchdog[R]) endStalled(ctx context.Context, rt R, last time.Time) {
 func (w *Watchdog[R]) stillActive(ctx context.Context, rt R) bool {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	// What has been missed is asked again or withdrawn now, and has its own time to show.
+	// The missed callbacks are now requested again or withdrawn, and the time limit begins again.
 	if changed, err := w.cfg.Reconcile(ctx, rt); changed && err == nil {
 		return true
 	}

@@ -77,8 +77,7 @@ func Durable(id string, at time.Time) *journal.Record {
 	return EventAt("assistant.message", `{"content":"all"}`, id, at, false)
 }
 
-// Equal fails the test unless the ids are those that are wanted, and shows where they begin to
-// differ.
+// Equal fails the test unless got equals want, and reports the first difference.
 func Equal(t testing.TB, got, want []string) {
 	t.Helper()
 	for i := range max(len(got), len(want)) {
