@@ -17,9 +17,8 @@ const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","
 
 const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"sessionId":"s1","event":` + deltaEvent + `}}`
 
-// TestEventAllocations guards the hot path from the frame to the shared bytes: an event
-// allocates its JSON, its record and its encoded form. What the journal's maps and lists
-// grow by is spread over many events.
+// TestEventAllocations guards the hot path from the frame to the shared bytes: an event allocates its JSON, its
+// record and its encoded form. The growth of the journal's maps and lists is spread over many events.
 func TestEventAllocations(t *testing.T) {
 	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {

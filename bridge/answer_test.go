@@ -31,8 +31,7 @@ func (s *reading) turnEnded(want bridgev1.TurnStatus) {
 	})
 }
 
-// An answer that a dying runtime takes along reaches its successor: whoever gave it does not
-// give it again.
+// If a runtime ends with an answer, its successor receives the answer. The participant does not repeat it.
 func TestAnswerOutlivesTheRuntime(t *testing.T) {
 	t.Parallel()
 	answers := map[string]*bridgev1.Answer{

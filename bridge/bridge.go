@@ -1,7 +1,7 @@
-// Package bridge puts the Copilot CLI's sessions behind the calls of copilot.bridge.v1. It knows
-// nothing of gRPC: requests are messages, errors are faults, streams write to a sink.
+// Package bridge serves the calls of copilot.bridge.v1 with sessions of the Copilot CLI. It does not use gRPC:
+// requests are messages, errors are faults, and streams write to a sink.
 //
-// A Bridge composes the parts, each of which is a package: Services has those that serve calls. It
+// A Bridge composes the parts, each of which is a package. Services has the parts that serve calls. The Bridge
 // owns the background goroutines through its shutdown.Coordinator; Close ends them.
 package bridge
 

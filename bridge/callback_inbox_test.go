@@ -86,7 +86,7 @@ func TestInbox(t *testing.T) {
 	if text := fmt.Sprint(got); !strings.Contains(text, "b/given/shared") || strings.Contains(text, "secret") || len(got) != 6 {
 		t.Errorf("with a session that is shared: %v", got)
 	}
-	// What is answered between two pages moves nothing.
+	// An answer between two pages does not change the next page.
 	got, _ = r.inboxOf(as("b"), &bridgev1.ListPendingRequest{PageSize: 1}, func() { r.store.Own(as("b"), "s1").Session.Callbacks().Registry().Done("secret") })
 	if !slices.Equal(got, []string{"s1/secret", "given/shared"}) {
 		t.Errorf("with an answer in between: %v", got)

@@ -87,7 +87,7 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 	}
 }
 
-// What is refused says why, and an exact caller is told what the CLI would have said.
+// A refusal has a reason, and an exact caller receives the CLI's own error.
 func TestSurfaceRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})

@@ -239,7 +239,7 @@ func TestLostTenantHasNoProcesses(t *testing.T) {
 	}
 }
 
-// What has nothing to do with confinement moves nothing.
+// A change that does not concern confinement replaces no runtime.
 func TestOtherChangesMoveNothing(t *testing.T) {
 	t.Parallel()
 	p := newPoliced(t, fakecli.Script{}, time.Minute)
@@ -352,7 +352,7 @@ func TestPolicyChangesDuringAStart(t *testing.T) {
 	next := baseTenant()
 	next.Profile.Env = nil
 	first := true
-	p.script = func(int) fakecli.Script { // is asked while the process starts
+	p.script = func(int) fakecli.Script { // called while the process starts
 		if first {
 			first = false
 			p.policy.Store(&next)
@@ -367,7 +367,7 @@ func TestPolicyChangesDuringAStart(t *testing.T) {
 	eventually(t, "the first process's end", func() bool { return p.fleet.Confining("acme") == nil })
 }
 
-// What a caller has said of a session's process stays as long as callers may say it.
+// Members of a session's profile that a caller set remain as long as callers may set them.
 func TestCallersPartOfTheConfinement(t *testing.T) {
 	t.Parallel()
 	base := baseTenant()

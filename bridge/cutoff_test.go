@@ -10,8 +10,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// A turn that the bridge's end cut off ends for whoever comes back, once, however many
-// lives later, and for nobody else.
+// A reader that returns after the end of the bridge receives the end of the interrupted turn exactly once,
+// after any number of restarts.
 func TestTurnThatABridgesEndCutOff(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))
@@ -34,8 +34,8 @@ func TestTurnThatABridgesEndCutOff(t *testing.T) {
 	var told *bridgev1.Position
 	for life := range 3 {
 		r = r.reborn()
-		// The prompt whose turn was cut off has the session loaded by itself. What that found is
-		// saved a moment later: it is here before the next life begins.
+		// The bridge loads the session, because the prompt of the interrupted turn is in the outbox. The
+		// results of the load are saved before the next life begins.
 		eventually(t, "the load after the restart", func() bool {
 			s, err := r.Sessions.GetSession(t.Context(), &bridgev1.GetSessionRequest{SessionId: "running"})
 			return err == nil && (life > 0 || s.GetSession().GetState() == bridgev1.SessionState_SESSION_STATE_LOADED)
@@ -67,7 +67,7 @@ func TestTurnThatABridgesEndCutOff(t *testing.T) {
 	}
 }
 
-// A turn that was over when the bridge ended is answered as it was, also if nobody had been.
+// A repeated request returns the outcome of a turn that ended before the restart, also if no reply was sent.
 func TestRepeatedSendAndWaitKnowsTheOutcome(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))

@@ -83,7 +83,7 @@ func TestEveryRequestHasADepth(t *testing.T) {
 	}
 }
 
-// What gets past the fields, by RawService, is refused before it is sent.
+// RawService does not check fields, but rejects requests that are nested too deeply before it sends them.
 func TestDeepRawCallsAreRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{}, func(c *Config) { c.Raw = true })

@@ -105,7 +105,7 @@ func TestRequestsAreCarriedOutWhole(t *testing.T) {
 	}
 }
 
-// Waiting can be broken off and taken up again; what is said is said once.
+// A wait can be cancelled and repeated; the message is sent once.
 func TestWaitingIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hanging)
@@ -165,8 +165,8 @@ func TestRunOfAServerThatStops(t *testing.T) {
 	}
 }
 
-// What became of a send during which the runtime ended is not known while the history cannot
-// be read: it is not said again under its id before it is.
+// The outcome of a send during which the runtime ended is unknown while the history cannot be read. A repeated
+// request does not send the message again before the outcome is known.
 func TestSendStaysInDoubt(t *testing.T) {
 	t.Parallel()
 	var readable atomic.Bool

@@ -14,8 +14,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// The calls of tenants that a session is shared with leave room in the CLI for its owner's, also
-// those that were given up and that the CLI is still busy with.
+// Calls of guests leave room in the CLI for the owner's calls. Calls that guests have cancelled count until the
+// CLI has finished them.
 func TestGuestsLeaveRoomForTheOwner(t *testing.T) {
 	t.Parallel()
 	const method = "session.metadata.activity"

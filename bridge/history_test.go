@@ -89,7 +89,7 @@ func (r *rig) listed(flt *bridgev1.EventFilter, rng *rand.Rand, between func()) 
 	}
 }
 
-// lasting are the events among those that a journal keeps for good.
+// lasting returns the events that a journal stores permanently.
 func lasting(events []string) []string {
 	return slices.DeleteFunc(slices.Clone(events), func(e string) bool {
 		return strings.Contains(e, "ephemeral:true") && !strings.Contains(e, "session_idle:")
@@ -107,9 +107,8 @@ func (r *rig) replayed(filter *bridgev1.EventFilter) (events []string) {
 	return events
 }
 
-// TestListEventsIsWhatStreamsGive: whatever a page's size, and whatever happens to the
-// journal while it is listed, every durable event is listed once, in its place; and when
-// nothing happens any more, a list is what a stream from the beginning gives.
+// TestListEventsIsWhatStreamsGive: for any page size, and for any changes of the journal between pages, every
+// durable event is listed once, in its place. Without changes the list equals a stream from the beginning.
 func TestListEventsIsWhatStreamsGive(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -180,7 +179,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			if len(gaps) == 0 || gaps[0].GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST {
 				t.Errorf("the gaps of a list are %v", gaps)
 			}
-			// Memory that is short between two pages takes none of what is kept.
+			// A lack of memory between two pages drops no durable event.
 			squeezed, _ := r.listed(everything, rng, func() { s.Journal().Note(strings.Repeat("n", 100)) })
 			if got := lasting(squeezed); !slices.Equal(got, want) {
 				t.Errorf("a list in short memory has %d durable events, readers had %d", len(got), len(want))

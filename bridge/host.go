@@ -9,7 +9,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// host is the bridge as one session uses it: its runtimes are those of the session's profile.
+// host implements session.Host for one session. Its runtimes have the session's profile.
 type host struct {
 	b *Bridge
 	e *registry.Entry

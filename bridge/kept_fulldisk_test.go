@@ -67,8 +67,8 @@ func (o *onDisk) turns(n int) (texts []string, at []*bridgev1.Position) {
 	return texts, at
 }
 
-// A bridge that starts on a full disk, twice: what happens in the sessions that were there is
-// shown, no position is given twice, and when there is room what happened is written.
+// A bridge starts twice on a full disk: readers receive the events of the restored sessions, no position is
+// used twice, and the events are written when there is room.
 func TestStartOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	o := openOnDisk(t, t.TempDir(), t.TempDir(), &faultfs.FS{})

@@ -17,8 +17,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A reader that stops for good delays nobody, on a journal that is on disk and has little
-// memory: the others go on, and when it reads again it has all that is kept.
+// A reader that stops forever delays no other reader, on a journal that is on disk and has little memory. When
+// it reads again it receives all stored events.
 func TestStoppedReaderOnDisk(t *testing.T) {
 	t.Parallel()
 	kept, err := store.Open(store.Config{Dir: t.TempDir(), Journals: journal.WriterConfig{Fsync: journal.FsyncAlways, SegmentBytes: 16 << 10}})
@@ -69,8 +69,8 @@ func TestStoppedReaderOnDisk(t *testing.T) {
 	}
 }
 
-// A participant comes back by its token in the bridge's next life: it is the same, and is
-// asked again what it had not answered.
+// A participant resumes by its token after a restart of the bridge. It is the same participant, and receives
+// its unanswered callbacks again.
 func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))
@@ -130,7 +130,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	done.until("external_tool.completed")
-	// Another token is nobody's.
+	// No participant has the other token.
 	start.Token = "another"
 	if _, err := next.Participants.Attach(t.Context(), start); err == nil {
 		t.Error("a token that nobody has is taken")

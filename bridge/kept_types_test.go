@@ -32,8 +32,8 @@ func keptTypes(t *testing.T) []string {
 	return out
 }
 
-// What state and billing need is there after the bridge was killed, though the CLI keeps no
-// record of it; other ephemeral events are not.
+// Events for state and billing survive a killed bridge, although the CLI does not store them; other ephemeral
+// events do not.
 func TestKeptTypesOutliveTheBridge(t *testing.T) {
 	t.Parallel()
 	types := keptTypes(t)

@@ -22,7 +22,7 @@ type lives struct {
 
 	cliMu sync.Mutex
 	clis  []*fakecli.CLI
-	// profiles are those that the lives were started with.
+	// profiles are the profiles of the started processes.
 	profiles []runtime.Profile
 	born     chan *fakecli.CLI
 }
@@ -125,7 +125,7 @@ func (s *reading) restarted() *bridgev1.RuntimeRestarted {
 	return s.frame("the runtime's end", func(f *bridgev1.SubscribeResponse) bool { return f.GetRuntimeRestarted() != nil }).GetRuntimeRestarted()
 }
 
-// eventually looks until something holds. Only for what nobody tells.
+// eventually polls until holds returns true. It is for conditions without an event to wait for.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline, tick := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)

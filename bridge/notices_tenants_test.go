@@ -16,8 +16,8 @@ import (
 // errSeen ends a stream that has shown what it was watched for.
 var errSeen = errors.New("seen")
 
-// Telemetry and host events are told to watchers of the tenant whose CLI process told them, and to
-// no others: not to those of the same session id, nor to the host's own.
+// Watchers receive the telemetry and host events of their own tenant's CLI processes only. Sessions of other
+// tenants with the same id, and the host's owner, do not matter.
 func TestNoticesAreATenantsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})

@@ -50,9 +50,8 @@ func (r *rig) conversation(id string) (out []string) {
 	return out
 }
 
-// A prompt that the CLI had not taken up when the bridge was killed is given to it again in
-// the next life, by itself, in order and before what comes later; readers and whoever repeats
-// the request are told its new id, also lives later.
+// If the CLI had not accepted a prompt when the bridge was killed, the next process sends it again, in order
+// and before later prompts. Readers and repeated requests receive its new id, also after further restarts.
 func TestPromptsOutliveTheBridge(t *testing.T) {
 	t.Parallel()
 	r := newKept(t, always(hanging))
@@ -117,8 +116,8 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	}
 }
 
-// A prompt that cannot be given to the CLI again is told as lost to every reader, in every
-// life, and to whoever repeats the request.
+// A prompt that cannot be sent again is reported as lost to every reader, after any number of restarts, and to
+// repeated requests.
 func TestPromptsThatAreLost(t *testing.T) {
 	t.Parallel()
 	headers := func(p *bridgev1.Prompt) { p.RequestHeaders = map[string]string{"X-Key": "s3cret"} }
@@ -178,7 +177,7 @@ func (r *rig) changeQueue(id string) {
 	s.Prompts().Edit()
 }
 
-// What was aborted, or whose session's use was ended, is not given to the CLI again.
+// A prompt is not sent again after an abort, or after the end of the session's use.
 func TestPromptsThatWereEnded(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(r *keptLife){

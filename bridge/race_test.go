@@ -2,6 +2,6 @@
 
 package bridge
 
-// poolSlack is what the race detector adds to the allocations of an event: it makes
-// sync.Pool forget some of what it is given.
+// poolSlack is the number of extra allocations per event under the race detector, which makes sync.Pool drop
+// some of its items.
 const poolSlack = 1.5

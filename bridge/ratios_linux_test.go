@@ -152,7 +152,7 @@ func TestIngestAgainstTranslation(t *testing.T) {
 		(got[2]-got[1])/64/translation)
 }
 
-// An event costs the same whatever its session has had before.
+// The cost of an event does not depend on the earlier events of its session.
 func TestHistoryCostsNothing(t *testing.T) {
 	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -26,7 +26,7 @@ func always(s fakecli.Script) func(int) fakecli.Script {
 	return func(int) fakecli.Script { return s }
 }
 
-// ownTool gives the session a tool that whoever resolves answers.
+// ownTool gives the session a tool that callers of Resolve answer.
 func ownTool(q *bridgev1.CreateSessionRequest) {
 	skip := true
 	q.Config.Tools = []*cliv1.ToolDefinition{{Name: "work", SkipPermission: &skip}}
@@ -48,8 +48,8 @@ func (r *rig) state(id string) bridgev1.SessionState {
 	return s.Snapshot().GetState()
 }
 
-// Whoever waits for a session finds it loaded when its runtime has died; what nobody
-// waits for is loaded when it is needed.
+// When a runtime dies, the bridge loads the sessions that callers wait for. It loads all others when a call
+// needs them.
 func TestSessionsComeBackByThemselves(t *testing.T) {
 	t.Parallel()
 	r := newLives(t, always(hanging))
@@ -123,7 +123,7 @@ func TestRuntimeEndsDuringResume(t *testing.T) {
 	}
 }
 
-// logged hears that a session was left to whoever needs it. Nobody but the log is told.
+// logged notices that the bridge gave up loading a session. Only the log reports it.
 type logged chan struct{}
 
 func (logged) Enabled(context.Context, slog.Level) bool { return true }
@@ -140,8 +140,8 @@ func (l logged) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A session that ends every CLI it is loaded in does not go on doing so by itself: it is
-// left to whoever needs it, who is told why it fails. When the CLI is mended, so is it.
+// A session that ends every CLI process that loads it is not loaded again without a caller. The caller receives
+// the reason. Once the CLI works again, so does the session.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
 	mended, gaveUp := make(chan struct{}), make(logged, 1)
@@ -181,7 +181,7 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
-// A call that waits for its reply when the runtime ends is told so.
+// A call that waits for its reply when the runtime ends fails with the reason.
 func TestCallsOfALostRuntime(t *testing.T) {
 	t.Parallel()
 	for method, call := range map[string]func(r *lives) error{
@@ -223,7 +223,7 @@ func TestCallsOfALostRuntime(t *testing.T) {
 	}
 }
 
-// What makes the protocol meaningless ends the runtime, and sessions come back.
+// A violation of the protocol ends the runtime, and its sessions are loaded again.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{fakecli.FaultGarbage, fakecli.FaultHalfFrame, fakecli.FaultHugeHeader, fakecli.FaultClose} {

@@ -16,7 +16,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// runs makes a Run in a session of its own and returns the session's id and the outcome.
+// runs makes a Run in a new session and returns the session's id and the outcome.
 func (r *rig) runs(requestID string, create *bridgev1.CreateSessionRequest) (id string, out *bridgev1.TurnOutcome) {
 	r.t.Helper()
 	q := &bridgev1.RunRequest{

@@ -27,7 +27,7 @@ func (k *keptLife) rebornAfter(do func(data string)) *keptLife {
 	return openKept(k.t, data, k.home, k.script, k.change...)
 }
 
-// texts are what was said in a session, by position.
+// texts returns the user's messages in a session, by position.
 func (k *keptLife) texts(id string) map[string]string {
 	k.t.Helper()
 	out := map[string]string{}
@@ -112,7 +112,7 @@ func TestSessionWithoutState(t *testing.T) {
 		t.Errorf("said was %v, and is %v", said, now)
 	}
 	k.ask("s1", "three")
-	k.promptsNoted("s1") // else the next life loads the session by itself
+	k.promptsNoted("s1") // otherwise the next life loads the session
 	k = k.rebornAfter(func(string) {})
 	if s := k.listed("s1"); s.GetState() != bridgev1.SessionState_SESSION_STATE_UNLOADED || s.GetDamage() != nil {
 		t.Errorf("after a restart it is %v", s)
@@ -199,7 +199,7 @@ func TestDamagedEventsComeFromTheHistory(t *testing.T) {
 	for _, text := range []string{"one", "two", "three"} {
 		k.ask("s1", text)
 	}
-	k.promptsNoted("s1") // else the next life loads the session by itself
+	k.promptsNoted("s1") // otherwise the next life loads the session
 	k = k.rebornAfter(func(data string) {
 		segments, err := filepath.Glob(filepath.Join(data, "sessions", "s1", "*.seg"))
 		if err != nil || len(segments) != 1 {

@@ -19,7 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// flood is the connection of a fake CLI into which a test puts events of its own.
+// flood is the connection of a fake CLI into which a test inserts events.
 type flood struct {
 	io.ReadWriteCloser
 	mu  sync.Mutex // a frame is written whole
@@ -243,8 +243,8 @@ func TestSlowDiskSlowsTheCLI(t *testing.T) {
 	s.stop()
 }
 
-// A disk that does not move holds a CLI up for a bounded time only: then the session goes on
-// in memory, says so, and tells readers what had to be given up.
+// A disk that hangs blocks a CLI only for a bounded time. Then the session continues in memory, reports the
+// problem, and readers receive a gap for lost events.
 func TestDiskThatDoesNotMove(t *testing.T) {
 	t.Parallel()
 	f := newFlooded(t, 300*time.Millisecond)

@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
 
-// A reader that is alone gets frames in memory of their own; with another, they are shared.
-// Either sees the same.
+// The frames of a single reader are built in reused memory; several readers share frames. Both forms have the
+// same content.
 func TestOwnFrames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})

@@ -93,7 +93,7 @@ func TestSeveralSessionsOnAStream(t *testing.T) {
 	}
 }
 
-// A reader that takes nothing delays nobody, and gets everything when it reads again.
+// A reader that reads nothing delays no other reader, and receives all events when it reads again.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 5000, Size: 20}, Text: "end"}}}}})
@@ -111,7 +111,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// What a reader missed because it is no longer kept is told, with how things are.
+// A reader that missed dropped events receives a gap with the current state.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "burst", Turns: []fakecli.Turn{{Deltas: &fakecli.Deltas{Count: 2000, Size: 20}, Text: "end"}}}}},
@@ -130,7 +130,7 @@ func TestGap(t *testing.T) {
 			t.Errorf("%s was dropped", durable)
 		}
 	}
-	// Who wants no ephemeral events has missed nothing.
+	// A reader that excludes ephemeral events has missed nothing.
 	s = r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: &bridgev1.EventFilter{ExcludeEphemeral: true}}}})
 	if got := s.until("<caught_up>"); slices.Contains(got, "<gap>") || slices.Contains(got, "session.idle") {
 		t.Errorf("frames: %q", got)

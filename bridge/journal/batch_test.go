@@ -6,7 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// A burst wakes its readers once, at its end; whoever is awake sees all of it at once.
+// A burst wakes its readers once, at its end. A reader that is not waiting sees all events at once.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	j := New(Config{Epoch: epoch})
@@ -42,7 +42,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// What a burst brings is written after it.
+// The writer writes the events of a burst after its end.
 func TestGatherWrites(t *testing.T) {
 	t.Parallel()
 	l := begin(t, &faultfs.FS{}, WriterConfig{})

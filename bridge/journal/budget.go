@@ -96,7 +96,7 @@ func (b *Budget) relieve() {
 	}
 	select {
 	case b.kick <- struct{}{}:
-	default: // it was asked already
+	default: // Run is already signalled
 	}
 }
 

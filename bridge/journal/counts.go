@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Counts are totals over all journals of a budget.
 type Counts struct {
-	// Events counts events that were added, Duplicates those that were rejected because their id was known.
+	// Events counts added events. Duplicates counts events that were rejected because their id was known.
 	Events, Duplicates int64
 	// Trimmed counts ephemeral events and notes dropped for space, GivenUp durable events that waited too long for
 	// the disk.

@@ -11,8 +11,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// One damaged event in the middle of a journal of many files: the event is told as missing
-// in its place, and every other one keeps its position.
+// One event in the middle of a journal of many files is damaged: readers receive a gap in its place, and all
+// other events keep their positions.
 func TestDamagedMiddle(t *testing.T) {
 	t.Parallel()
 	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000})
@@ -46,8 +46,7 @@ func TestDamagedMiddle(t *testing.T) {
 	}
 }
 
-// An event that is damaged while the process runs is told in its place too, and told to the
-// readers of the next life.
+// An event is damaged while the process runs: readers receive a gap in its place, also after a restart.
 func TestDamagedWhileOpen(t *testing.T) {
 	t.Parallel()
 	l := begin(t, &faultfs.FS{}, WriterConfig{SegmentBytes: 1000, Fsync: FsyncAlways})

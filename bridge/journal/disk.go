@@ -64,7 +64,7 @@ type Disk struct {
 	unwritten []*Record     // durable, waiting behind them, oldest first
 	bytes     int           // of unwritten
 	held      int           // bytes of flight and unwritten
-	moved     chan struct{} // closed when held goes down; nil if nobody waits
+	moved     chan struct{} // closed when held decreases; nil without a waiting caller
 	marks     bool          // the mark on disk is not what it should be
 	replacing bool          // the log is to begin anew with unwritten
 	life      int           // counts how often it did

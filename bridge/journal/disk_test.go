@@ -140,8 +140,8 @@ func TestJournalOutlivesItsProcess(t *testing.T) {
 	l.close()
 }
 
-// A crash passes over the numbers that were reserved: none is given twice, and who has
-// seen one of them can go on.
+// After a crash the reserved numbers are skipped: no number is used twice, and a reader that has seen one of
+// them can resume.
 func TestCrashGivesNoNumberTwice(t *testing.T) {
 	t.Parallel()
 	l := begin(t, &faultfs.FS{}, WriterConfig{})
@@ -293,8 +293,8 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// A disk that never comes back: memory stays bounded, order stays, and who missed
-// something is told.
+// With a disk that stays broken, memory stays bounded, the order is kept, and readers receive a gap for lost
+// events.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, backlog)
@@ -442,8 +442,8 @@ func TestNewEpoch(t *testing.T) {
 	next.close()
 }
 
-// Crashes at every change, of the process and of the machine: what was shown is there, at
-// its place, or a gap says that it may not be; no number is given twice.
+// After a crash of the process or of the machine at any change, each event that a reader has seen is in its
+// place, or a gap covers it, and no number is used twice.
 func TestCrashAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []Fsync{FsyncAlways, FsyncInterval} {
@@ -478,7 +478,7 @@ func crashAt(t *testing.T, policy Fsync, power bool, crash int) {
 				return l.j.shownSeq == l.j.nextSeq-1 || l.j.disk.degraded != nil
 			})
 		}
-		// What is shown once the disk is known to fail is not promised to stay.
+		// Events that readers see while the disk is known to fail may be lost.
 		records, _ := r.Next(nil, 1<<20)
 		if l.j.Degraded() != nil {
 			break

@@ -116,7 +116,7 @@ func TestDiskStopsMoving(t *testing.T) {
 	})
 }
 
-// Who waits for the disk goes on at once when its connection ends, its CLI has exited, or its
+// A caller that waits for the disk continues at once when its connection ends, its CLI has exited, or its
 // journal is closed.
 func TestWaitForTheDiskEnds(t *testing.T) {
 	t.Parallel()

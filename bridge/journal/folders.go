@@ -21,8 +21,7 @@ type Folders struct {
 	terms map[string]*term
 }
 
-// NewFolders returns logs that are kept as the writer's configuration says. folder returns the
-// folder of a session.
+// NewFolders returns logs with the writer's configuration. folder returns the folder of a session.
 func NewFolders(w *Writer, folder func(session string) string) *Folders {
 	return &Folders{
 		folder: folder, terms: map[string]*term{},

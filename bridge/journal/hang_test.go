@@ -9,9 +9,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// A session of an earlier life whose disk hangs from its first reservation on: what happens
-// is shown within a bound, ephemeral events alone too, and no number is given twice, whether
-// the disk comes back in this life or in the next.
+// The disk of a restored session hangs from its first reservation: readers receive the events within a time
+// limit, ephemeral events as well, and no number is used twice, whether the disk recovers before or after the
+// next restart.
 func TestDiskHangsInTheNextLife(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ durable, released bool }{
@@ -85,7 +85,7 @@ func TestWholeDiskHangsInTheNextLife(t *testing.T) {
 		if got := shown(t, l.j, before); len(got) > 0 || !errors.Is(l.j.Degraded(), ErrStalled) {
 			t.Fatalf("shown are %q; the journal is %v", got, l.j.Degraded())
 		}
-		l.j.Append(durable(2)) // nobody who appends waits
+		l.j.Append(durable(2)) // Append never waits
 		release()
 		time.Sleep(stallTimeout)
 		synctest.Wait()
@@ -96,8 +96,7 @@ func TestWholeDiskHangsInTheNextLife(t *testing.T) {
 	})
 }
 
-// What is appended to a journal that was removed does not touch the directory, which may be
-// that of another session of its name by then.
+// An append to a removed journal does not touch its directory: another session of the same name may own it.
 func TestRemovedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,8 +4,8 @@
 //
 // Events and notes share one order. Events come from the CLI and have a position (epoch, seq); seq has no gaps within
 // an epoch. Notes come from the bridge (a callback was resolved, the runtime restarted), have no position, and are
-// delivered to current readers only. Durable events are stored permanently: those that the CLI itself stores, and a
-// few that state and billing need (KeptTypes). Ephemeral events and notes are stored up to a limit in bytes.
+// delivered to current readers only. Durable events are stored permanently: the events that the CLI itself stores, and
+// a few for state and billing (KeptTypes). Ephemeral events and notes are stored up to a limit in bytes.
 //
 // With a log (Config.Log) durable events are on disk, and only recent ones also in memory. A Writer writes them, so
 // that appending never waits for a disk. A durable event and all records after it are delivered only after the event
@@ -114,11 +114,11 @@ type Journal struct {
 	shownOff   uint64 // readers are shown the records up to this one
 	shownSeq   uint64 // the last event among them
 	ephemeral  int    // bytes of records that are not durable
-	cached     int    // bytes of those that are
+	cached     int    // their size in bytes
 	horizon    uint64 // every ephemeral event up to this seq has been dropped
 	noteFloor  uint64 // every note below this off has been dropped
 	evicted    uint64 // no event up to this seq is in memory
-	trimmed    uint64 // no event up to this seq is kept at all
+	trimmed    uint64 // all events up to this seq were dropped
 	seen       dedupe
 	readers    map[*Reader]struct{}
 	waiting    []chan struct{} // for shownSeq to move

@@ -205,8 +205,8 @@ func TestEachLossIsToldOnce(t *testing.T) {
 	}
 }
 
-// A note that is lost must be told even to who does not care for ephemeral events, and
-// even when the reader had not come to where its notes begin.
+// A reader receives a gap for lost notes, also if its filter excludes ephemeral events, and also if it had not
+// reached its first note.
 func TestLostNotesAreTold(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]int{"reader at the end": 0, "reader behind": 3} {

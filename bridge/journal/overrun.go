@@ -10,8 +10,9 @@ import (
 // lower count than the cell skips as many blocks: all numbers issued without a reservation lie within them.
 
 const (
-	// overrunBlock is the count of numbers that a journal skips for each difference between cell and mark. It exceeds
-	// the numbers that a process can issue without a mark and those that recovery skips.
+	// overrunBlock is the count of numbers that a journal skips for each difference between cell and mark. It
+	// exceeds the sum of the numbers that a process can issue without a mark and the numbers that recovery
+	// skips.
 	overrunBlock = 1 << 28
 	// maxOverrun bounds the numbers that a process issues without a mark.
 	maxOverrun = overrunBlock / 2

@@ -14,16 +14,15 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// shown is what a reader that has slept is given, without what is missing.
+// shown returns the events for a reader after a position, without gaps.
 func shown(t *testing.T, j *Journal, after Position) []string {
 	t.Helper()
 	return slices.DeleteFunc(read(t, reader(t, j, after, true, nothing)),
 		func(w string) bool { return strings.HasPrefix(w, "gap") })
 }
 
-// A session of an earlier life that finds its disk full from the first event on: what
-// happens is shown, no number is given twice however many such lives there are, and what
-// happened in the last is written when there is room.
+// A restored session finds its disk full from the first event on: readers receive the events, no number is used
+// twice after any number of restarts, and the events of the last process are written when there is room.
 func TestFullDiskInTheNextLife(t *testing.T) {
 	t.Parallel()
 	for _, clean := range []bool{true, false} {

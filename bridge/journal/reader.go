@@ -40,7 +40,7 @@ type Reader struct {
 	ephemeral bool
 	announced uint64 // the horizon that has been told
 	lossTold  uint64 // the loss that has been told last ends here
-	pending   *Gap   // to be told before anything else
+	pending   *Gap   // to be returned before any record
 	notes     uint64 // notes before this off are not for this reader
 
 	wake   func()
@@ -116,7 +116,7 @@ func (r *Reader) next(dst []*Record, maxBytes int) ([]*Record, *Gap) {
 	}
 	if r.pos.Seq < j.evicted {
 		through := j.evicted
-		if l := r.nextLoss(); l.to > 0 { // it is told in its place
+		if l := r.nextLoss(); l.to > 0 { // the gap is reported in its place
 			through = min(through, l.from)
 		}
 		j.mu.RUnlock()

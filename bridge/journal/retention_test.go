@@ -7,7 +7,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
-// A journal of which less is kept than its files usually have is in smaller ones.
+// A journal with a retention below the usual file size has smaller files.
 func TestRetentionOfLittle(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20
@@ -33,8 +33,8 @@ func TestRetentionOfLittle(t *testing.T) {
 	}
 }
 
-// A reader that comes while retention removes files is told of the loss, also before the journal
-// has noted which events went.
+// A reader that starts while retention removes files receives a gap, also before the journal has recorded which
+// events were removed.
 func TestReadWhileTrimmed(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20

@@ -26,7 +26,7 @@ func TestLongJournalAllocatesNoMore(t *testing.T) {
 	for range events {
 		l.j.Append(durable(n))
 		n++
-		l.settle() // so that each is written, and let go of, by itself
+		l.settle() // each event is written and released separately
 	}
 	runtime.ReadMemStats(&after)
 	// The file system of the tests keeps the files in memory, and grows them by copying.

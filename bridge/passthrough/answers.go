@@ -37,8 +37,8 @@ func (svc *Service) answer(ctx context.Context, c *call) (json.RawMessage, error
 	return recorded(ctx, done, at, nil)
 }
 
-// unanswered is the answer to an answer that nobody waits for: the CLI's own is no error,
-// and for commands it is no refusal either.
+// unanswered returns the result of an answer to a callback that has ended. For the CLI this is not an error,
+// and for commands it is not a refusal.
 func unanswered(c *call, err error) (json.RawMessage, error) {
 	if r := fault.ReasonOf(err); c.exact && (r == fault.CallbackNotFound || r == fault.CallbackResolved) {
 		if c.method == callback.ForEvent(callback.CommandExecute).AnswerMethod {

@@ -36,7 +36,7 @@ func (svc *Service) shutDown(ctx context.Context, c *call) (json.RawMessage, err
 	return recorded(ctx, result, at, err)
 }
 
-// closeSession is sessions.close: of a session that is open here, its use ends for everybody.
+// closeSession implements sessions.close. It ends the use of a session that the bridge has, for all callers.
 func (svc *Service) closeSession(ctx context.Context, c *call) (json.RawMessage, error) {
 	if s, err := svc.sessions.Open(ctx, c.id); err == nil {
 		if _, err := s.Loader().Disconnect(ctx, true); err != nil {
@@ -49,7 +49,7 @@ func (svc *Service) closeSession(ctx context.Context, c *call) (json.RawMessage,
 	return svc.forwardServer(ctx, c)
 }
 
-// exactDelete is session.delete for whoever wants the CLI's own answer.
+// exactDelete implements session.delete for callers that want the CLI's own result.
 func (svc *Service) exactDelete(ctx context.Context, c *call, err error) (json.RawMessage, error) {
 	switch fault.ReasonOf(err) {
 	case fault.SessionNotFound, fault.InvalidField:

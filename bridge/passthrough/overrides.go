@@ -134,9 +134,8 @@ func overrideOf(method string) *methodRule {
 	return nil
 }
 
-// rememberedCalls are the methods that set something the CLI forgets when the session is
-// unloaded, and how a later call stands to an earlier one. What of the session's settings
-// the CLI does keep was measured; the e2e test of these rows measures it again.
+// rememberedCalls are the methods whose settings the CLI loses when the session is unloaded, with the rule for
+// repeated calls. The rows were measured; their e2e test measures them again.
 var rememberedCalls = map[string]settingRule{
 	"session.permissions.setApproveAll":            {group: "approveAll"},
 	"session.permissions.setMode":                  {group: "permissionMode"},
@@ -160,8 +159,8 @@ var rememberedCalls = map[string]settingRule{
 	"session.provider.add":                         {},
 }
 
-// settingRule says which earlier settings a call replaces: those of its group, and of the
-// same value of the member if there is one. Without a group it replaces none.
+// settingRule decides which earlier settings a call replaces: the settings of its group with the same value of
+// the member, if it has one. A call without a group replaces none.
 type settingRule struct {
 	group, member string
 	merge         bool

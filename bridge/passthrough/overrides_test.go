@@ -49,8 +49,8 @@ func TestOwnMethodsExist(t *testing.T) {
 	}
 }
 
-// What a rpc of copilot.bridge.v1 does too goes through the same core: every method that
-// answers a callback, and those that are about a session's life, its turns and its tools.
+// Methods that a rpc of copilot.bridge.v1 also covers run through the same code: all methods that answer
+// callbacks, and the methods about a session's life, its turns and its tools.
 func TestCoreMethodsRunThroughTheCore(t *testing.T) {
 	t.Parallel()
 	core := strings.Fields(`session.create session.resume session.destroy session.detach session.delete session.send

@@ -37,7 +37,7 @@ type call struct {
 	// typed is false for RawService: its results are the CLI's own, its refusals the
 	// bridge's, unless a program has the bridge to itself.
 	typed bool
-	// profile says which runtime is asked what is about no session; nil for the default.
+	// profile selects the runtime for calls about no session; nil selects the default runtime.
 	profile *runtime.Profile
 	// request names a prompt with a request id in the session's outbox; "" for other calls.
 	request string
@@ -49,10 +49,9 @@ func (c *call) passErrors(svc *Service) bool { return c.exact && (c.typed || svc
 // sessionMethods is what the methods begin with that are about one session.
 const sessionMethods = "session."
 
-// CallCLI serves every method of copilot.cli.v1: the request is translated by the method's
-// descriptor, goes to the runtime that has the session, or to the bridge's own core where
-// the table overrides says so, and the result comes back the same way. What is about no
-// session goes to the runtime of the profile.
+// CallCLI serves every method of copilot.cli.v1. It translates the request by the method's descriptor, calls
+// the runtime that has the session, or the bridge's own function from the table overrides, and translates the
+// result. A call about no session goes to the runtime of the profile.
 func (svc *Service) CallCLI(
 	ctx context.Context, method protoreflect.MethodDescriptor, request []byte, exact bool, requestID string,
 	profile *bridgev1.RuntimeProfile,

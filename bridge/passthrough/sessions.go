@@ -130,8 +130,7 @@ func absent(c *call, err error) (json.RawMessage, error) {
 	return nil, err
 }
 
-// disconnect is session.destroy: whoever calls it is done with the session, and the last to
-// be is whoever has it open.
+// disconnect implements session.destroy for one caller. The last caller disconnects the session.
 func (svc *Service) disconnect(ctx context.Context, c *call) (json.RawMessage, error) {
 	if _, err := svc.opener.DisconnectSession(ctx, &bridgev1.DisconnectSessionRequest{SessionId: c.id}); err != nil {
 		return absent(c, err)

@@ -79,7 +79,7 @@ func emptyLog(result json.RawMessage) bool {
 
 // park makes a call that waits in the CLI for something to happen.
 func (svc *Service) park(ctx context.Context, c *call) (json.RawMessage, error) {
-	// Each tenant has CLI processes of its own.
+	// Each tenant has its own CLI processes.
 	release, err := svc.parked.Take(caller.From(ctx).Tenant, quota.Limit{Name: "waiting calls", Tenant: maxParked})
 	if err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func (rn *Runner) Run(
 	return err
 }
 
-// maxTime bounds the time that a command may be given.
+// maxTime bounds the time limit of a command.
 const maxTime = 24 * time.Hour
 
 // silent reports whether the session's CLI is one that does not tell of such commands.

@@ -9,12 +9,11 @@ import (
 )
 
 const (
-	// maxOutputBytes bounds the output of a command that its caller has not read. What
-	// comes beyond it is lost, and the caller is told how much: the CLI's connection is
-	// everybody's, and nobody may hold it up.
+	// maxOutputBytes bounds the unread output of a command. Output beyond it is dropped, and its caller
+	// receives the dropped size: a slow caller must not block the CLI's connection, which all callers share.
 	maxOutputBytes = 1 << 20
-	// maxUnclaimed bounds the commands whose output nobody has asked for: those whose
-	// start is still being replied to. Beyond it the oldest is forgotten.
+	// maxUnclaimed bounds the commands whose output no caller reads yet because the reply to their start is
+	// still under way. Beyond it the oldest is dropped.
 	maxUnclaimed = 16
 	// pieceOverhead is what a piece of output costs besides its text.
 	pieceOverhead = 64
@@ -47,7 +46,7 @@ type command struct {
 	err     error // why it is over without an exit code
 }
 
-// get returns a command. claim takes it out of those that may be forgotten.
+// get returns a command. With claim, the command is no longer subject to maxUnclaimed.
 func (s *Table) get(id string, claim bool) *command {
 	s.mu.Lock()
 	defer s.mu.Unlock()

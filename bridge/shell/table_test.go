@@ -51,7 +51,7 @@ func TestShellOutput(t *testing.T) {
 	}
 }
 
-// What a slow caller does not take is lost beyond a bound, and it is told.
+// Unread output beyond the bound is dropped, and the caller receives its size.
 func TestShellOutputIsBounded(t *testing.T) {
 	t.Parallel()
 	var s Table
@@ -72,7 +72,7 @@ func TestShellOutputIsBounded(t *testing.T) {
 	}
 }
 
-// Commands that nobody asks for are forgotten, the oldest first.
+// Unclaimed commands are dropped, the oldest first.
 func TestUnclaimedShellsAreBounded(t *testing.T) {
 	t.Parallel()
 	var s Table

@@ -53,8 +53,8 @@ func (rn *Runner) runAsUser(
 		runner: rn, s: s, request: registry.NewID(), command: inDirectory(r),
 		woken: make(chan struct{}, 1), emit: emit,
 	}
-	// Two commands of the same words cannot be told apart before they have begun, so that
-	// one begins after the other.
+	// Two commands with the same text cannot be distinguished before they have begun, so they start one after
+	// the other.
 	starting := rn.starting(s.Key())
 	select {
 	case starting <- struct{}{}:
@@ -91,7 +91,7 @@ func inDirectory(r *bridgev1.RunShellRequest) string {
 	return "cd '" + strings.ReplaceAll(r.GetWorkingDirectory(), "'", `'\''`) + "' || exit\n" + r.GetCommand()
 }
 
-// run makes the call, and ends the command if nobody reads any longer what it writes.
+// run makes the call, and ends the command when its output has no reader.
 func (sh *userShell) run(ctx context.Context) error {
 	calling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

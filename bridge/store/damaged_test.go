@@ -31,7 +31,7 @@ func exists(t *testing.T, parts ...string) bool {
 	return err == nil
 }
 
-// damages are what may become of a state file, and how the reason begins that is told.
+// damages are kinds of damage to a state file, with the beginning of the reported reason.
 var damages = map[string]struct {
 	do     func(text []byte) []byte // nil: it is gone
 	reason string
@@ -150,8 +150,8 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 	must(t, s.Close())
 }
 
-// What nobody was told of goes: a session whose opening a crash has cut off, and one of an
-// earlier version that was never sent anything.
+// A session is removed if its opening was never confirmed, or if an earlier version saved it and it was never
+// sent anything.
 func TestNeverAnswered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -178,7 +178,7 @@ func TestNeverAnswered(t *testing.T) {
 	must(t, s.Close())
 }
 
-// A state that the disk does not give is told of, and stays where it is for the next life.
+// A state that the disk cannot read is reported, and stays in its place for the next process.
 func TestUnreadableState(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -204,7 +204,7 @@ func TestUnreadableState(t *testing.T) {
 	must(t, s.Close())
 }
 
-// Where a folder cannot be moved it stays, and is told of as damaged.
+// A damaged folder that cannot be moved stays in its place and is reported as damaged.
 func TestDamagedInItsPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

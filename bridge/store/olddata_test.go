@@ -10,9 +10,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 )
 
-// What a server of commit d377de2 kept of sessions and remembered of requests is read. Which
-// data these are, and how they were made, is in e2e/runtime/olddata_test.go. The requests are looked
-// at long before they expire: the clock of the test begins in 2000.
+// The store reads the sessions and requests that a server of commit d377de2 saved. e2e/runtime/olddata_test.go
+// describes these data and how they were made. The test's clock begins in 2000, long before the requests
+// expire.
 func TestOldData(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")

@@ -40,8 +40,8 @@ type record struct {
 	place   int   // index in the list that Requests returns
 }
 
-// Requests opens the log of requests, and returns those that have not expired, ordered by expiry. Large answers stay
-// in the log: see Answer.
+// Requests opens the log of requests, and returns the unexpired ones, ordered by expiry. Large answers stay in
+// the log: see Answer.
 func (s *Store) Requests() (backend.Requests, []backend.Request, error) {
 	r := &requestLog{
 		sync: s.cfg.Journals.Fsync == journal.FsyncAlways, syncMoves: s.cfg.Journals.Fsync != journal.FsyncNever,

@@ -156,7 +156,7 @@ func (s *Store) Writer() *journal.Writer { return s.writer }
 // Degraded returns the journals whose disk is behind, by directory, with the reason.
 func (s *Store) Degraded() map[string]error { return s.writer.Degraded() }
 
-// NextEpoch returns an epoch that is later than those of all journals.
+// NextEpoch returns an epoch that is greater than the epochs of all journals.
 func (s *Store) NextEpoch() (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

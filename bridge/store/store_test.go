@@ -71,7 +71,7 @@ func TestSessionsAndEpochs(t *testing.T) {
 	must(t, s.Close())
 }
 
-// An epoch is given only once the disk says so: a life that crashes gives none twice.
+// An epoch is issued only after the disk has it: a process that crashes issues no epoch twice.
 func TestEpochsAreReserved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

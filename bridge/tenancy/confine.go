@@ -34,9 +34,9 @@ func (t Tenant) Confinement() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Confine returns a profile with what the policy says now. base is the tenant's own profile when
-// p was made of it: members that are as in base are the policy's, the others the caller's, who
-// keeps those that callers may still set.
+// Confine returns a profile with the confinement of the current policy. base is the tenant's profile from which
+// p was made. Members of p that equal base are replaced by the policy's. All others are the caller's; they
+// remain if callers may still set them.
 func (t Tenant) Confine(p, base runtime.Profile) (runtime.Profile, error) {
 	now := t.Profile
 	may := func(field string) bool { return slices.Contains(t.Fields(), field) }

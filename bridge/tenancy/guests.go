@@ -42,9 +42,9 @@ func mustGuestMethods(text string) map[string]string {
 	return table
 }
 
-// guestCallbacks are the kinds of callback that guests are told of and may answer: what is asked of
-// the people and tools of a conversation. All others stand for the owner's machine (files, model
-// requests with their keys, hooks, accounts), or are not known yet.
+// guestCallbacks are the kinds of callback that guests receive and may answer: questions to the people and
+// tools of a conversation. The other kinds concern the owner's machine (files, model requests with their keys,
+// hooks, accounts), or are not known yet.
 var guestCallbacks = map[string]bool{
 	callback.ToolRequested: true, callback.PermissionRequested: true,
 	callback.CommandExecute: true, callback.CommandQueued: true,
@@ -127,7 +127,7 @@ func CheckAnswer(ctx context.Context, s Session, p *callback.Pending, reply call
 		"or approve one call of a caller's tool")
 }
 
-// Sees reports whether callers of a tenant are told of a callback of a session.
+// Sees reports whether callers of a tenant receive callbacks of a kind in a session.
 func Sees(s Session, tenant string, k *callback.Kind) bool {
 	return s.Tenant() == tenant || guestCallbacks[k.Method]
 }

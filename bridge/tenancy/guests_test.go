@@ -64,8 +64,8 @@ func callers(t *testing.T) (owner, guest context.Context) {
 		caller.With(t.Context(), caller.Caller{Tenant: "guest", Role: caller.Owner, Confined: true})
 }
 
-// What an answer of a guest lets the owner's CLI process do, in whatever form it comes: nothing
-// but a call of a caller's tool.
+// The only effect that an answer of a guest can have in the owner's CLI process, in any form, is one call of a
+// caller's tool.
 func TestAnswersOfGuests(t *testing.T) {
 	t.Parallel()
 	s := owned{}
@@ -112,7 +112,7 @@ func TestAnswersOfGuests(t *testing.T) {
 	}
 }
 
-// kindOf is the kind of a method, or one that nobody knows.
+// kindOf returns the kind of a method, or an unknown kind.
 func kindOf(method string) *callback.Kind {
 	if k := callback.ForEvent(method); k != nil {
 		return k

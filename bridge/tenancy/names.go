@@ -63,8 +63,8 @@ func CheckID(id, field string) error {
 	return nil
 }
 
-// CheckName checks the name by which a caller means a session: an id of its own tenant, or the name
-// of a shared session. field is the path of the name in the request.
+// CheckName checks a caller's name of a session: an id of the caller's tenant, or the name of a shared session.
+// field is the path of the name in the request.
 func CheckName(name, field string) error {
 	if _, id, ok := share.ParseName(name); ok {
 		return CheckID(id, field)

@@ -16,8 +16,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// DefaultProfileFields are the members of RuntimeProfile that anybody may set: they give
-// no more rights than a session has.
+// DefaultProfileFields are the members of RuntimeProfile that all callers may set. They give no more rights
+// than a session has.
 var DefaultProfileFields = []string{"log_level", "model_inference", "multi_connection", "session_fs", "telemetry"}
 
 // ProfileFields are all members of RuntimeProfile that a policy can name.

@@ -12,9 +12,8 @@ import (
 
 // Tenant is how a tenant is treated.
 type Tenant struct {
-	// Profile is what the tenant's runtimes are like unless a caller says otherwise. Its
-	// Tenant is the tenant's name. Sandbox and User of it are in force whatever a session's
-	// own profile is.
+	// Profile is the default profile of the tenant's runtimes. Its Tenant is the tenant's name. Its Sandbox and
+	// User apply to all profiles of the tenant.
 	Profile runtime.Profile
 	// ProfileFields are the members of RuntimeProfile that the tenant's callers may set. Nil
 	// is DefaultProfileFields.
@@ -26,8 +25,8 @@ type Tenant struct {
 	Ambient bool
 	// Confined says that a sandbox confines what its sessions do to the host.
 	Confined bool
-	// Providers are those of the bridge's own that its sessions may name. The host's own
-	// tenant may name all.
+	// Providers are the names of the bridge's model providers that the tenant's sessions may use. The host's
+	// own tenant may use all.
 	Providers []string
 	// Limits bound what it may use.
 	Limits quota.Limits

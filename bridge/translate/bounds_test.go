@@ -14,8 +14,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// The bytes that a call may allocate: so many for each byte of input and output
-// together, and as many more for buffers that are kept.
+// The number of bytes that a call may allocate for each byte of input and output together, and the size of
+// reused buffers.
 const (
 	allocatedPerByte = 64 // a span of 16 bytes for each member of 6, in lists that grow
 	allocatedAnyway  = 1 << 20

@@ -7,7 +7,7 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
-// decoder turns wire bytes into JSON. It is kept between calls for its buffer.
+// decoder turns wire bytes into JSON. Calls reuse it for its buffer.
 type decoder struct {
 	src    []byte
 	dst    []byte

@@ -4,14 +4,14 @@ package translate
 type objectScan struct {
 	start, end int  // of the message
 	mark       int  // where the output begins
-	top        bool // it is the message that was asked for
+	top        bool // it is the requested message
 	// hidden members are left out: json_extra overrides them, or says that they
 	// are absent.
 	hidden  mask
 	seen    mask
 	extra   record // json_extra
 	payload *field // the case that is set, of an envelope
-	typed   bool   // the type is given, of an envelope
+	typed   bool   // an envelope's type is set
 }
 
 // object writes the message between i and end as an object.
@@ -142,8 +142,7 @@ func (d *decoder) carefully(t *Table, i, end int, top bool) *Error {
 	return d.object(t, s.start, end, top, s.hidden)
 }
 
-// withType starts an envelope over, of which the payload but not the type is
-// given, as if it were.
+// withType decodes an envelope again that has a payload and no type, as if it had the type.
 func (d *decoder) withType(t *Table, s *objectScan) *Error {
 	tag := s.payload.tags[0]
 	src := append([]byte(nil), d.src[s.start:s.end]...)

@@ -24,7 +24,7 @@ const (
 	failed
 )
 
-// encoder turns JSON into wire bytes. It is kept between calls for its buffers.
+// encoder turns JSON into wire bytes. Calls reuse it for its buffers.
 type encoder struct {
 	src   []byte
 	pos   int
@@ -47,7 +47,7 @@ type span struct{ start, end int }
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// maxKept is the size up to which buffers are kept for the next call.
+// maxKept is the largest size of reused buffers.
 const maxKept = 64 << 10
 
 func (e *encoder) release() {

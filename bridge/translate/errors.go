@@ -74,7 +74,7 @@ func (k Kind) String() string {
 type Error struct {
 	// Kind classifies the error.
 	Kind Kind
-	// Message is the full name of the message that was asked for.
+	// Message is the full name of the requested message.
 	Message string
 	// Path leads to the place: JSON members towards wire bytes, proto fields
 	// towards JSON, as in "tools[2].name"; empty for the value itself.

@@ -16,10 +16,9 @@ const (
 	FrameResponse
 )
 
-// Frame is what the ingest path needs to know of a JSON-RPC message before
-// anybody parses it. All slices are spans of the message, except names and
-// strings that were written with escapes; nil means that the member is missing.
-// Of a member that occurs twice the last one counts.
+// Frame has the parts of a JSON-RPC message that the bridge needs before it parses the message. All slices are
+// spans of the message, except names and strings with escapes; nil means that the member is missing. If a
+// member occurs twice, the last one counts.
 type Frame struct {
 	Kind   FrameKind
 	Method []byte // without quotes
@@ -50,9 +49,8 @@ const eventMethod = "session.event"
 // eventPrefix is how the CLI begins each event.
 const eventPrefix = `{"jsonrpc":"2.0","method":"session.event","params":`
 
-// ScanFrame finds the parts of a JSON-RPC message by counting brackets. What it
-// passes over may still be malformed: whoever translates it will see. An error
-// is always an *Error.
+// ScanFrame finds the parts of a JSON-RPC message by counting brackets. The skipped parts may be malformed;
+// their translation detects that. An error is always an *Error.
 func ScanFrame(body []byte) (Frame, error) {
 	var f Frame
 	s := scanner{b: body}

@@ -106,8 +106,7 @@ func TestScanFrameErrors(t *testing.T) {
 	}
 }
 
-// The form that the CLI gives events has a way of its own through the scan; a space before the
-// message keeps it out of that.
+// The scan has a fast path for the CLI's usual form of events. A space before the message avoids that path.
 func TestScanFrameCommonForm(t *testing.T) {
 	t.Parallel()
 	const head = `{"jsonrpc":"2.0","method":"session.event","params":`

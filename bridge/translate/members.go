@@ -14,10 +14,8 @@ type Member struct {
 
 const objectText = "JSON object"
 
-// Members yields the members of a JSON object in order, those that occur twice
-// too. The first thing that is wrong with the object, found wherever it is by
-// the time it is reached, ends the sequence with an *Error. The spans belong to
-// obj, except for names that were written with escapes.
+// Members yields the members of a JSON object in order, including repeated ones. A malformed object ends the
+// sequence with an *Error at the first error. The spans belong to obj, except names with escapes.
 func Members(obj []byte) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		bad := func(k Kind, at int) { yield(Member{}, &Error{Kind: k, Message: objectText, Offset: at}) }

@@ -14,8 +14,7 @@ type decimal struct {
 	negative bool
 }
 
-// maxExponent bounds the exponents that are told apart; no float64 and no int64
-// comes near it.
+// maxExponent bounds the exponents that are distinguished. It is far beyond the exponents of float64 and int64.
 const maxExponent = 1 << 40
 
 // parseDecimal takes a well-formed JSON number apart.

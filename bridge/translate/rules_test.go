@@ -283,8 +283,8 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestNothing: where a message stands for null alone, an empty object says as little; that
-// is dropped unless all is to be kept.
+// TestNothing: if a message stands only for null, an empty object is equivalent. It is dropped unless Exact is
+// set.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

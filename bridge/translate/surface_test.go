@@ -14,8 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
 )
 
-// everyMessage returns the messages of the CLI in the order of their names, and
-// behind them those of testproto.
+// everyMessage returns the messages of the CLI ordered by name, and then the messages of testproto.
 func everyMessage() []protoreflect.MessageDescriptor {
 	out := cliMessages()
 	slices.SortFunc(out,

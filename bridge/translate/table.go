@@ -30,7 +30,7 @@ type Table struct {
 	limits Limits
 	shape  jsonv1.Shape
 
-	// What a message of any shape may have.
+	// Parts that a message of any shape can have.
 	hasExtra        bool
 	hasUnrecognized bool
 	dense           []*field // by number

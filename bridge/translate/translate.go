@@ -76,9 +76,8 @@ func NewSet(options ...Option) *Set {
 	return s
 }
 
-// Table returns the table of a message type, compiling it and all it refers to
-// when it is asked for the first time. An error means that the descriptor breaks
-// the conventions of copilot.json.v1.
+// Table returns the table of a message type. The first call for a type compiles its table and the tables of all
+// types that it refers to. An error means that the descriptor violates the conventions of copilot.json.v1.
 func (s *Set) Table(md protoreflect.MessageDescriptor) (*Table, error) {
 	s.mu.RLock()
 	t := s.tables[md.FullName()]

@@ -46,7 +46,7 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// A crash at whatever byte of a write leaves the value before it or the new one.
+// A crash at any byte of a write leaves the previous value or the new one.
 func TestCellTorn(t *testing.T) {
 	t.Parallel()
 	for _, power := range []bool{false, true} {

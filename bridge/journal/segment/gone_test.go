@@ -8,8 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// A log that was removed does not come again, empty, because somebody still wants it synced:
-// its directory may be another's by then.
+// A sync of a removed log does not create the log again: another log may own its directory.
 func TestSyncOfWhatIsGone(t *testing.T) {
 	t.Parallel()
 	fsys := rooted{segment.OS{}, t.TempDir()}

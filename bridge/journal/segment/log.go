@@ -4,7 +4,7 @@
 // Recovery removes a frame that a crash left incomplete at the end. After damaged bytes reading continues with the
 // next valid frame, and the missing numbers are reported: only the damaged frames are lost. The log's mark is a few
 // bytes of the caller, written in order with the entries and repeated in every header, so that it survives the
-// removal of older files. The oldest files can be dropped. Replace replaces all files at once by those of a new
+// removal of older files. The oldest files can be dropped. Replace replaces all files at once by the files of a new
 // epoch.
 //
 // A Log has two locks: mu guards its list of segments, fileMu keeps the open file open during a sync. The package

@@ -198,8 +198,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Files that are damaged are not removed with those that a new epoch replaces: what is in them
-// may be nowhere else.
+// Damaged files are not removed together with the files that a new epoch replaces: their content may exist only
+// there.
 func TestReplaceKeepsWhatIsDamaged(t *testing.T) {
 	t.Parallel()
 	for name, reopened := range map[string]bool{"found when opened": true, "found when read": false} {
@@ -333,8 +333,8 @@ func scenario(fsys *faultfs.FS) (acknowledged, attempted, epoch uint64, err erro
 	return acknowledged, attempted, 9, nil
 }
 
-// Whatever happens to one file, recovery gives what the damage did not hit, says which
-// numbers are missing, and leaves a log that can be used.
+// After any damage to one file, recovery returns the undamaged entries, reports the missing numbers, and leaves
+// a usable log.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -366,8 +366,8 @@ func written(t *testing.T) *faultfs.FS {
 	return fsys
 }
 
-// checkRecovery opens what is left of the log: the numbers that are not there are told as
-// holes, and stay the same when the log has gone on.
+// checkRecovery opens the rest of the log. The missing numbers are reported as holes, and stay the same after
+// later appends.
 func checkRecovery(t *testing.T, fsys *faultfs.FS) {
 	t.Helper()
 	l, found, have := open(t, segment.Options{FS: fsys, SegmentBytes: 300})
@@ -459,7 +459,7 @@ func FuzzRecovery(f *testing.F) {
 			if n <= last && len(bodies) > 0 {
 				t.Fatalf("entry %d after %d", n, last)
 			}
-			// What is taken for an entry stands in the file, with the checksum before it.
+			// A returned entry stands in the file, behind its checksum.
 			if !bytes.Contains(data, b) {
 				t.Fatalf("entry %d is not in the file", n)
 			}

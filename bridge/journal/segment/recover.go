@@ -155,7 +155,7 @@ func (l *Log) list() ([]fileName, error) {
 func (l *Log) readSegment(
 	name fileName, limit uint64, last bool, found *Recovered, visit func(uint64, []byte) error,
 ) (err error) {
-	if name.base > l.last { // a file is missing, or the end of the one before
+	if name.base > l.last { // a file is missing, or the end of its predecessor
 		found.skip(0, l.last)
 		found.resume(name.base)
 		l.last = name.base

@@ -30,8 +30,8 @@ type pair struct {
 // errRepeated is not an error of the input: some object has a name twice.
 var errRepeated = errors.New("a member occurs twice")
 
-// parse reads one JSON document. It returns errRepeated beside the value when
-// an object has a name twice; the last one is kept.
+// parse reads one JSON document. If an object has a name twice, parse uses the last member, and returns
+// errRepeated with the value.
 func parse(text []byte) (*value, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("not UTF-8")
