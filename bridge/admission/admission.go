@@ -23,7 +23,7 @@ import (
 type Config struct {
 	// Sessions returns all sessions of the bridge, in no order.
 	Sessions func() []*session.Session
-	// Tenant returns the limits of a tenant, Overall those of all tenants together.
+	// Tenant returns the limits of a tenant. Overall returns the limits of all tenants together.
 	Tenant  func(name string) quota.Limits
 	Overall func() quota.Limits
 	// MaxPromptBytes returns the size of the longest prompt that the bridge accepts.
@@ -45,8 +45,8 @@ type Controller struct {
 // New returns a controller.
 func New(c Config) *Controller { return &Controller{cfg: c} }
 
-// admitOne takes one more of what count says each session has, unless the tenant or
-// everybody has too much of it. Release is to be called as soon as the sessions count it.
+// admitOne admits one more of a resource that count reports for each session, unless the tenant or all tenants
+// together are at their limit. The caller calls release as soon as the sessions count the new one.
 func (c *Controller) admitOne(
 	g *quota.Gauge, tenant string, l quota.Limit, count func(*session.Session) int,
 ) (release func(), err error) {
@@ -100,8 +100,8 @@ func (c *Controller) Participant(tenant string) (release func(), err error) {
 	return c.admitOne(&c.participants, tenant, l, func(s *session.Session) int { return s.Participants().Count() })
 }
 
-// trimmedEvery is how often journals are trimmed to what is to be kept of them, before which
-// there is no more room than now.
+// trimmedEvery is the interval at which journals are trimmed to their retention. Trimming earlier would free no
+// space.
 const trimmedEvery = time.Minute
 
 // checkJournals refuses what would add to journals that have too much.
@@ -139,8 +139,7 @@ func (c *Controller) MaxPrompt(tenant string) int {
 	return most
 }
 
-// CheckPrompt refuses a prompt's part that is too long: for the tenant by its limits, or for
-// anybody.
+// CheckPrompt rejects a part of a prompt above the limit of the tenant or of the server.
 func (c *Controller) CheckPrompt(tenant string, size int, at string) error {
 	own, all, most := c.cfg.Tenant(tenant).PromptBytes, c.cfg.Overall().PromptBytes, c.cfg.MaxPromptBytes()
 	switch {
@@ -162,8 +161,7 @@ func (c *Controller) Runtimes(tenant string) (own, all placement.Bounds) {
 	return of(c.cfg.Tenant(tenant)), of(c.cfg.Overall())
 }
 
-// MaxRSS is how much memory a runtime of a tenant may have: the least of those that are
-// limits.
+// MaxRSS returns the memory limit of a tenant's runtime: the smallest limit that is set.
 func (c *Controller) MaxRSS(tenant string, configured int64) int64 {
 	most := configured
 	for _, l := range []int64{c.cfg.Tenant(tenant).RuntimeMemoryBytes, c.cfg.Overall().RuntimeMemoryBytes} {

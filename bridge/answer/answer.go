@@ -26,8 +26,8 @@ type Converter struct{ codec *wire.Codec }
 // New returns a converter.
 func New(codec *wire.Codec) *Converter { return &Converter{codec} }
 
-// GiverOf is a participant with its answer. Callers of Resolve are nobody in particular: their
-// request ids say what is the same.
+// GiverOf identifies a participant with its answer. It returns the zero Giver for callers of Resolve: their
+// request ids identify repeated requests.
 func GiverOf(participant string, a *bridgev1.Answer) (callback.Giver, error) {
 	if participant == "" {
 		return callback.Giver{}, nil
@@ -138,7 +138,7 @@ func (c *Converter) toolReply(a *bridgev1.ToolAnswer, at string) (callback.Reply
 	}
 }
 
-// noResult is what the model is told of a tool that returned nothing.
+// noResult is the result for the model of a tool that returned nothing.
 const noResult = `{"textResultForLlm":"Tool returned no result.","resultType":"failure","error":"tool returned no result"}`
 
 // older translates the words of older SDKs, which the CLI would take and then fail on.
@@ -166,8 +166,8 @@ func (c *Converter) permissionReply(p *callback.Pending, d *cliv1.PermissionDeci
 	return members("result", decision), nil
 }
 
-// PermissionDecision checks a decision, and gives it the words that the CLI acts on: those for
-// older ones, and those that it lacks.
+// PermissionDecision checks a decision and returns it in the CLI's form. It translates older kinds, and adds
+// the approval that an approve-for-session lacks.
 func PermissionDecision(p *callback.Pending, text json.RawMessage, at string) (json.RawMessage, error) {
 	decision, err := jsonobj.Parse(text)
 	if err != nil {

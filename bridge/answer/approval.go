@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// The CLI takes an approve-for-session that does not say what it approves for once only,
-// whatever its name. What the CLI's own interface would offer for the request is said here.
+// The CLI treats an approve-for-session without an approval as an approve-once. The functions below add the
+// approval that the CLI's own interface would offer for the request.
 
 // forSession is the kind of a decision that approves for the rest of the session.
 const forSession = "approve-for-session"
@@ -42,8 +42,8 @@ func completed(p *callback.Pending, decision jsonobj.Object, at string) (jsonobj
 // prompt is a permission request.
 type prompt callback.PermissionPrompt
 
-// approval is the member of a decision that approves, for the session, what is asked, and
-// its value; none for what cannot be approved without allowing more than was asked.
+// approval returns the member of a decision that approves the request for the session, and its value. It
+// returns "" if every approval would allow more than the request.
 func (q prompt) approval() (member string, value json.RawMessage) {
 	members := jsonobj.Object{}
 	members.SetString("kind", q.Kind)

@@ -13,8 +13,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// What is approved for the session is what was asked, as the CLI's own interface would say
-// it, or nothing.
+// An approval for the session covers the request, as the CLI's own interface would word it, or nothing.
 func TestApprovalForTheSession(t *testing.T) {
 	t.Parallel()
 	const bare = `{"kind":"approve-for-session"}`

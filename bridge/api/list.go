@@ -62,7 +62,7 @@ func (svc *Service) GetSession(
 	if err != nil {
 		damaged := svc.store.Damaged(caller.From(ctx).Tenant, r.GetSessionId())
 		switch {
-		case damaged != nil && m == nil: // which may be why the history cannot be asked
+		case damaged != nil && m == nil: // the damage may be the reason for which the history has no entry
 			return &bridgev1.GetSessionResponse{Session: damaged}, nil
 		case metaErr != nil:
 			return nil, metaErr
@@ -120,8 +120,8 @@ func (svc *Service) ListSessions(
 	return out, nil
 }
 
-// list returns every session of the homes that fits the filter, and those that are shared with the
-// caller's tenant, last used first. The CLI's history is about the tenant's own sessions only.
+// list returns every session of the homes that passes the filter, and the sessions that are shared with the
+// caller's tenant, last used first. The CLI's history covers only the tenant's own sessions.
 func (svc *Service) list(
 	ctx context.Context, homes []runtime.Profile, f *bridgev1.SessionFilter,
 ) ([]*bridgev1.Session, error) {

@@ -46,7 +46,7 @@ type Admission interface {
 	Session(tenant string) (release func(), err error)
 }
 
-// Watchers are those of WatchSessions.
+// Watchers receive the changes for WatchSessions.
 type Watchers interface {
 	// Deleted publishes that a session was deleted; e is nil unless the bridge has the session.
 	Deleted(e *registry.Entry, tenant, id string)

@@ -48,8 +48,8 @@ type Attachment struct {
 
 	started *bridgev1.AttachStarted
 	start   *bridgev1.AttachStart
-	// opening, if set, gives what became of a session that is still being opened while
-	// its participant is asked already.
+	// opening, if set, delivers the result of opening the session, when the participant receives callbacks
+	// before that.
 	opening chan opened
 	options stream.Options
 	begin   stream.Start
@@ -186,8 +186,8 @@ func (a *Attachment) join() {
 	a.work.Wait()
 }
 
-// Handle takes a frame of the participant. What fails is told on the stream; an error
-// ends it.
+// Handle processes a frame of the participant. It reports failed commands on the stream; an error ends the
+// stream.
 func (a *Attachment) Handle(ctx context.Context, r *bridgev1.AttachRequest) error {
 	switch f := r.GetFrame().(type) {
 	case *bridgev1.AttachRequest_Answer:
@@ -239,8 +239,8 @@ func (a *Attachment) leave(disconnect bool) {
 		a.Leave()
 		return
 	}
-	// A session with participants stays. But the last of them goes after it: there may be
-	// something to be written, or a hook to be told.
+	// A session with other participants stays. The last participant stays until the CLI has closed the session,
+	// since the CLI may still write files or call hooks.
 	a.mu.Lock()
 	a.disconnecting, a.keeping = true, last
 	a.mu.Unlock()

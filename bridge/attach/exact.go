@@ -11,8 +11,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// create is Host.Create for a participant. Whoever wants the CLI's own behaviour resumes
-// a session that exists.
+// create creates the session of a participant. If the session exists and the caller wants the CLI's own
+// behaviour, create resumes it.
 func (a *Attachment) create(ctx context.Context, r *bridgev1.CreateSessionRequest, j *session.Joining) (*session.Session, session.Joined, error) {
 	s, joined, err := a.svc.opener.Create(ctx, r, "create.", j)
 	if !j.Exact || fault.ReasonOf(err) != fault.SessionExists {

@@ -94,8 +94,8 @@ func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
 	}}}
 }
 
-// runParts gives the CLI the parts of model responses, in the order they came. Of each
-// request only the first failure is told.
+// runParts sends the parts of model responses to the CLI in their order. It reports only the first failure of
+// each request.
 func (a *Attachment) runParts(ctx context.Context) {
 	failures := map[string]struct{}{}
 	for {

@@ -17,8 +17,8 @@ type owned struct{}
 func (owned) ID() string     { return "s1" }
 func (owned) Tenant() string { return caller.HostTenant }
 
-// What a participant's stream refuses is in the audit log too, though the call goes on; what
-// only fails is not.
+// The audit log has frames of a participant that the bridge refuses, although the stream continues. It does not
+// have frames that only fail.
 func TestRefusedFramesAreAudited(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer

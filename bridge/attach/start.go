@@ -65,7 +65,7 @@ func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *ses
 		})
 	case *bridgev1.AttachStart_Resume:
 		if a.begin.After == nil && a.begin.Tail {
-			// What happens in the course of the resume is new to the participant.
+			// Events during the resume are new to the participant.
 			if s, err := a.svc.sessions.Open(ctx, how.Resume.GetSessionId()); err == nil {
 				a.begin.After = session.Proto(s.Journal().Last())
 			}

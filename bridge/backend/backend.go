@@ -42,7 +42,7 @@ import (
 // ErrStale reports a change by an owner whose term is over, or that does not know the last change.
 var ErrStale = errors.New("the session has another owner by now")
 
-// Damage describes a session whose data could not be read. The data were kept.
+// Damage describes a session whose data could not be read. The bridge does not delete the data.
 type Damage struct {
 	// Key is the session's key, as far as it is known.
 	Key string `json:"key"`

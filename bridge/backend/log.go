@@ -56,7 +56,7 @@ type Log interface {
 	// Trim may remove the oldest entries while the log has more than maxBytes, or while they are
 	// older than before; zero values set no limit. It returns Trimmed.
 	Trim(maxBytes int64, before time.Time) (trimmed uint64, err error)
-	// Delete removes the log and everything else that is kept of the session.
+	// Delete removes the log and all other data of the session.
 	Delete() error
 
 	// Sync makes the entries outlast a crash of the machine. It returns the number of the last

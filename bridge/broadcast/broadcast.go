@@ -110,7 +110,7 @@ func (s *Subscription[T]) Take() Batch[T] {
 	return batch
 }
 
-// Close ends the subscription. What is queued can still be taken.
+// Close ends the subscription. Queued values can still be received.
 func (s *Subscription[T]) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every kind has an answer for when nobody gives one, and none of them approves.
+// Every kind has a default answer, and no default answer approves.
 func TestFallbacks(t *testing.T) {
 	t.Parallel()
 	const failure = `{"result":{"error":"no participant handles it","resultType":"failure","textResultForLlm":"The tool \"t\" gave no result: no participant handles it."}}`

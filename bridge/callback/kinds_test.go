@@ -88,7 +88,7 @@ func eventTypes() map[string]protoreflect.MessageDescriptor {
 	return tags((*cliv1.SessionEvent)(nil).ProtoReflect().Descriptor().Oneofs().ByName("data"))
 }
 
-// Whatever the CLI asks is a kind of the API, tells of one, or is known not to be one.
+// Every request of the CLI is a kind of the API, reports one, or is known not to be one.
 func TestEverythingAskedIsKnown(t *testing.T) {
 	t.Parallel()
 	all := everything(t)
@@ -140,7 +140,7 @@ func count(conditions ...bool) (n int) {
 // gives its form.
 var ownForm = map[string]bool{HooksInvoke: true}
 
-// untagged are the cases without a tag, of kinds that have ways of their own.
+// untagged are the cases without a tag; their kinds have separate code.
 var untagged = map[string]bool{ToolRequested: true, PermissionRequested: true}
 
 // Every kind has a request and an answer, of the messages that the CLI's methods have.

@@ -30,7 +30,7 @@ type Pending struct {
 	Tool, Hook string
 	// Command is the name of a command.
 	Command string
-	// For is the only participant that is asked; empty for all that handle the kind.
+	// For is the only participant that receives the callback; empty for all that handle the kind.
 	For string
 	// Agent is the sub-agent that asks; empty for the main agent.
 	Agent string

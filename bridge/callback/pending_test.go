@@ -63,7 +63,7 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("list is %v", l)
 	}
 
-	// The same id may be asked again, after a resume.
+	// The CLI may request the same id again after a resume.
 	if !r.Add(&Pending{ID: "a"}, noExpiry) {
 		t.Error("an id that was over is refused")
 	}
@@ -155,7 +155,7 @@ func TestExpiry(t *testing.T) {
 		if _, err := r.Claim("claimed"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Second) // it expires while somebody answers
+		time.Sleep(2 * time.Second) // it expires during the claim
 		_ = take()
 		r.Release(claimed)
 		if got := take(); got != "[claimed]" {
@@ -186,7 +186,7 @@ func TestBounds(t *testing.T) {
 	if !r.Add(&Pending{ID: "more"}, noExpiry) {
 		t.Error("there is room, and it is refused")
 	}
-	// What is over is remembered for a while, not for ever.
+	// The registry remembers a bounded number of ended callbacks.
 	for i := MaxPending; i < MaxPending+maxRemembered; i++ {
 		r.Done(id(i - MaxPending))
 		r.Done("more")
@@ -204,8 +204,8 @@ func TestBounds(t *testing.T) {
 	wantReason(t, "over just now", err, fault.CallbackResolved)
 }
 
-// A callback that ends while somebody answers it is over for him too: giving it back does
-// nothing, and who gives the same answer again is not kept waiting.
+// A callback that ends during a claim has ended for the claimant, too: Release does nothing, and a repeated
+// answer does not wait.
 func TestOverWhileAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -233,8 +233,8 @@ func TestOverWhileAnswered(t *testing.T) {
 	})
 }
 
-// An answer is repeated by the participant that gave it, with the same words; to anybody
-// else, and with other words, the callback is over.
+// Only the participant that gave an answer can repeat it, and only with the same content. For all others the
+// callback has ended.
 func TestRepeatedByItsGiver(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry(nil)

@@ -14,7 +14,7 @@ import (
 type Role uint8
 
 const (
-	// Nobody has no rights.
+	// Nobody is the role without rights.
 	Nobody Role = iota
 	// Observer may read.
 	Observer

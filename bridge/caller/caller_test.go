@@ -7,8 +7,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
-// Each role may make the calls of its classes and no others. What touches the host takes the
-// host's own tenant or a sandbox, and what has no class is denied to everybody.
+// Each role may make the calls of its classes and no others. Calls that affect the host require the host's own
+// tenant or a sandbox. Methods without a class are denied to all callers.
 func TestMay(t *testing.T) {
 	t.Parallel()
 	may := map[Role]string{

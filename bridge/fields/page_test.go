@@ -9,7 +9,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// The pages of a list are the list, whatever their size.
+// For any page size, the pages together are the list.
 func TestPagesAreTheList(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

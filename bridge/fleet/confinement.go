@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// evacuateEvery is how often the sessions of a fenced runtime are asked to leave.
+	// evacuateEvery is the interval at which the bridge tries to unload the sessions of a fenced runtime.
 	evacuateEvery = 100 * time.Millisecond
 	// fencedStop bounds the orderly end of a fenced runtime, before the end is forced.
 	fencedStop = 5 * time.Second

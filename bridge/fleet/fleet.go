@@ -169,7 +169,8 @@ func (f *Fleet) start(ctx context.Context, cfg runtime.Config) (*runtime.Runtime
 	return process, nil
 }
 
-// Visible returns the runtimes that a caller may know of: its tenant's, or all. Those that ended last are among them.
+// Visible returns the runtimes of the caller's tenant, or all if the caller may operate the server. The last ended
+// ones are among them.
 func (f *Fleet) Visible(c caller.Caller) []*Runtime {
 	return slices.DeleteFunc(f.runtimes.all(), func(rt *Runtime) bool {
 		return rt.profile.Tenant != c.Tenant && !c.May(caller.Operate)

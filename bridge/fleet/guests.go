@@ -8,22 +8,22 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 )
 
-// A CLI process takes a bounded number of calls at once (rpcconn.DefaultMaxInFlight), and those of
-// a session are made in its owner's process. The callers of tenants that the session is shared
-// with have a share of that, so that the owner's callers always find room.
+// A CLI process accepts a bounded number of calls at once (rpcconn.DefaultMaxInFlight), and the calls of a
+// session use its owner's process. The callers of other tenants that share the session get only a part of that
+// number, so that the owner's callers always have room.
 
 const (
 	// MaxGuestCalls bounds the calls that all other tenants together have in a process.
 	MaxGuestCalls = 64
-	// MaxGuestTenantCalls bounds those of one of them.
+	// MaxGuestTenantCalls bounds the calls of one such tenant.
 	MaxGuestTenantCalls = 32
 )
 
 // guestCalls counts the calls that other tenants have in a process.
 type guestCalls struct{ gauge quota.Gauge }
 
-// take counts a call; release, if it is not nil, is to be called when the process is done with it.
-// Answers are not counted: each is asked for, and the process waits for it.
+// take counts a call. The caller calls release, if it is not nil, when the process has finished the call.
+// Answers do not count, since the process waits for them.
 func (g *guestCalls) take(ctx context.Context, owner, method string) (release func(), err error) {
 	c := caller.From(ctx)
 	if c.Tenant == owner || c.Class == caller.Unclassed || callback.Answers(method) {

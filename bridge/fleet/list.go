@@ -8,8 +8,8 @@ import (
 // maxDown bounds the ended runtimes that stay in a list, so that callers see why they ended.
 const maxDown = 4
 
-// list has the runtimes that run and those that ended last. The zero value is empty and ready for
-// use. It is safe for concurrent use.
+// list has the running runtimes and the last ended ones. The zero value is empty and ready for use. It is safe
+// for concurrent use.
 type list[R interface {
 	comparable
 	// Err returns why the runtime ended, nil while it runs.

@@ -10,7 +10,7 @@ type fakeRuntime struct{ err error }
 
 func (r *fakeRuntime) Err() error { return r.err }
 
-// A list keeps the runtimes that run and the last that ended, and forgets those that are to go.
+// A list has the running runtimes and the last ended ones, and drops older ones.
 func TestListKeepsTheLastEndedRuntimes(t *testing.T) {
 	t.Parallel()
 	var l list[*fakeRuntime]

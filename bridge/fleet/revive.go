@@ -18,9 +18,9 @@ const (
 	reviveTimeout = 2 * time.Minute
 )
 
-// Revive loads sessions in another runtime in the background, after theirs has ended. A session that cannot be loaded
-// waits for the next call that needs it: a session that ends every runtime it is loaded in must not go on doing so
-// by itself.
+// Revive loads sessions in another runtime in the background after the end of their runtime. A session that
+// cannot be loaded waits for the next call that needs it: otherwise a session that ends every runtime would end
+// one after the other.
 func (f *Fleet) Revive(sessions []*session.Session) {
 	if len(sessions) == 0 {
 		return

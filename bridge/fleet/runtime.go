@@ -41,7 +41,7 @@ type Runtime struct {
 	guests guestCalls
 	// fenced says that its confinement differs from the policy's.
 	fenced atomic.Bool
-	// retiring says that the process was asked to end. Only sweeps use it.
+	// retiring reports that the bridge is ending the process. Only sweeps use it.
 	retiring bool
 }
 

@@ -66,7 +66,8 @@ type unloader struct {
 	busy     sync.Map // the tenants of which a session is being unloaded
 }
 
-// start begins to unload sessions. It ignores those of a tenant that is busy: the next sweep finds them again.
+// start begins to unload sessions. It ignores sessions of a tenant for which an unload runs: the next sweep
+// finds them again.
 func (u *unloader) start(list []idleSession) {
 	lanes := map[string][]idleSession{}
 	for _, i := range list {

@@ -2,7 +2,7 @@ package frame
 
 import "testing"
 
-// A buffer has the room that was asked for, hardly more, and none of what was in it.
+// A buffer has the requested size, hardly more, and no earlier content.
 func TestTake(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, 1 << minClass, 1<<minClass + 1, 30_000, 1 << maxClass, 1<<maxClass + 1} {

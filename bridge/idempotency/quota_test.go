@@ -194,8 +194,8 @@ func TestKeysAreATenantsOwn(t *testing.T) {
 	}
 }
 
-// A request that is under way or in doubt has its place whatever else comes, and what an
-// earlier run remembered under the same quota stays, too.
+// A request that is under way or unresolved keeps its entry, and so do the entries of an earlier process under
+// the same quota.
 func TestRememberedRequestsStay(t *testing.T) {
 	t.Parallel()
 	log := &kept{answer: wrapperspb.String("of the log")}
@@ -243,8 +243,7 @@ func TestRememberedRequestsStay(t *testing.T) {
 	}
 }
 
-// An answer that the log has does not stay in memory, and comes from there when it is asked
-// for again.
+// A large answer is only in the log, and is read from there when its request is repeated.
 func TestLargeAnswersAreRead(t *testing.T) {
 	t.Parallel()
 	log := &kept{answer: wrapperspb.String("of the log")}

@@ -88,8 +88,8 @@ func (svc *Service) Answer(
 	return svc.resolve(ctx, s, a.GetCallbackId(), participant, a.GetAnswer(), answerAt{field: "answer", exact: exact})
 }
 
-// settle settles an answer that was interrupted. The answer reached the CLI if the callback is no
-// longer pending and the history has its end; else it is given again.
+// settle settles an answer that was interrupted. If the callback is not pending and the history has its end,
+// the CLI has received the answer. Otherwise settle delivers it again.
 func (svc *Service) settle(
 	r *bridgev1.ResolveRequest, resolve func(context.Context) (*bridgev1.ResolveResponse, error),
 ) *operation.Settlement[*bridgev1.ResolveResponse] {

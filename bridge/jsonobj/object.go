@@ -88,7 +88,8 @@ func (o Object) Bool(key string) bool { return string(o.Get(key)) == "true" }
 // Clone returns a copy that can be changed without changing o.
 func (o Object) Clone() Object { return append(make(Object, 0, len(o)+8), o...) }
 
-// Merge returns o with the members of over in the place of its own.
+// Merge returns o with its members replaced by the members of over with the same keys, and the other members of
+// over appended.
 func (o Object) Merge(over Object) Object {
 	out := o.Clone()
 	for _, m := range over {

@@ -51,8 +51,8 @@ func Extract(ctx context.Context, get func(key string) []string) context.Context
 // linkKey is the context key of a trace context that becomes a span's link and not its parent.
 type linkKey struct{}
 
-// Apart returns ctx for work that a long stream starts: its spans get traces of their own with a link to the
-// stream's.
+// Apart returns ctx for work that a long stream starts: its spans get new traces with a link to the trace of
+// the stream.
 func Apart(ctx context.Context) context.Context {
 	sc := trace.SpanContextFromContext(ctx)
 	if !sc.IsValid() {

@@ -21,7 +21,7 @@ func incoming(headers map[string][]string) context.Context {
 
 func idOf(traceparent string) string { return traceparent[3:35] }
 
-// With nobody who traces, a caller's context goes on as it came.
+// Without a tracer, the context of a caller is passed on unchanged.
 func TestContextsPassThroughSilence(t *testing.T) {
 	t.Parallel()
 	o := Silent()
@@ -63,7 +63,7 @@ func TestParentsAndLinks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ctx     context.Context
 		message Remote
-		// trace is the turn's trace, "" for one of its own; linked is another's.
+		// trace is the turn's trace, "" for a new one; linked is the linked trace.
 		trace, linked string
 	}{
 		"a call":                        {incoming(call), Remote{}, traceA, ""},

@@ -18,8 +18,8 @@ import (
 // sweepInterval is how often expired answers are removed.
 const sweepInterval = time.Minute
 
-// Restore has the runner log its operations and remember those of the previous run. It must be
-// called before the first Run. A nil log keeps nothing beyond this run.
+// Restore makes the runner log its operations and restores the operations of the previous process. Call it
+// before the first Run. With a nil log, operations are in memory only.
 func (r *Runner) Restore(log backend.Requests, requests []backend.Request) {
 	if log != nil {
 		r.answers.Keep(&requestLog{Requests: log, log: r.log})

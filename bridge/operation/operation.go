@@ -110,8 +110,8 @@ func (op *Operation[T]) doubt(ctx context.Context) idempotency.Doubt {
 	}
 }
 
-// Detach runs f on a goroutine of its own, which continues when ctx ends; Detach then returns
-// CANCELLED or TIMEOUT. f ends with the bridge or after five minutes.
+// Detach runs f on a new goroutine that continues when ctx ends; Detach then returns CANCELLED or TIMEOUT. f
+// ends with the bridge or after five minutes.
 func Detach[T any](ctx context.Context, r *Runner, f func(context.Context) (T, error)) (T, error) {
 	type result struct {
 		value T

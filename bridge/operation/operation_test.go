@@ -188,7 +188,7 @@ func TestDetachedOperationsEnd(t *testing.T) {
 	})
 }
 
-// What becomes of an operation that the previous run of the process began and did not end.
+// How an operation is settled that the previous process began and did not finish.
 func TestSettling(t *testing.T) {
 	t.Parallel()
 	lost := fault.New(fault.SendInDoubt, "not there")

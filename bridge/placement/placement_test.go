@@ -133,7 +133,7 @@ func TestIdleRuntimesEnd(t *testing.T) {
 	if got := r.place("s9", runtime.Profile{}); got != 0 {
 		t.Errorf("shard %d, want the one that stays", got)
 	}
-	// The numbers of ended runtimes are given again.
+	// The numbers of ended runtimes are used again.
 	if got := r.place("s10", runtime.Profile{}); got != 1 {
 		t.Errorf("shard %d, want 1", got)
 	}
@@ -178,8 +178,8 @@ func TestUseKeepsARuntime(t *testing.T) {
 	}
 }
 
-// While it is asked what is loaded, places are given and given back: whoever answers may wait
-// for a lock under which that is done. A runtime that was used meanwhile stays.
+// Places can be taken and released while the caller finds out what is loaded: that may need a lock under which
+// places are taken. A runtime that was used meanwhile stays.
 func TestPlacesAreGivenBackWhileOneAsks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, Config{MaxSessions: 1, Idle: time.Minute})

@@ -12,7 +12,7 @@ import (
 type Entry struct {
 	// Session must be set before the entry is shared, and not changed afterwards.
 	Session *session.Session
-	// Shares has the tenants that the session is shared with. It has a lock of its own.
+	// Shares has the tenants that the session is shared with. It has its own lock.
 	Shares share.Set
 
 	mu        sync.Mutex

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// What is rare is done at once; what is told all the time, every so often, and never left
-// undone.
+// A rare signal is handled at once. Frequent signals are handled once in each interval, and none is left out.
 func TestPaced(t *testing.T) {
 	t.Parallel()
 	const every = 20 * time.Millisecond

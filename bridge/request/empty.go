@@ -11,10 +11,9 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 )
 
-// A session of a tenant that is not the host's owner begins empty: with the tools that stay
-// within a session and those that its callers bring, and with no instructions, discovery,
-// memory or anything else that the CLI finds around it. The official SDKs call this the empty
-// mode.
+// A session of a tenant other than the host's owner begins empty. It has the tools that work only within a
+// session, and its callers' tools. It has no instructions, discovery or memory of the CLI's environment. The
+// official SDKs call this the empty mode.
 
 // isolatedTools are the CLI's own tools that use no files, no network and no other sessions.
 var isolatedTools = []string{
@@ -22,7 +21,7 @@ var isolatedTools = []string{
 	"context_board", "skill",
 }
 
-// What the entries of availableTools begin with.
+// Prefixes of the entries of availableTools.
 const (
 	builtinTool = "builtin:"
 	customTool  = "custom:"

@@ -26,8 +26,8 @@ import (
 // MaxTimeout bounds the durations that callers give.
 const MaxTimeout = 30 * 24 * time.Hour
 
-// config gives a configuration the CLI's form, with the tools apart. An exact one may have any
-// member except those that the bridge sets.
+// config returns a configuration in the CLI's form, and its tools. An exact configuration may have any member
+// except the members that the bridge sets.
 func (p *Parser) config(c *cliv1.SessionConfig, at string, exact bool) (jsonobj.Object, *[]config.Tool, error) {
 	if c == nil {
 		return nil, nil, nil

@@ -141,7 +141,7 @@ func TestBadReplies(t *testing.T) {
 	}
 }
 
-// Replies to no call are counted and change nothing, whatever their id.
+// A reply without a call is counted and changes nothing, for any id.
 func TestUnknownAndDuplicateReplies(t *testing.T) {
 	t.Parallel()
 	c, p := start(t, Options{})
@@ -209,7 +209,7 @@ func TestCancelWhileWritten(t *testing.T) {
 	})
 }
 
-// A peer that never answers does not keep the slots of abandoned calls for ever.
+// Abandoned calls do not occupy their slots forever, also if the peer never replies.
 func TestAbandonedSlotComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +243,8 @@ func TestAbandonedSlotComesBack(t *testing.T) {
 	})
 }
 
-// OnFree tells when a call does not count any more: at its reply, when it is refused, and, of a call
-// that was given up, not before its slot is free.
+// OnFree runs when a call no longer counts: at its reply, at its refusal, and for an abandoned call when its
+// slot is free.
 func TestOnFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestOutboundFull(t *testing.T) {
 		if err := c.Notify(t.Context(), "m", []byte(params)); !errors.Is(err, ErrOutboundFull) {
 			t.Errorf("notification over the bound: %v", err)
 		}
-		// The last eighth is kept for answers.
+		// The last eighth is reserved for answers.
 		calls = append(calls, call(t.Context(), c, "answer", `"`+strings.Repeat("x", 800)+`"`, Priority()))
 		synctest.Wait()
 		for range calls {

@@ -114,7 +114,7 @@ type oneWay struct {
 
 func (o oneWay) Write([]byte) (int, error) { return 0, o.err }
 
-// What the peer said before it went is still delivered after a failed write.
+// Messages that the peer sent before its end are delivered after a failed write.
 func TestWriteFailure(t *testing.T) {
 	t.Parallel()
 	for name, peerEnds := range map[string]bool{"peer ends": true, "peer lingers": false} {

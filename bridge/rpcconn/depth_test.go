@@ -12,8 +12,8 @@ func nestedArray(levels int) string {
 	return strings.Repeat("[", levels) + `"]]["` + strings.Repeat("]", levels)
 }
 
-// What would be nested too deeply for the peer is not sent: neither a call, nor an answer, which
-// an error takes the place of.
+// The connection does not send messages that are nested too deeply for the peer: a call fails, and an error
+// replaces an answer.
 func TestMaxDepth(t *testing.T) {
 	t.Parallel()
 	levels := 4

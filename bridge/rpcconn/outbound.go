@@ -21,7 +21,7 @@ type outbound struct {
 	max     int
 	last    bool          // the queued frames are the last
 	err     error         // why nothing is written any more
-	room    chan struct{} // closed when bytes has gone down; nil if nobody waits
+	room    chan struct{} // closed when bytes decreases; nil without a waiting caller
 	scratch []byte
 }
 

@@ -116,7 +116,7 @@ func TestStartIsBounded(t *testing.T) {
 	})
 }
 
-// What bounded the start must not bound the life.
+// The time limit of the start must not limit the runtime's life.
 func TestStartContextDoesNotOutliveTheStart(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

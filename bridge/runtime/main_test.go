@@ -77,8 +77,7 @@ func fakeProgram(t *testing.T, before string) string {
 	return path
 }
 
-// spawned is the configuration of a runtime that is a child: the fake CLI with
-// a script, in a home of its own.
+// spawned is the configuration of a runtime that is a child process: the fake CLI with a script, in a new home.
 func spawned(t *testing.T, script fakecli.Script, before string) Config {
 	t.Helper()
 	raw, err := json.Marshal(script)

@@ -67,8 +67,8 @@ func realConfig(t *testing.T) Config {
 	}
 }
 
-// createBusySession gives the runtime a session with two processes: one in the
-// CLI's care, and one that left for a session of its own. It returns their pids.
+// createBusySession gives the runtime a session with two processes: one that the CLI manages, and one in a
+// separate process session. It returns their pids.
 func createBusySession(t *testing.T, r *Runtime) []int {
 	t.Helper()
 	dir := r.Profile().Dir

@@ -98,7 +98,7 @@ type Runtime struct {
 	kill      context.CancelCauseFunc
 
 	stopOnce sync.Once
-	shut     chan struct{} // created by the first Stop, closed after the CLI was asked to end
+	shut     chan struct{} // created by the first Stop, closed after the request to end was sent
 	stopping atomic.Bool
 	health   health
 	extras   extras

@@ -128,7 +128,7 @@ func TestRestartAfterDeath(t *testing.T) {
 			fault.ReasonOf(s.LastError) != fault.CLIExited {
 			t.Errorf("status = %+v", s)
 		}
-		// It comes back by itself, and who asks meanwhile waits for it.
+		// The supervisor starts a new runtime without a caller, and a caller that asks meanwhile waits for it.
 		next := b.get(p)
 		if next == old || len(b.starts) != 2 || b.starts[1] != 200*time.Millisecond {
 			t.Errorf("starts at %v", b.starts)
@@ -261,7 +261,7 @@ func TestRetire(t *testing.T) {
 		if b.get(Profile{}) == old {
 			t.Error("got the retired runtime")
 		}
-		// A start under way is given up.
+		// A start in progress is cancelled.
 		b.mu.Lock()
 		b.slow = time.Hour
 		b.mu.Unlock()
@@ -280,7 +280,7 @@ func TestRetire(t *testing.T) {
 	})
 }
 
-// Who asks while a runtime is being stopped by others gets its successor.
+// A caller that asks for a runtime that is being stopped gets its successor.
 func TestGetDuringStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -330,7 +330,8 @@ func TestStopAll(t *testing.T) {
 	})
 }
 
-// A runtime that is let go lives on, is told of when it ends, and is replaced for who asks.
+// A released runtime keeps running. The supervisor reports its end, and starts a replacement for the next
+// caller.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

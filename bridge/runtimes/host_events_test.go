@@ -9,7 +9,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// Of a host event that may carry credentials only what it is and what it is about is told.
+// For host events that may contain credentials, watchers receive only the type and the subject.
 func TestHostEventsAreWithheld(t *testing.T) {
 	t.Parallel()
 	id := "s"

@@ -1,5 +1,5 @@
-// Package runtimes serves RuntimeService: what the server and its CLI processes are, and the notices of CLI processes.
-// It has no state, lock or goroutine of its own.
+// Package runtimes serves RuntimeService: the server, its CLI processes, and their telemetry and host events.
+// It has no state, lock or goroutine.
 package runtimes
 
 import (
@@ -34,7 +34,7 @@ type Config struct {
 	Tenants  *tenancy.Tenants
 	Codec    *wire.Codec
 	Shutdown *shutdown.Coordinator
-	// Limits returns the limits for a tenant's calls; the service adds those of the runtimes.
+	// Limits returns the limits for a tenant's calls; the service adds the limits of the runtimes.
 	Limits func(tenant string) *bridgev1.Limits
 	// Version is the version of the server.
 	Version string

@@ -101,8 +101,8 @@ func (st *Store) CheckOwn(ctx context.Context, id, field string) error {
 		WithField(field)
 }
 
-// Visible returns the sessions that the caller may know of and use, in no order: those of its
-// tenant, and those that are shared with it.
+// Visible returns the sessions that the caller may use, in no order: the sessions of its tenant, and the
+// sessions that are shared with it.
 func (st *Store) Visible(ctx context.Context) []*registry.Entry {
 	tenant := caller.From(ctx).Tenant
 	return slices.DeleteFunc(st.Usable(), func(e *registry.Entry) bool { return !e.VisibleTo(tenant) })

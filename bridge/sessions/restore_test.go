@@ -8,7 +8,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 )
 
-// A saved profile has no secrets. Its restored form has those of the tenant's own.
+// A saved profile has no secrets. Restoring it adds the secrets of the tenant's profile.
 func TestSavedProfilesHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	own := runtime.Profile{Home: "/home", Token: "t", Env: map[string]string{"A": "1"}}

@@ -1,10 +1,9 @@
-// Package sessions has the sessions of a bridge. A Store finds them for callers, creates and
-// restores them, saves their state, evicts and removes them.
+// Package sessions has the sessions of a bridge. A Store finds them for callers, creates and restores them,
+// saves their state, evicts and removes them.
 //
-// A Store has no lock of its own: it owns a registry.Registry, a registry.Saver and
-// registry.Epochs, which have theirs. Sessions are created while the registry's lock is held. Run
-// saves changed sessions on the goroutine that calls it; evictions run on goroutines of
-// Config.Go. Close comes after both have ended.
+// A Store has no lock. It owns a registry.Registry, a registry.Saver and registry.Epochs, each with its own
+// lock. Sessions are created while the registry's lock is held. Run saves changed sessions on the goroutine
+// that calls it; evictions run on goroutines of Config.Go. Close comes after both have ended.
 package sessions
 
 import (
@@ -69,8 +68,8 @@ type Config struct {
 	SetProfile func(*registry.Entry, runtime.Profile) (undo func())
 	// Defaults are members of the configuration of sessions that do not set them.
 	Defaults jsonobj.Object
-	// Providers returns the server's model providers that a tenant's sessions may name; those of
-	// caller.HostTenant are all.
+	// Providers returns the server's model providers that a tenant's sessions may name. For caller.HostTenant
+	// it returns all.
 	Providers func(tenant string) session.Providers
 	// Forget is called when a session leaves memory.
 	Forget func(key string)

@@ -59,7 +59,7 @@ const (
 	Declined State = "declined"
 )
 
-// Grant is the access that a tenant was given.
+// Grant is the access that the owner gave a tenant.
 type Grant struct {
 	// Class is the highest class of calls that the tenant may make: caller.Read or caller.Drive.
 	Class caller.Class

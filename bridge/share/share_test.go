@@ -41,7 +41,7 @@ var steps = map[string]func(*Set){
 	"other":       func(s *Set) { s.Offer("other", caller.Drive); s.Accept("other") },
 }
 
-// What a tenant may do after each series of changes, and what the owner is told.
+// The rights of a tenant after each series of changes, and the owner's view of them.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	for series, want := range map[string]struct {
@@ -96,7 +96,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A call ends with the first change that leaves it without its right, and is told once.
+// The first change that removes the right to a call ends the call, once.
 func TestGuestsEndWithTheirRights(t *testing.T) {
 	t.Parallel()
 	for change, ends := range map[string][]string{
@@ -153,7 +153,7 @@ func TestSharesAreBounded(t *testing.T) {
 	}
 }
 
-// What an older version kept is an offer, and what is damaged gives no right.
+// A share that an older version saved is an offer, and a damaged one gives no right.
 func TestRestoreGivesNoRightThatWasNotAccepted(t *testing.T) {
 	t.Parallel()
 	var s Set
@@ -167,7 +167,7 @@ func TestRestoreGivesNoRightThatWasNotAccepted(t *testing.T) {
 	}
 }
 
-// Changes and guests do not race: in the end nobody is in who has no right.
+// Concurrent changes and guests: in the end no guest without a right has a call.
 func TestSetConcurrently(t *testing.T) {
 	t.Parallel()
 	var s Set

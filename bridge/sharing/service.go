@@ -32,7 +32,7 @@ type Sessions interface {
 	Save(*registry.Entry)
 }
 
-// Watchers are those of WatchSessions.
+// Watchers receive the changes for WatchSessions.
 type Watchers interface {
 	// ChangedFor publishes a change to the watchers of one tenant.
 	ChangedFor(e *registry.Entry, tenant string, what bridgev1.SessionChange)

@@ -73,7 +73,7 @@ func (c *Coordinator) Close() {
 	c.tasks.Wait()
 }
 
-// Draining closes when streams are asked to go away.
+// Draining closes when streams must send GoAway.
 func (c *Coordinator) Draining() <-chan struct{} { return c.draining }
 
 // Grace is the time from Draining to Stopping. Call it only after Draining has closed.

@@ -73,9 +73,9 @@ func turnEnded(n prompts.TurnOver) *bridgev1.TurnEnded {
 	return out
 }
 
-// concerns reports whether the stream tells of a callback. What is asked of programs comes
-// often and with contents: that goes to those participants only who are to answer it, and to
-// streams that are nobody's, on which those listen who answer for the session.
+// concerns reports whether the stream carries a callback. Callbacks of kinds with a limit, such as file access,
+// are frequent and large. Only the participants that they were offered to receive them, and streams without a
+// participant, whose callers answer for the session.
 func (f *sessionStream) concerns(k *callback.Kind, offered []string) bool {
 	return tenancy.Sees(f.s, f.tenant, k) && (k.Limit == 0 || f.participant == "" || slices.Contains(offered, f.participant))
 }

@@ -82,7 +82,7 @@ func (svc *Service) subscription(ctx context.Context, r *bridgev1.SubscribeReque
 	return st, nil
 }
 
-// subscribe adds a session of a subscription. seen are those that it has already.
+// subscribe adds a session to a subscription. seen has the sessions that the subscription has already.
 func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at string, callbacks bool, seen map[string]bool) error {
 	id := c.GetSessionId()
 	if seen[id] {

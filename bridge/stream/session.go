@@ -185,7 +185,7 @@ func (f *sessionStream) send(sink frame.Sink, r *bridgev1.SubscribeResponse) err
 	return sink(frame.Frame{Message: f.frame(r)})
 }
 
-// minOwn is the JSON from which on a frame of its own is worth its memory.
+// minOwn is the size in bytes from which a frame is built in its own memory.
 const minOwn = 512
 
 // encode adds the events that passed to the frame: as the bytes that every stream shares or,

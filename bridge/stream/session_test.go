@@ -9,7 +9,7 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// The field numbers of frames that are written by hand are those of the descriptor.
+// The hand-written field numbers of frames equal the descriptor's.
 func TestFrameFieldNumbers(t *testing.T) {
 	t.Parallel()
 	fields := (*bridgev1.SubscribeResponse)(nil).ProtoReflect().Descriptor().Fields()

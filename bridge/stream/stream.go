@@ -112,7 +112,7 @@ func (st *Stream) Run(ctx context.Context) error {
 	var ready []*sessionStream
 	conn := leaving.From(ctx)
 	draining, away, done := st.service.shutdown.Draining(), conn.Away, st.Done
-	var leave *bridgev1.GoAway // to be said
+	var leave *bridgev1.GoAway // to be sent
 	for st.open > 0 {
 		var err error
 		if leave != nil && (st.Stay == nil || !st.Stay()) {

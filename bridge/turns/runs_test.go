@@ -8,7 +8,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/sending"
 )
 
-// The newest turns can be found. The first of a message stays, and those of a deleted session go.
+// The newest turns can be found. A later turn of the same message does not replace the first, and the turns of
+// a deleted session are removed.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	host := struct{ session.Host }{} // which is not called

@@ -110,8 +110,8 @@ func (c *Codec) Lacking(m protoreflect.Message) (field string) {
 	return ""
 }
 
-// MaxRequestDepth is how deeply a message of a caller may be nested, the JSON text in its fields
-// included. What the bridge puts around it stays below rpcconn.CLIMaxDepth.
+// MaxRequestDepth is the permitted nesting of a caller's message, including the JSON text in its fields. With
+// the levels that the bridge adds, it stays below rpcconn.CLIMaxDepth.
 const MaxRequestDepth = 100
 
 // ToJSON gives a caller's message the CLI's form. field is where the message is in the

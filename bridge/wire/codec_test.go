@@ -20,7 +20,7 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// The field numbers that are written by hand are those of the descriptors.
+// The hand-written field numbers equal the descriptors'.
 func TestFieldNumbers(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -53,7 +53,7 @@ func TestFieldNumbers(t *testing.T) {
 const said = `{"type":"assistant.message","id":"0f8fad5b-d9cb-469f-a165-70867728950e","timestamp":"2026-01-02T03:04:05.678Z",` +
 	`"parentId":null,"data":{"messageId":"m1","content":"hé\n","toolRequests":[],"somethingNew":{"b":1,"a":[]}}}`
 
-// The encoder's bytes are those of the message they stand for.
+// The encoder returns the same bytes as the marshalled message.
 func TestEventEncoding(t *testing.T) {
 	t.Parallel()
 	c, err := New(slog.New(slog.DiscardHandler))
@@ -180,8 +180,7 @@ func TestToJSON(t *testing.T) {
 const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","deltaContent":" the next"},"ephemeral":true,` +
 	`"id":"0b0f1f9a-3b0c-4a55-9d57-3f6f2f3c9a11","timestamp":"2026-01-02T03:04:05.678Z","parentId":"5a3c2f68-7b43-4be2-8c2c-6a9f6d0f7a20"}`
 
-// What is put into a frame of its own is what is kept for sharing, to the byte, whatever is
-// there before it.
+// AppendEvent appends exactly the bytes of the shared form, after any other bytes.
 func TestAppendEvent(t *testing.T) {
 	t.Parallel()
 	c, err := New(slog.New(slog.DiscardHandler))

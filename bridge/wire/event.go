@@ -25,9 +25,8 @@ const (
 	fieldUnrecognized  protowire.Number = 1001
 )
 
-// Event is the journal's encoder: an element of EventBatch.events, tag and length
-// included, so that a frame is made of such pieces as they are. It is put together in a
-// buffer that is used again; what is kept is an exact copy.
+// Event is the journal's encoder. It returns an element of EventBatch.events with its tag and length, so that a
+// frame is a sequence of such elements. It builds the element in a reused buffer and returns an exact copy.
 func (c *Codec) Event(r *journal.Record, f journal.Form) []byte {
 	scratch := c.scratch.Get().(*[]byte)
 	out, start := c.putEvent((*scratch)[:0], r, f)
@@ -82,7 +81,7 @@ const (
 	// EventHead is room for the tags and lengths of an event and its parts and for its
 	// position, all at their longest.
 	EventHead = 48
-	// maxScratch is the largest buffer that is kept to be used again.
+	// maxScratch is the largest buffer that is reused.
 	maxScratch = 1 << 20
 )
 

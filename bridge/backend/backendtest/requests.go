@@ -12,8 +12,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
 )
 
-// OpenRequests opens remembered requests: each time those that the one before it left. The tests
-// close one before they open the next.
+// OpenRequests opens the log of requests and returns the stored ones. The tests close a log before they open it
+// again.
 type OpenRequests func() (backend.Requests, []backend.Request, error)
 
 // Requests tests remembered requests. open returns a function that opens none the first time.

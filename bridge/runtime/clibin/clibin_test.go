@@ -65,7 +65,7 @@ func TestPrecedence(t *testing.T) {
 	check(private, PinnedVersion, SourceCache)
 }
 
-// What somebody named is used or refused, never replaced.
+// A named executable is used or rejected, and never replaced by another.
 func TestNamedExecutablesDoNotFallThrough(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

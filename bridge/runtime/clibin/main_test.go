@@ -46,7 +46,7 @@ func write(t *testing.T, path, content string, mode os.FileMode) string {
 	return path
 }
 
-// world is a directory with a PATH of its own and a locator that sees nothing else.
+// world is a directory with a PATH, and a locator that uses nothing else.
 type world struct {
 	dir  string
 	env  map[string]string

@@ -95,7 +95,7 @@ func (l *Locator) compare(table pinTable, bin Binary) Trust {
 	return TrustInstalled
 }
 
-// platformsOf returns the platform of the package that contains path, or those of this machine.
+// platformsOf returns the platform of the package that contains path, or this machine's platforms.
 func platformsOf(path string) []string {
 	if name, ok := strings.CutPrefix(filepath.Base(filepath.Dir(path)), "copilot-"); ok {
 		return []string{name}

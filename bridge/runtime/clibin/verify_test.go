@@ -49,8 +49,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// forge writes other content of the same length over a file and sets its time back, as whoever
-// wants it unnoticed does.
+// forge overwrites a part of a file with content of the same length and resets its time, as an attacker would.
 func forge(t *testing.T, path, from, to string) {
 	t.Helper()
 	info, err := os.Stat(path)
@@ -92,9 +91,9 @@ func (l *Locator) settle(t *testing.T, path string) {
 	}
 }
 
-// TestChangedExecutable changes an executable, in the private copy, on PATH and at a path that was
-// given, in ways that keep its size and time. It is refused unless its path was given, and never
-// run to see what it is.
+// TestChangedExecutable changes an executable, in the private copy, on PATH and at an explicit path, without
+// changing its size and time. The locator rejects it, except at an explicit path, and never runs it to identify
+// it.
 func TestChangedExecutable(t *testing.T) {
 	t.Parallel()
 	for _, source := range []Source{SourceCache, SourcePath, SourceExplicit, SourceEnv} {

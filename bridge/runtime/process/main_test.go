@@ -63,8 +63,8 @@ var roles = map[string]func(){
 		fmt.Fprint(os.Stderr, "last words \xff")
 		os.Exit(3)
 	},
-	// litter starts two processes in sessions of their own, one of which keeps
-	// stdout open, and goes on until its input ends.
+	// litter starts two processes in separate process sessions, one of which keeps stdout open, and continues
+	// until its input ends.
 	"litter": func() {
 		for i := range 2 {
 			c := exec.Command("sleep", "1000")

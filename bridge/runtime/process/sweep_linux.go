@@ -12,9 +12,9 @@ import (
 // sweepRounds bounds the rounds for processes that fork while they are being ended.
 const sweepRounds = 5
 
-// SweepAbandoned ends the processes that runtimes of killed owners left, and returns their count. It affects only
-// processes of this user with owners in this pid namespace; as root those of all users, since CLI processes may run
-// as another user than the server.
+// SweepAbandoned ends the processes that runtimes of killed owners left, and returns their count. It affects
+// only processes of this user with owners in this pid namespace. As root it affects processes of all users,
+// since CLI processes may run as another user than the server.
 func SweepAbandoned() int {
 	return sweep(abandoned, DefaultOrphanGrace)
 }

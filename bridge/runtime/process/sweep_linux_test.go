@@ -93,9 +93,8 @@ func TestOrphansAreEnded(t *testing.T) {
 func killedParent(t *testing.T, child string, more int) []int {
 	t.Helper()
 	o := roleOptions("parent", "PROCESS_TEST_CHILD="+child)
-	// Not with process.Start: its clean-up would find the grandchildren by the
-	// marker, which the parent passes on only to be overwritten; and the point
-	// is that nobody cleans up.
+	// process.Start is not usable here: its clean-up would find the grandchildren by the marker, and the test
+	// needs them to stay.
 	cmd := exec.Command(o.Path)
 	cmd.Env = o.Env
 	out, err := cmd.StdoutPipe()
@@ -131,8 +130,8 @@ func TestSweepAbandoned(t *testing.T) {
 	for _, child := range []string{"litter", "stubborn"} {
 		more := map[string]int{"litter": 2}[child]
 		fds := killedParent(t, child, more)
-		// Without a sweep they would live on for minutes. What it counts is not
-		// checked: another bridge on this machine may sweep at the same time.
+		// Without a sweep they would run for minutes. The test does not check the count: another bridge on this
+		// machine may sweep at the same time.
 		process.SweepAbandoned()
 		for _, fd := range fds {
 			if !gone(fd, 5*time.Second) {

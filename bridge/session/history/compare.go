@@ -94,8 +94,8 @@ func saidByUser(rec *journal.Record) bool {
 }
 
 // Merge merges the events of the history and of the journal. The history decides the order; an event that only
-// the journal has follows its predecessor. Merge returns copies of all events, and those of them that the
-// journal lacked.
+// the journal has follows its predecessor. Merge returns copies: all events, and the events that the journal
+// lacked.
 func Merge(history, kept []*journal.Record) (all, fresh []*journal.Record) {
 	own := map[journal.ID]bool{}
 	for _, rec := range history {

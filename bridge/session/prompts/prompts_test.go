@@ -24,7 +24,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// The user's text is stored whatever its members are called; secrets beside it are not.
+// The user's text is stored under any member name; secrets beside it are not.
 func TestWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	const params = `{"prompt":"my apiKey","attachments":[{"apiKey":"kept"}],"requestHeaders":{"Authorization":"hidden"}}`
