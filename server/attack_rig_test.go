@@ -23,7 +23,7 @@ type wire struct {
 	t    *testing.T
 	buf  bytes.Buffer
 	head *hpack.Encoder
-	// pings are those that answers has sent.
+	// pings counts the pings that answers has sent.
 	pings byte
 }
 

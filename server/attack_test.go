@@ -94,7 +94,7 @@ func TestRapidReset(t *testing.T) { //nolint:paralleltest // it measures the pro
 	}
 }
 
-// More streams at once than are allowed are refused, each by itself.
+// Streams above the permitted number are refused one by one.
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
 	const most = 8
@@ -139,7 +139,7 @@ func TestSlowLoris(t *testing.T) { //nolint:paralleltest // it measures the proc
 				_, _ = w.Write([]byte{0, 1, 0})
 			}
 		}
-		// Who gets in while they are there brings a proof, and stays.
+		// A caller that connects meanwhile and authenticates stays connected.
 		if _, err := bridgev1.NewRuntimeServiceClient(r.Dial(t, 0,
 			grpc.WithPerRPCCredentials(bearer(token)))).GetServerInfo(t.Context(),
 			&bridgev1.GetServerInfoRequest{}); err != nil {

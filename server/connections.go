@@ -172,8 +172,8 @@ func (t *connections) enter(tcp *net.TCPConn, fd int) *connection {
 	return c
 }
 
-// shed closes a connection of the caller with the most connections, in favour of a new one. Unauthenticated
-// connections count as those of one caller; one that has exceeded introduceTime is closed first.
+// shed closes a connection of the caller with the most connections, in favour of a new one. All unauthenticated
+// connections together count as one caller's. One that has exceeded introduceTime is closed first.
 func (t *connections) shed() {
 	t.mu.Lock()
 	var top *callerUse

@@ -271,7 +271,7 @@ func TestConnectionOfSeveralCallers(t *testing.T) {
 	}
 }
 
-// A policy that allows fewer connections closes those that are too many.
+// A policy that permits fewer connections closes the surplus.
 func TestFewerConnectionsByPolicy(t *testing.T) {
 	t.Parallel()
 	s := startTenanted(t, "", server.Config{})

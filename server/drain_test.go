@@ -41,8 +41,8 @@ func subscribe(t *testing.T, r *servertest.Running) bridgev1.EventService_Subscr
 	return stream
 }
 
-// Health turns first, then the backend says goodbye and ends its streams, and only then
-// is nothing more accepted. Whoever watches health does not hold up the end.
+// First the health status changes, then the backend sends GoAway and ends its streams, and then the server
+// stops to accept calls. A client that watches the health status does not delay the end.
 func TestDrainOrder(t *testing.T) {
 	t.Parallel()
 	draining, drained := make(chan struct{}), make(chan struct{})
@@ -116,7 +116,7 @@ func TestStopCutsOffWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A handler that never returns is told of, not waited for.
+// The server reports a handler that never returns, and does not wait for it.
 func TestStopReportsStuckHandlers(t *testing.T) {
 	t.Parallel()
 	free := make(chan struct{})

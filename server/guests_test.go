@@ -136,8 +136,8 @@ func TestLaterFramesAreChecked(t *testing.T) {
 	}
 }
 
-// A call that has come to another tenant's session is a guest's from then on, whatever its
-// caller's own rights; what it said before counts too.
+// A call that has reached another tenant's session is a guest's call from then on, also if its caller has more
+// rights in its own tenant. Its earlier messages are checked, too.
 func TestFramesOfGuestsAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -231,8 +231,8 @@ func member(t *testing.T, p *policy.Policy, tenant string) *admission {
 	return &admission{proof: proof, id: id, who: who}
 }
 
-// A call that one policy let in and that is noted when another is in force already is asked again
-// at once: nobody else would.
+// A policy change between the admission of a call and its registration checks the call again at once: no other
+// code would.
 func TestCallsAdmittedDuringAChangeAreAskedAgain(t *testing.T) {
 	t.Parallel()
 	for _, tenant := range []string{"acme", "boxed"} { // one has gone, the other has lost its sandbox

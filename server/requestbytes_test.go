@@ -62,15 +62,15 @@ func TestRequestBytes(t *testing.T) {
 			if !w.answers() {
 				t.Error("the connection is closed")
 			}
-			// What is given back may be used again.
+			// Released bytes can be used again.
 			_ = w.WriteRSTStream(1, http2.ErrCodeCancel)
 			eventually(t, "room", func() bool { _, err := s.as("acme"); return err == nil })
 		})
 	}
 }
 
-// What all together may use is nobody's own: who comes last is refused, and told that it is not
-// the tenant's limit.
+// The overall bound belongs to no tenant: the last caller is refused, and the error does not name the tenant's
+// limit.
 func TestOverallBounds(t *testing.T) {
 	t.Parallel()
 	s := startTenanted(t, "", server.Config{})
@@ -198,7 +198,7 @@ func TestPackedRequestsCountUnpacked(t *testing.T) {
 	}
 }
 
-// What comes in pieces is held until the call ends, and counts as long.
+// The pieces of a request are held until the call ends, and count until then.
 func TestPiecesCountTogether(t *testing.T) {
 	t.Parallel()
 	collect := &sessions{sendStream: func(_ context.Context, _ *bridgev1.SendRequest,
@@ -233,8 +233,8 @@ func TestPiecesCountTogether(t *testing.T) {
 	}
 	err := send("acme", 8)
 	wantLimit(t, "8 MiB", err, "caller_request_bytes")
-	// What the refused stream held is given back when its handler has ended, which the caller
-	// does not wait for.
+	// The bytes of the refused stream are released when its handler has ended. The caller does not wait for
+	// that.
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		err := send("acme", 3)
 		if err == nil {

@@ -123,7 +123,7 @@ func TestRevokedCertificate(t *testing.T) {
 	}
 }
 
-// Without a list that is up to date nobody can tell what is revoked: no certificate is taken.
+// Without a current list the server cannot know which certificates are revoked: it accepts none.
 func TestRevocationListsHaveToBeThere(t *testing.T) {
 	t.Parallel()
 	for name, lists := range map[string]func(a *authority) []byte{

@@ -118,7 +118,7 @@ func TestCallsEndWithTheirRights(t *testing.T) {
 	}
 }
 
-// A call that was let in by a policy is asked again when another has come into force meanwhile.
+// A call that an earlier policy admitted is checked again when a new policy takes effect.
 func TestCallsOfAnEarlierPolicyAreAskedAgain(t *testing.T) {
 	t.Parallel()
 	store, with := policies(t)
@@ -139,8 +139,7 @@ func TestCallsOfAnEarlierPolicyAreAskedAgain(t *testing.T) {
 	}
 }
 
-// What touches the host ends when its process has another confinement than a new policy says, and
-// nothing else does.
+// Only calls that affect the host end when their process has another confinement than the new policy.
 func TestHostCallsEndWithTheirConfinement(t *testing.T) {
 	t.Parallel()
 	changing := fault.New(fault.ConfinementChanging, "changing")

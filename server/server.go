@@ -54,7 +54,7 @@ type Server struct {
 	reporter  *reporter
 	// connections are the TCP connections.
 	connections *connections
-	// certificates are those of TCP ports; nil without TLS.
+	// certificates are the server's certificates for TCP ports; nil without TLS.
 	certificates *certificates
 
 	// leaving ends when the calls of tools and load balancers must end.
@@ -217,7 +217,7 @@ func (s *Server) drain(ctx context.Context) error {
 	return nil
 }
 
-// stop waits for the calls in progress, and cancels those that exceed StopTimeout. It returns an error if a handler
+// stop waits for the calls in progress, and cancels them after StopTimeout. It returns an error if a handler
 // still does not return.
 func (s *Server) stop() error {
 	graceful, forced := make(chan struct{}), make(chan struct{})

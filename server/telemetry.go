@@ -67,8 +67,8 @@ func (s *Server) observe(ctx context.Context, c *call) (context.Context, ending,
 	}, nil
 }
 
-// audit records the calls that matter for an audit: those refused because of the caller's rights, and those that use
-// the host, concern the server or change permissions.
+// audit records the calls that matter for an audit: refused calls, and calls that use the host, concern the
+// server or change permissions.
 func (s *Server) audit(ctx context.Context, c *call) (context.Context, ending, error) {
 	return ctx, func(err error) error {
 		c.failure = err

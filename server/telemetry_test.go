@@ -18,8 +18,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/servertest"
 )
 
-// What the server does not have is not measured: its name is the caller's, and there would
-// be no end to them. Nor is what load balancers ask.
+// Unknown methods have no metrics: callers choose their names, which would be unbounded. Health checks have
+// none, either.
 func TestOnlyOwnMethodsAreMeasured(t *testing.T) {
 	t.Parallel()
 	spans, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
@@ -61,7 +61,7 @@ func TestOnlyOwnMethodsAreMeasured(t *testing.T) {
 	}
 }
 
-// A caller's trace context is in the context of its call although nobody traces here.
+// A caller's trace context is in the context of its call, also without a tracer.
 func TestTraceContextComesIn(t *testing.T) {
 	t.Parallel()
 	const id = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -119,7 +119,7 @@ func TestHealthOfEachService(t *testing.T) {
 	}
 }
 
-// What looks like a secret in a panic is in no log.
+// Text that looks like a secret in a panic is in no log.
 func TestPanicsTellNoSecret(t *testing.T) {
 	t.Parallel()
 	r, log := logged(t, server.Config{},

@@ -179,7 +179,7 @@ func TestTLSWithCertificates(t *testing.T) {
 			t.Errorf("without a certificate, where there are %s: %v, want %v", text, got, want)
 		}
 	}
-	// A bad certificate leaves the one before in force, a good one takes its place.
+	// An invalid certificate leaves the previous one in force; a valid one replaces it.
 	write(t, file("cert"), []byte("nonsense"))
 	cert, key = a.issue(2, "")
 	until(t, func() bool {
@@ -195,7 +195,7 @@ func TestTLSWithCertificates(t *testing.T) {
 	})
 }
 
-// until asks now and then. Only for what nobody tells.
+// until polls until holds returns true. It is for conditions without an event to wait for.
 func until(t *testing.T, holds func() bool) {
 	t.Helper()
 	deadline, tick := time.After(20*time.Second), time.NewTicker(200*time.Millisecond)

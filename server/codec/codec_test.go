@@ -62,7 +62,7 @@ func marshalled(tb testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// Whichever way a frame comes, the bytes are those of the message it stands for.
+// In every form of a frame, the sent bytes are the bytes of its message.
 func TestSinksSendTheBytesOfTheMessage(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 100, 1 << 10, 1 << 20} {

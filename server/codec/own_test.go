@@ -10,8 +10,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
 )
 
-// The memory of a frame is given back when gRPC has let go of the last piece of it, and not
-// before; the bytes are the same as those of shared pieces.
+// The memory of a frame is released when gRPC has released its last piece, and not before. The bytes equal the
+// bytes of shared pieces.
 func TestOwnIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, field := range []protowire.Number{0, 2} {

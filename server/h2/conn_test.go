@@ -85,8 +85,8 @@ func message(flag byte, payload []byte) []byte {
 	return append([]byte{flag, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}, payload...)
 }
 
-// What is read is what was sent, in pieces of any size, and what it costs does not depend on
-// them: each stream what has come of its messages, without padding.
+// The connection returns the received bytes in pieces of any size. The counted bytes do not depend on the
+// pieces: each stream counts the bytes of its messages, without padding.
 func TestReadCounts(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

@@ -9,8 +9,8 @@ const messageOverhead = 16
 // state.
 const streamOverhead = 16 << 10
 
-// Stream is one stream of a connection, from its headers to its end. Its methods are safe for
-// concurrent use; those of a nil Stream do nothing.
+// Stream is one stream of a connection, from its headers to its end. It is safe for concurrent use. The methods
+// of a nil Stream do nothing.
 type Stream struct {
 	conn *Conn
 	id   uint32

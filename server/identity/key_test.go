@@ -6,7 +6,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 )
 
-// Identities that have the same name for logs are told apart, whichever way they were proven.
+// Identities with the same name in logs have different keys, for all kinds of proof.
 func TestKeysTellIdentitiesApart(t *testing.T) {
 	t.Parallel()
 	seen := map[string]identity.Identity{}

@@ -16,8 +16,8 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// sharing has the tenants of the tests of guests: with and without a sandbox, each with a list of
-// its own. "private_urls" are not resolved.
+// sharing has the tenants of the tests of guests: with and without a sandbox, each with its own list.
+// "private_urls" are not resolved.
 const sharing = `
 tenants:
   guest-open: {members: [], private_urls: ["https://guest.example", "https://both.example"]}
@@ -125,7 +125,7 @@ func TestGuestsAreJudgedFieldByField(t *testing.T) {
 	})
 }
 
-// What the contract does not declare is refused to guests, and what says nothing is not.
+// Guests may not send members that the contract does not declare, unless they have no content.
 func TestGuestsAndWhatIsNotDeclared(t *testing.T) {
 	t.Parallel()
 	attach := func(a *cliv1.Attachment) proto.Message {

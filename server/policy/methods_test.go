@@ -18,7 +18,7 @@ import (
 	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
-// every returns the full names of all rpcs that a server can have, by those of methods.txt.
+// every returns the full names of all rpcs that a server can have, grouped as in methods.txt.
 func every(t *testing.T) map[string][]string {
 	t.Helper()
 	names := map[string][]string{}
@@ -48,7 +48,7 @@ func every(t *testing.T) map[string][]string {
 	return names
 }
 
-// A call without a class is denied to everybody: it is classed on purpose, or not served.
+// A method without a class is denied to all callers: each method has a class or is not served.
 func TestEveryRPCHasAClass(t *testing.T) {
 	t.Parallel()
 	all := every(t)
@@ -66,7 +66,7 @@ func TestEveryRPCHasAClass(t *testing.T) {
 	}
 }
 
-// What the CLI promises nothing for is for whoever runs the server.
+// Methods that the CLI marks as internal are for administrators.
 func TestInternalMethodsAreForAdmins(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -124,7 +124,7 @@ func TestWhatSoundsLikeTheHostIsClassedSo(t *testing.T) {
 	}
 }
 
-// refused are methods that the bridge refuses whoever calls them.
+// refused are methods that the bridge refuses for all callers.
 var refused = map[string]bool{
 	"sessions.registerExtensionToolsOnSession":         true,
 	"session.ui.registerDirectAutoModeSwitchHandler":   true,

@@ -125,7 +125,7 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 // JSON web token again, which could require its issuer.
 func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*identity.Identity, error) {
 	if before.Source != identity.JWT {
-		return p.Authenticate(context.Background(), proof) // asks nobody
+		return p.Authenticate(context.Background(), proof) // needs no request to an issuer
 	}
 	for _, o := range p.file.Identity.OIDC {
 		if o.Issuer == before.Issuer &&

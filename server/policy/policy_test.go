@@ -339,7 +339,7 @@ func TestFields(t *testing.T) {
 var sounds = []string{"path", "dir", "cwd", "command", "env", "url", "host", "exec", "plugin", "script", "shell",
 	"endpoint", "cloud", "proxy", "sandbox", "skill", "discovery", "extension"}
 
-// Every field of a request that anybody but the host's owner may send is looked at.
+// Every field of a request that callers other than the host's owner may send is checked.
 func TestFieldsThatSoundLikeTheHostAreClassed(t *testing.T) {
 	t.Parallel()
 	methods, seen := NewMethods(), map[protoreflect.FullName]bool{}

@@ -195,8 +195,7 @@ func TestCallerGone(t *testing.T) {
 	a.done(t, r)
 }
 
-// The backend ends the participation while the caller says nothing: the handler returns,
-// and nobody is told that anything was lost.
+// The backend ends the participation of a silent caller: the handler returns and reports no loss.
 func TestParticipationOver(t *testing.T) {
 	t.Parallel()
 	a := newAttachment()

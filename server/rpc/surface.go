@@ -70,8 +70,8 @@ func (s *surface) Register(r grpc.ServiceRegistrar) {
 	}
 }
 
-// SurfaceServices returns the services of the package that clients can call, with or without those that the CLI marks
-// as internal. Methods that the CLI calls are not included.
+// SurfaceServices returns the services of the package that clients can call. internal includes the services
+// that the CLI marks as internal. Methods that the CLI calls are not included.
 func SurfaceServices(internal bool) []protoreflect.ServiceDescriptor {
 	var services []protoreflect.ServiceDescriptor
 	protoregistry.GlobalFiles.RangeFilesByPackage(SurfacePackage, func(f protoreflect.FileDescriptor) bool {
