@@ -1,0 +1,105 @@
+"""A connection to a server: the channel, its stubs and its policies."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from ._channel import Token
+from ._position import Progress
+from ._retry import Reconnect
+from .bridge import v1 as bridge
+from .bridge.v1.callback_service_pb2_grpc import CallbackServiceStub
+from .bridge.v1.event_service_pb2_grpc import EventServiceStub
+from .bridge.v1.runtime_service_pb2_grpc import RuntimeServiceStub
+from .bridge.v1.session_service_pb2_grpc import SessionServiceStub
+from .errors import ServerIncompatible, from_rpc
+
+if TYPE_CHECKING:
+    from .bridge.v1.callback_service_pb2_grpc import CallbackServiceAsyncStub
+    from .bridge.v1.event_service_pb2_grpc import EventServiceAsyncStub
+    from .bridge.v1.runtime_service_pb2_grpc import RuntimeServiceAsyncStub
+    from .bridge.v1.session_service_pb2_grpc import SessionServiceAsyncStub
+
+# The versions of servers that this library works with: from the first, before the second.
+SERVER_VERSIONS = ((0, 1), (1, 0))
+# Calls with a request id are repeated for this time: long enough for a server or a CLI process that is being replaced.
+CALL_POLICY = Reconnect(first=0.1, longest=1.0, give_up_after=3.0)
+
+
+class Connection:
+    """The channel to a server with its stubs. Not part of the public interface."""
+
+    def __init__(
+        self, channel: grpc.aio.Channel, *, token: Token | None, name: str, reconnect: Reconnect, timeout: float | None
+    ) -> None:
+        self.channel, self.name, self.reconnect, self.timeout = channel, name, reconnect, timeout
+        self._token = token
+        self.sessions: SessionServiceAsyncStub = SessionServiceStub(channel)
+        self.events: EventServiceAsyncStub = EventServiceStub(channel)
+        self.callbacks: CallbackServiceAsyncStub = CallbackServiceStub(channel)
+        self.runtimes: RuntimeServiceAsyncStub = RuntimeServiceStub(channel)
+
+    @property
+    def call_policy(self) -> Reconnect:
+        """How calls with a request id are repeated; not at all if streams are not."""
+        return CALL_POLICY if self.reconnect.give_up_after else self.reconnect
+
+    def token_changed(self) -> bool:
+        """Whether there is another token than the one that the server refused."""
+        return self._token is not None and self._token.changed()
+
+    async def unary(
+        self, method: Any, request: Any, *, progress: Progress | None = None, timeout: float | None = None,
+        wait: bool = False,
+    ) -> Any:  # fmt: skip
+        """Makes a unary call and notes the position in its trailers. `wait`: the call has no default time limit."""
+        call = method(request, timeout=timeout or (None if wait else self.timeout))
+        try:
+            response = await call
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from error
+        if progress is not None:
+            progress.note_trailers(await call.trailing_metadata())
+        return response
+
+    async def stream(self, call: Any) -> AsyncIterator[Any]:
+        """Reads a stream of responses to its end."""
+        try:
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error) from error
+        finally:
+            call.cancel()
+
+    async def read_callback(self, session_id: str, callback_id: str) -> bridge.Callback:
+        """Reads a callback with its request, in pieces."""
+        request = bridge.ReadCallbackRequest(session_id=session_id, callback_id=callback_id)
+        pieces = [piece.chunk async for piece in self.stream(self.callbacks.ReadCallback(request))]
+        return bridge.Callback.FromString(b"".join(pieces))
+
+    async def check(self, target: str, timeout: float) -> bridge.GetServerInfoResponse:
+        """Checks that the server answers, accepts the caller, and works with this library."""
+        try:
+            info = await self.unary(self.runtimes.GetServerInfo, bridge.GetServerInfoRequest(), timeout=timeout)
+        except Exception as error:
+            if getattr(error, "code", "") == "UNIMPLEMENTED":
+                raise ServerIncompatible(f"the server at {target} is no copilot-grpc: {error}") from error
+            raise
+        assert isinstance(info, bridge.GetServerInfoResponse)
+        check_version(info.version, target)
+        return info
+
+
+def check_version(version: str, target: str) -> None:
+    """Raises ServerIncompatible if a version is outside the window. Builds of developers have no such version."""
+    numbers = version.removeprefix("v").partition("-")[0].split(".")
+    if len(numbers) < 2 or not all(number.isdecimal() for number in numbers[:2]):
+        return
+    first, before = SERVER_VERSIONS
+    if not first <= (int(numbers[0]), int(numbers[1])) < before:
+        window = f"{first[0]}.{first[1]} up to, but not including, {before[0]}.{before[1]}"
+        raise ServerIncompatible(f"the server at {target} has version {version}; this library works with {window}")

@@ -1,0 +1,172 @@
+"""A participant's tools and handlers, and the answers that they give."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import permission
+from ._answers import answer_error, answer_hook, answer_of, answer_raw
+from ._run import call_handler, trace
+from .bridge import v1 as bridge
+from .errors import HandlerError, ToolError
+from .options import Abstain, ParticipantOptions, RawRequest
+from .tools import Tool, ToolCall, ToolResult, tool_answer
+
+_log = logging.getLogger("copilot_grpc")
+_KIND = "CALLBACK_KIND_"
+_OTHER = {"on_permission", "on_request", "on_connection"}
+# An answer that exceeds the server's limit for messages, 16 MiB by default, would end the stream.
+MAX_ANSWER = 15 << 20
+
+
+class Handlers:
+    """The functions of a participant, by the callbacks that they answer."""
+
+    def __init__(self, options: ParticipantOptions, more: Mapping[str, Callable[..., Any]]) -> None:
+        """`more` are handlers by kind that other options stand for, such as session_files."""
+        self.tools = by_name(options.get("tools", ()))
+        rules = options.get("on_permission")
+        self._permission = permission.first_of(rules) if isinstance(rules, Sequence) else rules
+        self._raw = dict(options.get("on_request", {}))
+        self._hooks: dict[str, Any] = dict(options.get("hooks", {}))
+        self._by_kind: dict[str, Callable[..., Any]] = {
+            name.removeprefix("on_"): function
+            for name, function in options.items()
+            if name.startswith("on_") and name not in _OTHER and callable(function)
+        }
+        self._by_kind.update(more)
+
+    def declared_tools(self, owned_by_session: bool) -> list[Any]:
+        """The definitions of the participant's tools, or of the session's, in a stable order."""
+        return [
+            tool.definition() for _, tool in sorted(self.tools.items()) if tool.owned_by_session == owned_by_session
+        ]
+
+    def announced(self) -> bridge.Handlers:
+        """The handlers for the start frame."""
+        kinds = {*self._by_kind, *(("hook",) if self._hooks else ())}
+        every_hook = "hook" in self._by_kind
+        return bridge.Handlers(
+            permission=self._permission is not None,
+            kinds=sorted(bridge.CallbackKind.Value(_KIND + kind.upper()) for kind in kinds),
+            hook_types=[] if every_hook else sorted(map(_camel, self._hooks)),
+            methods=sorted(self._raw),
+        )
+
+    def takes(self, callback: bridge.Callback, offered: bool) -> bool:
+        """Whether this participant answers a callback. `offered`: the server asks this participant."""
+        match callback.WhichOneof("request"):
+            case "tool_call":
+                tool = self.tools.get(callback.tool_call.tool_name)
+                if tool is None:
+                    return offered  # the tool was just removed: `answer` abstains
+                return tool.function is not None and (offered or tool.owned_by_session)
+            case "permission":
+                return offered and self._permission is not None
+            case "raw":
+                return offered and callback.raw.method in self._raw
+            case "hook":
+                return offered and (callback.hook.WhichOneof("data") in self._hooks or "hook" in self._by_kind)
+            case kind:
+                return offered and kind in self._by_kind
+
+    async def answer(self, callback: bridge.Callback) -> bridge.Answer:
+        """Answers a callback. Only the task's cancellation raises."""
+        tool_call = callback.tool_call if callback.HasField("tool_call") else None
+        parent = callback.traceparent or (tool_call.traceparent if tool_call else "")
+        state = callback.tracestate or (tool_call.tracestate if tool_call else "")
+        with trace(parent, state):
+            try:
+                answer = await self._dispatch(callback, parent, state)
+            except HandlerError as error:
+                return answer_error(str(error))
+            except Exception as error:
+                _log.exception("callback handler failed", extra=_about(callback))
+                return answer_error(f"the handler failed with {type(error).__name__}")
+        size = answer.ByteSize()
+        return answer if size <= MAX_ANSWER else answer_error(f"the answer has {size} bytes, more than {MAX_ANSWER}")
+
+    async def _dispatch(self, callback: bridge.Callback, parent: str, state: str) -> bridge.Answer:
+        match callback.WhichOneof("request"):
+            case "tool_call":
+                return await self._answer_tool(callback, parent, state)
+            case "permission":
+                request = permission.PermissionRequest.of(callback)
+                decision = permission.as_message(request, await call_handler(_given(self._permission), request))
+                return abstain() if decision is None else bridge.Answer(permission=decision)
+            case "raw":
+                return await self._answer_raw(callback)
+            case "hook":
+                return await self._answer_hook(callback)
+            case str(kind):
+                message = getattr(callback, kind)
+                return answer_of(kind, message, await call_handler(self._by_kind[kind], message))
+        raise HandlerError("the request has a form that this library does not know")
+
+    async def _answer_tool(self, callback: bridge.Callback, parent: str, state: str) -> bridge.Answer:
+        request = callback.tool_call
+        tool = self.tools.get(request.tool_name)
+        if tool is None or tool.function is None:
+            return abstain()
+        call = ToolCall(
+            callback.session_id, callback.callback_id, request.tool_call_id, request.tool_name,
+            request.working_directory, parent, state,
+        )  # fmt: skip
+        try:
+            result = await call_handler(tool.function, **tool.arguments(request.arguments_json, call))
+            if isinstance(result, Abstain):
+                return abstain()
+            return bridge.Answer(tool=tool_answer(result))
+        except ToolError as error:
+            return bridge.Answer(tool=tool_answer(ToolResult.failure(str(error))))
+        except Exception as error:
+            _log.exception("tool failed", extra={**_about(callback), "tool": request.tool_name})
+            return bridge.Answer(tool=bridge.ToolAnswer(exception=f"{type(error).__name__}: {error}"))
+
+    async def _answer_raw(self, callback: bridge.Callback) -> bridge.Answer:
+        raw = callback.raw
+        params = json.loads(raw.params_json) if raw.params_json else None
+        request = RawRequest(callback.session_id, callback.callback_id, raw.method, params)
+        result = await call_handler(self._raw[raw.method], request)
+        return abstain() if isinstance(result, Abstain) else answer_raw(result)
+
+    async def _answer_hook(self, callback: bridge.Callback) -> bridge.Answer:
+        field = callback.hook.WhichOneof("data")
+        if field in self._hooks:
+            return answer_hook(field, await call_handler(self._hooks[field], getattr(callback.hook, field)))
+        return answer_of("hook", callback.hook, await call_handler(self._by_kind["hook"], callback.hook))
+
+
+def by_name(tools: Sequence[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
+    """Tools by their names. Raises ValueError if two have the same."""
+    found: dict[str, Tool[..., Any]] = {}
+    for tool in tools:
+        if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{tool!r} is no tool: decorate the function with @tool")
+        if tool.name in found:
+            raise ValueError(f"two tools have the name {tool.name!r}")
+        found[tool.name] = tool
+    return found
+
+
+def abstain() -> bridge.Answer:
+    """Leaves a callback to other participants."""
+    return bridge.Answer(abstain=bridge.Abstain())
+
+
+def _given(function: Any) -> Any:
+    if function is None:
+        raise HandlerError("this participant decides about no permissions")
+    return function
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _about(callback: bridge.Callback) -> dict[str, str]:
+    return {"session_id": callback.session_id, "callback_id": callback.callback_id}

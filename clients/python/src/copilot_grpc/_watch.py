@@ -1,0 +1,31 @@
+"""Changes of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from ._client import Connection
+from ._events import Reader, silence_of
+from ._retry import Backoff
+from .bridge import v1 as bridge
+from .errors import ConnectionLost, CopilotError, Unauthenticated
+
+
+async def watch_sessions(connection: Connection) -> AsyncGenerator[bridge.WatchSessionsResponse, None]:
+    """Changes, over one stream after another. Heartbeats are left out."""
+    backoff = Backoff(connection.reconnect)
+    while True:
+        reader = Reader(connection.events.WatchSessions(bridge.WatchSessionsRequest()), silence_of(None))
+        cause: CopilotError = ConnectionLost("the server ended the stream")
+        try:
+            while (change := await reader.read()) is not None:
+                backoff.reset()
+                if change.change != bridge.SessionChange.SESSION_CHANGE_HEARTBEAT:
+                    yield change
+        except CopilotError as error:
+            cause = error
+        finally:
+            reader.close()
+        fresh = isinstance(cause, Unauthenticated) and connection.token_changed()
+        if not (fresh or cause.is_broken) or not await backoff.wait(cause):
+            raise cause

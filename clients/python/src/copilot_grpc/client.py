@@ -1,0 +1,302 @@
+"""The client."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Union
+
+from typing_extensions import Unpack
+
+from ._await import Opening
+from ._channel import PathOrBytes, Token, default_socket, open_channel
+from ._retry import Reconnect
+from .errors import ConnectionLost, CopilotError, ServerNotFound
+from .options import CreateOptions, ParticipantOptions, ResumeOptions
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from ._client import Connection
+    from ._events import Stream
+    from ._server import ServerProcess
+    from ._session import Session
+    from ._turn import Outcome
+    from .bridge import v1 as bridge
+    from .cli import v1 as cli
+
+_log = logging.getLogger("copilot_grpc")
+
+
+class Client:
+    """A client of one server. Its methods may run concurrently, on the event loop where it was made."""
+
+    def __init__(
+        self, connection: Connection, info: bridge.GetServerInfoResponse, server: ServerProcess | None
+    ) -> None:
+        """Not for programs: use `Client.connect`."""
+        self._connection, self._info, self._server = connection, info, server
+        self._sessions: set[Session] = set()
+
+    @classmethod
+    def connect(
+        cls, target: str | None = None, *, token: Union[str, Token, None] = None, ca: PathOrBytes | None = None,
+        certificate: PathOrBytes | None = None, key: PathOrBytes | None = None, server_name: str = "",
+        insecure: bool = False, name: str = "", reconnect: Reconnect | None = None, timeout: float | None = 60.0,
+        connect_timeout: float = 20.0, launch: bool | None = None,
+        binary: Union[str, os.PathLike[str]] = "copilot-grpc", server_args: Sequence[str] = (),
+        server_env: Mapping[str, str] | None = None, channel_options: Sequence[tuple[str, Any]] = (),
+    ) -> Opening[Client]:  # fmt: skip
+        """Connects to a server and checks that it answers, accepts the caller, and has a version that works.
+
+        Args:
+            target: `unix:PATH`, `HOST:PORT`, or another target of gRPC. Default: the environment variable
+                COPILOT_GRPC_TARGET; else the default socket of `copilot-grpc serve`, if a server listens there; else a
+                private server.
+            token: Bearer token; see `Token` for tokens that change.
+            ca: Certificates that sign the server's, as a file or PEM. Default: the system's. TLS is used for all
+                targets except unix sockets and loopback addresses, and for those if a certificate is given.
+            certificate: This client's certificate, as a file or PEM.
+            key: The certificate's key.
+            server_name: Name in the server's certificate, if the target has another one.
+            insecure: Does not use TLS for another machine. Not with a token or a certificate.
+            name: Name of this program as a participant, for users and logs.
+            reconnect: How broken streams are opened again.
+            timeout: Seconds for each unary call; None for no limit. `send_and_wait` has none by default.
+            connect_timeout: Seconds for the check.
+            launch: True starts a private server, False never does; default: as described at `target`.
+            binary: The binary of a private server, looked up on PATH.
+            server_args: Further arguments of `copilot-grpc serve` for a private server.
+            server_env: Further environment variables of a private server.
+            channel_options: Further options of the gRPC channel.
+
+        Raises:
+            ServerNotFound: There is no server, and no binary to start one.
+            ServerIncompatible: The server is no copilot-grpc, or its version does not work with this library.
+            CopilotError: The server cannot be reached, or refuses the caller.
+        """
+
+        async def open_it() -> Client:
+            from ._client import Connection
+
+            chosen, start = _choose(target, launch)
+            server = await _launch(binary, server_args, server_env) if start else None
+            address = server.target if server else chosen
+            connection: Connection | None = None
+            try:
+                source = Token.static(token) if isinstance(token, str) else token
+                channel = open_channel(
+                    address, token=source, ca=ca, certificate=certificate, key=key, server_name=server_name,
+                    insecure=insecure, options=tuple(channel_options),
+                )  # fmt: skip
+                policy = reconnect or Reconnect()
+                connection = Connection(channel, token=source, name=name, reconnect=policy, timeout=timeout)
+                info = await connection.check(address, connect_timeout)
+            except BaseException as error:
+                if connection is not None:
+                    await connection.channel.close()
+                if server is not None:
+                    await server.stop()
+                if isinstance(error, ConnectionLost):
+                    remedy = "start it with `copilot-grpc serve`, or set COPILOT_GRPC_TARGET"
+                    raise ServerNotFound(f"no server at {address} ({error.message}): {remedy}") from error
+                raise
+            return cls(connection, info, server)
+
+        return Opening(open_it)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leaves all sessions, closes the channel, and ends a private server. Closing again does nothing."""
+        for session in list(self._sessions):
+            try:
+                await session.close()
+            except CopilotError as error:
+                _log.debug("session not left: %s", error)
+        await self._connection.channel.close()
+        if self._server is not None:
+            await self._server.stop()
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """The channel, for stubs of copilot.cli.v1."""
+        return self._connection.channel
+
+    @property
+    def info(self) -> bridge.GetServerInfoResponse:
+        """The server's version, capabilities and limits when the client connected."""
+        return self._info
+
+    # Sessions.
+
+    def create_session(self, **options: Unpack[CreateOptions]) -> Opening[Session]:
+        """Creates a session and joins it. Leaving the session does not end it unless its lifetime says so."""
+        return Opening(lambda: self._open("create", "", options))
+
+    def resume_session(self, session_id: str, **options: Unpack[ResumeOptions]) -> Opening[Session]:
+        """Opens a session, from the CLI's history if necessary, and joins it. Adds a session.resume event."""
+        return Opening(lambda: self._open("resume", session_id, options))
+
+    def join_session(self, session_id: str, **options: Unpack[ParticipantOptions]) -> Opening[Session]:
+        """Joins an open session, without a trace in its history."""
+        return Opening(lambda: self._open("join", session_id, options))
+
+    def session(self, session_id: str) -> Session:
+        """A handle on a session: it sends, watches and resolves, and has no tools and handlers. Makes no call."""
+        from ._session import Session
+        from .bridge import v1 as bridge
+
+        session = Session(
+            self._connection, session_id, None, bridge.Session(session_id=session_id), self._sessions.discard, False
+        )
+        self._sessions.add(session)
+        return session
+
+    async def _open(self, how: str, session_id: str, options: Any) -> Session:
+        from ._opening import open_session
+
+        session = await open_session(self._connection, how, session_id, options, self._sessions.discard)
+        self._sessions.add(session)
+        return session
+
+    async def run(self, prompt: str, **options: Unpack[CreateOptions]) -> Outcome:
+        """Creates a session for one prompt, waits for the end of its turn, and deletes the session."""
+        async with self.create_session(**options) as session:
+            try:
+                return await session.send_and_wait(prompt, abort_on_cancel=True)
+            finally:
+                await session.delete()
+
+    async def get_session(self, session_id: str) -> bridge.Session:
+        """The state of a session."""
+        from .bridge import v1 as bridge
+
+        request = bridge.GetSessionRequest(session_id=session_id)
+        response = await self._connection.unary(self._connection.sessions.GetSession, request)
+        return response.session  # type: ignore[no-any-return]
+
+    def list_sessions(self, *, filter: bridge.SessionFilter | None = None) -> Stream[bridge.Session]:
+        """The caller's sessions, most recently used first."""
+        from ._events import Stream
+
+        return Stream(self._list(filter))
+
+    async def _list(self, filter: bridge.SessionFilter | None) -> AsyncGenerator[bridge.Session, None]:
+        from .bridge import v1 as bridge
+
+        request = bridge.ListSessionsRequest(filter=filter)
+        while True:
+            page = await self._connection.unary(self._connection.sessions.ListSessions, request)
+            for session in page.sessions:
+                yield session
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return
+
+    async def last_session_id(self) -> str:
+        """Id of the most recently used session; empty if there is none."""
+        from .bridge import v1 as bridge
+
+        request = bridge.GetLastSessionRequest()
+        return str((await self._connection.unary(self._connection.sessions.GetLastSession, request)).session_id)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Deletes a session and its history."""
+        from .bridge import v1 as bridge
+
+        request = bridge.DeleteSessionRequest(session_id=session_id)
+        await self._connection.unary(self._connection.sessions.DeleteSession, request)
+
+    def watch_sessions(self) -> Stream[bridge.WatchSessionsResponse]:
+        """Changes of the caller's sessions: first one for each open session, then changes as they happen.
+
+        After a broken connection the stream begins again with the open sessions.
+        """
+        from ._events import Stream
+        from ._watch import watch_sessions
+
+        return Stream(watch_sessions(self._connection))
+
+    # The server.
+
+    async def server_info(self) -> bridge.GetServerInfoResponse:
+        """The server's version, capabilities and limits."""
+        from .bridge import v1 as bridge
+
+        request = bridge.GetServerInfoRequest()
+        return await self._connection.unary(self._connection.runtimes.GetServerInfo, request)  # type: ignore[no-any-return]
+
+    async def ping(self) -> bridge.PingResponse:
+        """Pings the CLI, and starts it if it does not run."""
+        from .bridge import v1 as bridge
+
+        return await self._connection.unary(self._connection.runtimes.Ping, bridge.PingRequest())  # type: ignore[no-any-return]
+
+    async def auth_status(self) -> bridge.GetAuthStatusResponse:
+        """Whether the CLI is signed in to GitHub, and as whom."""
+        from .bridge import v1 as bridge
+
+        request = bridge.GetAuthStatusRequest()
+        return await self._connection.unary(self._connection.runtimes.GetAuthStatus, request)  # type: ignore[no-any-return]
+
+    async def list_models(self, *, github_token: str = "") -> list[cli.Model]:
+        """The models of the signed-in account, or of the token's account."""
+        from .bridge import v1 as bridge
+
+        request = bridge.ListModelsRequest(github_token=github_token)
+        return list((await self._connection.unary(self._connection.runtimes.ListModels, request)).models)
+
+    async def pending(self) -> list[bridge.Callback]:
+        """The pending callbacks of all sessions, oldest first."""
+        from .bridge import v1 as bridge
+
+        request, found = bridge.ListPendingRequest(), []
+        while True:
+            page = await self._connection.unary(self._connection.callbacks.ListPending, request)
+            found += page.callbacks
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return found
+
+
+def _choose(target: str | None, launch: bool | None) -> tuple[str, bool]:
+    """The target, and whether to start a server instead."""
+    if launch and target:
+        raise ValueError("give either a target, or launch=True")
+    found = target or ("" if launch else os.environ.get("COPILOT_GRPC_TARGET", ""))
+    if found or launch:
+        return found, bool(launch)
+    socket = default_socket()
+    return f"unix:{socket}", launch is None and not _is_listening(socket)
+
+
+def _is_listening(path: Path) -> bool:
+    import socket
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+async def _launch(
+    binary: Union[str, os.PathLike[str]], args: Sequence[str], env: Mapping[str, str] | None
+) -> ServerProcess:
+    from ._server import ServerProcess
+
+    server = ServerProcess(binary=binary, args=args, env=env)
+    await server.start()
+    return server
