@@ -92,5 +92,5 @@ export {
 } from "./tool.js";
 export type { Abstain, Tool, ToolCall, ToolOptions } from "./tool.js";
 export { OutcomeError, Turn } from "./turn.js";
-export type { Outcome, TurnFailure } from "./turn.js";
+export type { Outcome, OutcomeData, TurnFailure } from "./turn.js";
 export { supportedServers } from "./version.js";

@@ -27,8 +27,8 @@ export interface TurnFailure {
   readonly reason: string | undefined;
 }
 
-/** The end of a turn. `failed` outcomes have an `error`. */
-export type Outcome = OutcomeFields &
+/** The end of a turn, as data. `failed` outcomes have an `error`. */
+export type OutcomeData = OutcomeFields &
   (
     | {
         readonly status: "completed" | "aborted" | "stalled" | "runtime-lost" | "timed-out" | "unspecified";
@@ -40,14 +40,18 @@ export type Outcome = OutcomeFields &
 interface OutcomeFields {
   /** The agent's last message of the turn; empty if there is none. */
   readonly text: string;
-  /** The id of the prompt's message. */
+  /** The id of the prompt's message; empty in a view. */
   readonly messageId: string;
   /** Position of the agent's last message, and of the turn's end. */
   readonly messagePosition: Position | undefined;
   readonly endPosition: Position | undefined;
+}
+
+/** The end of a turn. */
+export type Outcome = OutcomeData & {
   /** Returns the outcome if the turn completed, and throws an {@link OutcomeError} otherwise. */
   orThrow(): Outcome;
-}
+};
 
 /** A turn that did not complete. */
 export class OutcomeError extends Error {
@@ -61,21 +65,26 @@ export class OutcomeError extends Error {
 }
 
 export function newOutcome(messageId: string, turn: TurnOutcome | undefined): Outcome {
+  const outcome: Outcome = {
+    ...outcomeData(messageId, turn),
+    orThrow() {
+      if (outcome.status !== "completed") throw new OutcomeError(outcome);
+      return outcome;
+    },
+  };
+  return outcome;
+}
+
+export function outcomeData(messageId: string, turn: TurnOutcome | undefined): OutcomeData {
   const fields = {
     text: turn?.text ?? "",
     messageId,
     messagePosition: turn?.messagePosition,
     endPosition: turn?.endPosition,
-    orThrow: () => {
-      if (outcome.status !== "completed") throw new OutcomeError(outcome);
-      return outcome;
-    },
   };
-  const outcome: Outcome =
-    turn?.status === TurnStatus.FAILED
-      ? { ...fields, status: "failed", error: turnFailure(turn) }
-      : { ...fields, status: kebab(TurnStatus[turn?.status ?? 0] ?? "unspecified") as "completed", error: undefined };
-  return outcome;
+  if (turn?.status === TurnStatus.FAILED) return { ...fields, status: "failed", error: turnFailure(turn) };
+  const status = kebab(TurnStatus[turn?.status ?? TurnStatus.UNSPECIFIED] ?? "unspecified");
+  return { ...fields, status: status as "completed", error: undefined };
 }
 
 function turnFailure({ error }: TurnOutcome): TurnFailure {
