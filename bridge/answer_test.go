@@ -15,7 +15,7 @@ func (s *reading) asked() (id string) {
 	s.t.Helper()
 	s.frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
 		id = f.GetCallbackRequested().GetCallback().GetCallbackId()
-		if list := f.GetAttached().GetPendingCallbacks(); len(list) > 0 {
+		if list := f.GetStarted().GetPendingCallbacks(); len(list) > 0 {
 			id = list[0].GetCallbackId()
 		}
 		return id != "" && !slices.Contains(s.callbacks, id)

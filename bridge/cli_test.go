@@ -56,7 +56,7 @@ func TestSurfaceSend(t *testing.T) {
 }
 
 // A prompt of copilot.cli.v1 whose answer a crash kept from being recorded is not sent twice: the
-// history answers for session.send, the other methods fail with SEND_IN_DOUBT.
+// history answers for session.send, the other methods fail with SEND_UNCONFIRMED.
 func TestInterruptedSurfaceSend(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakecli.Script{})
@@ -79,7 +79,7 @@ func TestInterruptedSurfaceSend(t *testing.T) {
 	params = wrapperspb.Bytes([]byte(`{"prompt":"go"}`))
 	r.remembering(idempotency.Key{Operation: operation.On("session.fleet.start", "s1"), ID: "q"}, params, since)
 	fleet := &cliv1.SessionFleetServiceStartRequest{SessionId: "s1", Prompt: proto.String("go")}
-	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendInDoubt {
+	if _, err := invokeCLI(r, "session.fleet.start", fleet, &cliv1.SessionFleetServiceStartResponse{}, false, "q"); fault.ReasonOf(err) != fault.SendUnconfirmed {
 		t.Errorf("session.fleet.start fails with %v", err)
 	}
 	if n := received(r.cli, "session.send") + received(r.cli, "session.fleet.start"); n != 2 {

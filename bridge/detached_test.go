@@ -183,7 +183,7 @@ func TestSendStaysInDoubt(t *testing.T) {
 	r.create("s1")
 	r.ask("s1", "hi")
 	q := &bridgev1.SendRequest{RequestId: "q", SessionId: "s1", Prompt: &bridgev1.Prompt{Text: "on"}}
-	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt || !errors.Is(err, sending.ErrUnsettled) {
+	if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendUnconfirmed || !errors.Is(err, sending.ErrUnsettled) {
 		t.Fatalf("the history cannot be read, and the send fails with %v", err)
 	}
 	if _, err := r.Turns.Send(t.Context(), q); err == nil {
@@ -193,9 +193,9 @@ func TestSendStaysInDoubt(t *testing.T) {
 	var err error
 	eventually(t, "the history", func() bool {
 		_, err = r.Turns.Send(t.Context(), q)
-		return err == nil || fault.ReasonOf(err) == fault.SendInDoubt && !errors.Is(err, sending.ErrUnsettled)
+		return err == nil || fault.ReasonOf(err) == fault.SendUnconfirmed && !errors.Is(err, sending.ErrUnsettled)
 	})
-	if fault.ReasonOf(err) != fault.SendInDoubt {
+	if fault.ReasonOf(err) != fault.SendUnconfirmed {
 		t.Errorf("the history does not contain it, and the repeat ends with %v", err)
 	}
 	if _, err := r.Turns.Send(t.Context(), q); err != nil {

@@ -127,7 +127,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			everything := &bridgev1.EventFilter{IncludeHeavy: true}
+			everything := &bridgev1.EventFilter{IncludeLarge: true}
 			live := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: everything}}})
 			var workers, lists sync.WaitGroup
 			during := make([][]string, 2)
@@ -139,7 +139,7 @@ func TestListEventsIsWhatStreamsGive(t *testing.T) {
 			}
 			workers.Wait()
 			lists.Wait()
-			if _, err := r.Sessions.Log(t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "the end"}); err != nil {
+			if _, err := r.Sessions.WriteLog(t.Context(), &bridgev1.WriteLogRequest{SessionId: "s1", Message: "the end"}); err != nil {
 				t.Fatal(err)
 			}
 			var want []string

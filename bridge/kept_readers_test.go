@@ -113,9 +113,9 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	call := pending(r)[0]
 	r.store.SaveDirty() // as it would a moment later
 	next := r.reborn()
-	start.Token = first.GetToken()
+	start.ParticipantToken = first.GetParticipantToken()
 	a, again, _ := attach(next)
-	if !again.GetReturned() || again.GetParticipantId() != first.GetParticipantId() {
+	if !again.GetResumed() || again.GetParticipantId() != first.GetParticipantId() {
 		t.Errorf("it was %v, and is %v", first, again)
 	}
 	eventually(t, "the call to come again", func() bool {
@@ -131,7 +131,7 @@ func TestParticipantReturnsInTheNextLife(t *testing.T) {
 	}
 	done.until("external_tool.completed")
 	// No participant has the other token.
-	start.Token = "another"
+	start.ParticipantToken = "another"
 	if _, err := next.Participants.Attach(t.Context(), start); err == nil {
 		t.Error("a token that nobody has is taken")
 	}

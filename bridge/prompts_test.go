@@ -153,11 +153,11 @@ func TestPromptsThatAreLost(t *testing.T) {
 					}).GetTurnEnded()
 					s.stop()
 					if end.GetOutcome().GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST ||
-						end.GetFailure().GetReason() != bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT {
+						end.GetFailure().GetReason() != bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED {
 						t.Errorf("life %d: readers after %v are told %v", life, after, end)
 					}
 				}
-				if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendInDoubt {
+				if _, err := r.Turns.Send(t.Context(), q); fault.ReasonOf(err) != fault.SendUnconfirmed {
 					t.Errorf("life %d: the repeated request is answered %v", life, err)
 				}
 				if slices.Contains(r.conversation("s1"), "queued") {
@@ -221,7 +221,7 @@ func TestPromptOnAFullDisk(t *testing.T) {
 		t.Errorf("on a full disk the answer is %v", out)
 	}
 	s, err := o.store.Open(t.Context(), "s1")
-	if err != nil || s.Snapshot().GetJournalProblem() == "" {
+	if err != nil || s.Snapshot().GetStorageProblem() == "" {
 		t.Errorf("the session does not say what is wrong, %v", err)
 	}
 	o.disk.Room(-1)

@@ -14,13 +14,13 @@ import (
 func TestRecycle(t *testing.T) {
 	t.Parallel()
 	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} })
-	states := func() map[bridgev1.RuntimeState]*bridgev1.Runtime {
+	states := func() map[bridgev1.RuntimeState]*bridgev1.RuntimeInfo {
 		t.Helper()
 		list, err := l.Runtimes.ListRuntimes(t.Context(), &bridgev1.ListRuntimesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := map[bridgev1.RuntimeState]*bridgev1.Runtime{}
+		out := map[bridgev1.RuntimeState]*bridgev1.RuntimeInfo{}
 		for _, rt := range list.GetRuntimes() {
 			out[rt.GetState()] = rt
 		}
@@ -48,7 +48,7 @@ func TestRecycle(t *testing.T) {
 	}
 	wear(fleet.Wear{})
 	l.create("new")
-	if next := states()[ready]; next.GetShard() != old.GetShard() || next.GetProfileId() != old.GetProfileId() || next.GetRuntimeId() == old.GetRuntimeId() || next.GetLoadedSessions() != 1 {
+	if next := states()[ready]; next.GetIndex() != old.GetIndex() || next.GetProfileId() != old.GetProfileId() || next.GetRuntimeId() == old.GetRuntimeId() || next.GetLoadedSessions() != 1 {
 		t.Errorf("the successor of %v is %v", old, next)
 	}
 	if out := l.ask("old", "still there"); out.GetText() != "You said: still there" {

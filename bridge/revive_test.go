@@ -63,10 +63,10 @@ func TestSessionsComeBackByThemselves(t *testing.T) {
 	watching.until("<caught_up>")
 	asked := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("asked"), Callbacks: true})
 	id := asked.frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
-		return len(f.GetAttached().GetPendingCallbacks()) > 0 || f.GetCallbackRequested() != nil
+		return len(f.GetStarted().GetPendingCallbacks()) > 0 || f.GetCallbackRequested() != nil
 	})
 	callback := id.GetCallbackRequested().GetCallback().GetCallbackId()
-	if list := id.GetAttached().GetPendingCallbacks(); len(list) > 0 {
+	if list := id.GetStarted().GetPendingCallbacks(); len(list) > 0 {
 		callback = list[0].GetCallbackId()
 	}
 	r.life().Kill()
@@ -190,7 +190,7 @@ func TestCallsOfALostRuntime(t *testing.T) {
 			return err
 		},
 		"session.log": func(r *lives) error {
-			_, err := r.Sessions.Log(r.t.Context(), &bridgev1.LogRequest{SessionId: "s1", Message: "hi"})
+			_, err := r.Sessions.WriteLog(r.t.Context(), &bridgev1.WriteLogRequest{SessionId: "s1", Message: "hi"})
 			return err
 		},
 		"session.abort": func(r *lives) error {

@@ -90,7 +90,7 @@ func TestSessionWithoutState(t *testing.T) {
 	}
 	for how, s := range map[string]*bridgev1.Session{"listed": k.listed("s1"), "got": got.GetSession()} {
 		d := s.GetDamage()
-		if s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || d.GetPlace() != "damaged/s1" || d.GetReason() == "" || !d.GetFoundTime().IsValid() {
+		if s.GetState() != bridgev1.SessionState_SESSION_STATE_DAMAGED || d.GetPath() != "damaged/s1" || d.GetReason() == "" || !d.GetDetectTime().IsValid() {
 			t.Errorf("%s it is %v", how, s)
 		}
 	}

@@ -199,7 +199,7 @@ func (f *flooded) problem() string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return got.GetSession().GetJournalProblem()
+	return got.GetSession().GetStorageProblem()
 }
 
 // A CLI that says far more than a slow disk takes is read more slowly: every event is

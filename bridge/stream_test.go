@@ -23,7 +23,7 @@ func TestStreamFrames(t *testing.T) {
 	r.ask("s1", "hello")
 	s := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
 	attached := s.next()
-	if a := attached.GetAttached(); attached.GetSessionId() != "s1" || a.GetPosition().GetSeq() == 0 || a.GetFirstAvailable().GetSeq() != 1 || a.GetSession().GetSessionId() != "s1" {
+	if a := attached.GetStarted(); attached.GetSessionId() != "s1" || a.GetPosition().GetSeq() == 0 || a.GetFirstAvailable().GetSeq() != 1 || a.GetSession().GetSessionId() != "s1" {
 		t.Errorf("attached: %v", attached)
 	}
 	replay := s.until("<caught_up>")
@@ -31,10 +31,10 @@ func TestStreamFrames(t *testing.T) {
 		t.Errorf("replay: %q", replay)
 	}
 	// From a position on, and only what happens.
-	tail := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Start: bridgev1.Start_START_TAIL}}})
-	after := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: attached.GetAttached().GetPosition()}}})
+	tail := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Start: bridgev1.StreamStart_STREAM_START_END}}})
+	after := r.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: attached.GetStarted().GetPosition()}}})
 	for _, s := range []*reading{tail, after} {
-		if got := append(words(s.next()), words(s.next())...); fmt.Sprint(got) != "[<attached> <caught_up>]" {
+		if got := append(words(s.next()), words(s.next())...); fmt.Sprint(got) != "[<started> <caught_up>]" {
 			t.Errorf("frames: %q", got)
 		}
 	}
@@ -209,8 +209,8 @@ func TestSubscribeChecks(t *testing.T) {
 		"the future":     {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", After: &bridgev1.Position{Epoch: 1 << 60, Seq: 1}}}}, fault.InvalidField, "sessions[0].after"},
 		"a filter":       {&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1", Filter: &bridgev1.EventFilter{Types: []string{"a*b"}}}}}, fault.InvalidField, "sessions[0].filter.types"},
 		"the heartbeat":  {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Millisecond)}}, fault.InvalidField, "options.heartbeat_interval"},
-		"the lingering":  {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{Linger: durationpb.New(time.Second)}}, fault.InvalidField, "options.linger"},
-		"a bad duration": {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{Linger: &durationpb.Duration{Nanos: -1, Seconds: 1}}}, fault.InvalidField, "options.linger"},
+		"the lingering":  {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{BatchDelay: durationpb.New(time.Second)}}, fault.InvalidField, "options.batch_delay"},
+		"a bad duration": {&bridgev1.SubscribeRequest{Sessions: one("s1"), Options: &bridgev1.StreamOptions{BatchDelay: &durationpb.Duration{Nanos: -1, Seconds: 1}}}, fault.InvalidField, "options.batch_delay"},
 	} {
 		s := r.subscribe(test.q)
 		wantField(t, what, <-s.err, test.reason, test.field)

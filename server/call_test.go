@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,22 @@ func TestUnknownMethodsHaveAReason(t *testing.T) {
 		err := r.Conn.Invoke(t.Context(), method, new(bridgev1.PingRequest), new(bridgev1.PingResponse))
 		if st := grpcstatus.Convert(err); st.Code() != codes.Unimplemented || status.Reason(st) != "METHOD_UNKNOWN" {
 			t.Errorf("%s: %v", method, st)
+		}
+	}
+}
+
+// TestRenamedMethods calls each rpc by its old name: the error names the rpc that replaced it, which exists.
+func TestRenamedMethods(t *testing.T) {
+	t.Parallel()
+	r := servertest.Start(t, server.Config{}, info{})
+	for old, now := range map[string]string{
+		"CallbackService/RespondToModelRequest": bridgev1.CallbackService_SendModelResponse_FullMethodName,
+		"SessionService/Log":                    bridgev1.SessionService_WriteLog_FullMethodName,
+	} {
+		err := r.Conn.Invoke(t.Context(), "/copilot.bridge.v1."+old, new(bridgev1.PingRequest), new(bridgev1.PingResponse))
+		st := grpcstatus.Convert(err)
+		if status.Reason(st) != "METHOD_UNKNOWN" || !strings.Contains(st.Message(), strconv.Quote(now)) {
+			t.Errorf("%s: %v", old, st)
 		}
 	}
 }

@@ -145,8 +145,8 @@ func (backend) SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.S
 	return called[bridgev1.SetModelResponse]("SetModel")
 }
 
-func (backend) Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
-	return called[bridgev1.LogResponse]("Log")
+func (backend) WriteLog(context.Context, *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error) {
+	return called[bridgev1.WriteLogResponse]("WriteLog")
 }
 
 func (backend) UpdateProvider(
@@ -221,10 +221,10 @@ func (backend) WatchTelemetry(
 	return refusal("WatchTelemetry")
 }
 
-func (backend) RespondToModelRequest(
-	context.Context, *bridgev1.RespondToModelRequestRequest,
-) (*bridgev1.RespondToModelRequestResponse, error) {
-	return called[bridgev1.RespondToModelRequestResponse]("RespondToModelRequest")
+func (backend) SendModelResponse(
+	context.Context, *bridgev1.SendModelResponseRequest,
+) (*bridgev1.SendModelResponseResponse, error) {
+	return called[bridgev1.SendModelResponseResponse]("SendModelResponse")
 }
 
 func (backend) ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error) {

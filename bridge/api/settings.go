@@ -58,8 +58,8 @@ func (svc *Service) SetModel(ctx context.Context, r *bridgev1.SetModelRequest) (
 	return &bridgev1.SetModelResponse{ModelId: out.ModelID}, nil
 }
 
-// Log writes a line into the session's timeline.
-func (svc *Service) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
+// WriteLog writes a line into the session's timeline.
+func (svc *Service) WriteLog(ctx context.Context, r *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error) {
 	s, err := svc.store.Open(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (svc *Service) Log(ctx context.Context, r *bridgev1.LogRequest) (*bridgev1.
 	if err := json.Unmarshal(result, &out); err != nil {
 		return nil, fault.Wrap(err, fault.CLIProtocolError, "reading the result of session.log")
 	}
-	return &bridgev1.LogResponse{EventId: out.EventID}, nil
+	return &bridgev1.WriteLogResponse{EventId: out.EventID}, nil
 }
 
 // GetForegroundSession returns the session that the host's user interface shows.

@@ -130,7 +130,7 @@ func (a *Attachment) follow(ctx context.Context, s *session.Session, joined sess
 
 func (a *Attachment) startedAs(ctx context.Context, joined session.Joined) *bridgev1.AttachStarted {
 	started := &bridgev1.AttachStarted{
-		ParticipantId: a.p.ID, Token: a.p.Token, Session: a.svc.sessions.Snapshot(a.s, caller.From(ctx).Tenant), Returned: joined.Returned,
+		ParticipantId: a.p.ID, ParticipantToken: a.p.Token, Session: a.svc.sessions.Snapshot(a.s, caller.From(ctx).Tenant), Resumed: joined.Returned,
 	}
 	a.answered(started)
 	return started

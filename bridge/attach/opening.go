@@ -90,7 +90,7 @@ func (a *Attachment) first(ctx context.Context) *bridgev1.AttachResponse {
 		}
 	})
 	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Opening{Opening: &bridgev1.AttachOpening{
-		ParticipantId: a.p.ID, Token: a.p.Token, SessionId: a.name,
+		ParticipantId: a.p.ID, ParticipantToken: a.p.Token, SessionId: a.name,
 	}}}
 }
 

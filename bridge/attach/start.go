@@ -42,7 +42,7 @@ func (a *Attachment) parseStart() (session.Joining, error) {
 		return session.Joining{}, err
 	}
 	j := session.Joining{Exact: start.GetExact()}
-	j.Name, j.Token, j.Tools, j.Grace = start.GetName(), start.GetToken(), tools, grace
+	j.Name, j.Token, j.Tools, j.Grace = start.GetName(), start.GetParticipantToken(), tools, grace
 	if j.Commands, j.Own, err = a.svc.parser.Declared(start, "start."); err != nil {
 		return session.Joining{}, err
 	}
@@ -56,7 +56,7 @@ func (a *Attachment) parseStart() (session.Joining, error) {
 
 // openSession creates, resumes or joins the session, as the start says.
 func (a *Attachment) openSession(ctx context.Context, j session.Joining) (s *session.Session, joined session.Joined, err error) {
-	a.begin = stream.Start{After: a.start.GetAfter(), Tail: a.start.GetStart() != bridgev1.Start_START_BEGINNING}
+	a.begin = stream.Start{After: a.start.GetAfter(), Tail: a.start.GetStart() != bridgev1.StreamStart_STREAM_START_BEGINNING}
 	switch how := a.start.GetSession().(type) {
 	case *bridgev1.AttachStart_Create:
 		a.begin = stream.Start{}
@@ -99,7 +99,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 			if s, joined, err = open(); err != nil {
 				return nil, err
 			}
-			return &bridgev1.AttachStarted{Token: joined.Participant.Token, Session: &bridgev1.Session{SessionId: tenancy.NameOf(ctx, s)}}, nil
+			return &bridgev1.AttachStarted{ParticipantToken: joined.Participant.Token, Session: &bridgev1.Session{SessionId: tenancy.NameOf(ctx, s)}}, nil
 		},
 	})
 	if err != nil || first {
@@ -108,7 +108,7 @@ func (a *Attachment) once(ctx context.Context, id string, j session.Joining, ope
 	if s, err = a.svc.sessions.Open(ctx, started.GetSession().GetSessionId()); err != nil {
 		return nil, joined, err
 	}
-	j.Token, j.Reclaim = started.GetToken(), true
+	j.Token, j.Reclaim = started.GetParticipantToken(), true
 	joined, err = s.Participants().Join(ctx, j.In(s))
 	if fault.ReasonOf(err) == fault.ParticipantNotFound { // its grace time is over
 		j.Token, j.Reclaim = "", false

@@ -19,15 +19,15 @@ const (
 
 // codes maps reasons to status codes, as error.proto documents.
 var codes = map[Reason]int32{
-	InvalidField:       invalidArgument,
-	PromptEmpty:        invalidArgument,
-	PromptTooLarge:     invalidArgument,
-	ToolNameInvalid:    invalidArgument,
-	ToolNameClash:      alreadyExists,
-	CommandNameClash:   alreadyExists,
-	AnswerInvalid:      invalidArgument,
-	JSONExtraForbidden: invalidArgument,
-	RequestIDReused:    invalidArgument,
+	InvalidField:        invalidArgument,
+	PromptEmpty:         invalidArgument,
+	PromptTooLarge:      invalidArgument,
+	ToolNameInvalid:     invalidArgument,
+	ToolNameConflict:    alreadyExists,
+	CommandNameConflict: alreadyExists,
+	AnswerInvalid:       invalidArgument,
+	JSONExtraForbidden:  invalidArgument,
+	RequestIDReused:     invalidArgument,
 
 	SessionNotFound:   notFound,
 	SessionExists:     alreadyExists,
@@ -35,9 +35,9 @@ var codes = map[Reason]int32{
 	CredentialsNeeded: failedPrecondition,
 	SessionBusy:       failedPrecondition,
 	EventNotFound:     notFound,
-	SendInDoubt:       aborted,
+	SendUnconfirmed:   aborted,
 	SessionRefused:    failedPrecondition,
-	ProviderGone:      failedPrecondition,
+	HandlerMissing:    failedPrecondition,
 
 	CallbackNotFound:    notFound,
 	CallbackResolved:    failedPrecondition,

@@ -101,9 +101,9 @@ func TestPublic(t *testing.T) {
 
 func TestFailure(t *testing.T) {
 	t.Parallel()
-	f, told := fault.Failure(fault.New(fault.ToolNameClash, "tool %q is taken", "t").WithField("tools[0]").With("session_id", "s"))
+	f, told := fault.Failure(fault.New(fault.ToolNameConflict, "tool %q is taken", "t").WithField("tools[0]").With("session_id", "s"))
 	if !told || f.GetCode() != int32(code.Code_ALREADY_EXISTS) ||
-		f.GetReason() != bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH ||
+		f.GetReason() != bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT ||
 		f.GetMessage() != `tool "t" is taken` || f.GetField() != "tools[0]" || f.GetMetadata()["session_id"] != "s" {
 		t.Errorf("Failure = %v, %t", f, told)
 	}

@@ -39,9 +39,9 @@ func TestDuration(t *testing.T) {
 
 func TestKnown(t *testing.T) {
 	t.Parallel()
-	for _, e := range []bridgev1.Start{bridgev1.Start_START_UNSPECIFIED, bridgev1.Start_START_TAIL, -1, 99} {
+	for _, e := range []bridgev1.StreamStart{bridgev1.StreamStart_STREAM_START_UNSPECIFIED, bridgev1.StreamStart_STREAM_START_END, -1, 99} {
 		err := Known(e, "start")
-		if _, defined := bridgev1.Start_name[int32(e)]; defined != (err == nil) {
+		if _, defined := bridgev1.StreamStart_name[int32(e)]; defined != (err == nil) {
 			t.Errorf("%d: %v", e, err)
 		}
 		if f, ok := AsFault(err); err != nil && (!ok || f.Field != "start") {

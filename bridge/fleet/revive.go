@@ -44,7 +44,7 @@ func (f *Fleet) reviveOne(ctx context.Context, s *session.Session) {
 	defer func() {
 		// Settle what the load would have settled. A session that waits for a participant is settled when that
 		// attaches, and a bridge that stops leaves it to its next start.
-		if f.cfg.Shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.ProviderGone {
+		if f.cfg.Shutdown.Accepting() == nil && ctx.Err() == nil && fault.ReasonOf(err) != fault.HandlerMissing {
 			s.Watchdog().GiveUp(ctx, err)
 		}
 	}()

@@ -138,15 +138,15 @@ func (rt *Runtime) Err() error {
 func (rt *Runtime) Ended() <-chan struct{} { return rt.told }
 
 // Proto returns the runtime as the API describes it.
-func (rt *Runtime) Proto() *bridgev1.Runtime {
+func (rt *Runtime) Proto() *bridgev1.RuntimeInfo {
 	process := rt.Process()
 	info := process.Info()
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	out := &bridgev1.Runtime{
+	out := &bridgev1.RuntimeInfo{
 		RuntimeId: rt.id, State: bridgev1.RuntimeState_RUNTIME_STATE_READY, CliVersion: info.CLIVersion,
 		Pid: int64(info.Peer.PID), StartTime: timestamppb.New(info.StartedAt), LoadedSessions: int32(len(rt.sessions)),
-		ProfileId: placement.Key(rt.profile), Shard: int32(rt.profile.Shard),
+		ProfileId: placement.Key(rt.profile), Index: int32(rt.profile.Shard),
 	}
 	if rt.lost != nil {
 		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, rt.lost.Error()

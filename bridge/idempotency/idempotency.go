@@ -288,5 +288,5 @@ func (s *Store) run(e *entry, d Doubt, f func() (proto.Message, error)) (proto.M
 
 // unsettled reports whether the outcome of the request is still unknown.
 func (e *entry) unsettled() bool {
-	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendInDoubt
+	return e.settling && e.err != nil && fault.ReasonOf(e.err) != fault.SendUnconfirmed
 }

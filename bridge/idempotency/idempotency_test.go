@@ -157,7 +157,7 @@ func TestDoubt(t *testing.T) {
 	for _, step := range []struct {
 		err   error
 		again bool
-	}{{fault.New(fault.CredentialsNeeded, "not now"), true}, {fault.New(fault.SendInDoubt, "lost"), false}} {
+	}{{fault.New(fault.CredentialsNeeded, "not now"), true}, {fault.New(fault.SendUnconfirmed, "lost"), false}} {
 		d.Settle = func(since []byte) (proto.Message, error) {
 			if string(since) != "then" {
 				t.Errorf("since is %q", since)
@@ -183,7 +183,7 @@ func TestFailureThatLeavesItOpen(t *testing.T) {
 		calls, settles   int // after three requests
 	}{
 		"open, and found":       {open, nil, 1, 1},
-		"open, and lost":        {open, fault.New(fault.SendInDoubt, "lost"), 2, 1},
+		"open, and lost":        {open, fault.New(fault.SendUnconfirmed, "lost"), 2, 1},
 		"open, and not settled": {open, fault.New(fault.CredentialsNeeded, "not now"), 1, 2},
 		"not open":              {shut, nil, 2, 0},
 	} {

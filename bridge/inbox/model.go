@@ -13,10 +13,10 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// RespondToModelRequest gives a part of the answer to a request to a model.
-func (svc *Service) RespondToModelRequest(
-	ctx context.Context, r *bridgev1.RespondToModelRequestRequest,
-) (*bridgev1.RespondToModelRequestResponse, error) {
+// SendModelResponse gives a part of the answer to a request to a model.
+func (svc *Service) SendModelResponse(
+	ctx context.Context, r *bridgev1.SendModelResponseRequest,
+) (*bridgev1.SendModelResponseResponse, error) {
 	s, err := svc.sessions.Following(ctx, r.GetSessionId())
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (svc *Service) RespondToModelRequest(
 		return nil, fields.Within(err, "response.")
 	}
 	position.Record(ctx, position.Position(at))
-	return &bridgev1.RespondToModelRequestResponse{Position: session.Proto(at)}, nil
+	return &bridgev1.SendModelResponseResponse{Position: session.Proto(at)}, nil
 }
 
 // Respond gives the CLI a part of a participant's response to a model request.

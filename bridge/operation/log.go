@@ -75,7 +75,7 @@ func (l *requestLog) Ended(key idempotency.Key, request []byte, expires time.Tim
 	if answer != nil {
 		if started, ok := answer.(*bridgev1.AttachStarted); ok {
 			bare := proto.Clone(started).(*bridgev1.AttachStarted)
-			bare.Token = "" // a secret; a participant that lost it joins anew
+			bare.ParticipantToken = "" // a secret; a participant that lost it joins anew
 			answer = bare
 		}
 		var err error

@@ -63,7 +63,7 @@ type Settlement[T proto.Message] struct {
 	// Before returns what Find needs to know of the time before the operation. It is stored
 	// when the operation starts.
 	Before func(ctx context.Context) []byte
-	// Find returns the answer. SEND_IN_DOUBT ends the search: the next request with the id is
+	// Find returns the answer. SEND_UNCONFIRMED ends the search: the next request with the id is
 	// carried out. After any other error the next request tries Find again.
 	Find func(ctx context.Context, before []byte) (T, error)
 	// Unconfirmed reports whether a failure of Do leaves the outcome unknown; nil means never.

@@ -191,7 +191,7 @@ func TestDetachedOperationsEnd(t *testing.T) {
 // How an operation is settled that the previous process began and did not finish.
 func TestSettling(t *testing.T) {
 	t.Parallel()
-	lost := fault.New(fault.SendInDoubt, "not there")
+	lost := fault.New(fault.SendUnconfirmed, "not there")
 	for name, test := range map[string]struct {
 		settle bool
 		finds  []error // what Find returns, one after the other; then it finds the answer

@@ -18,8 +18,8 @@ var beginsTurn = map[string]bool{"session.send": true, "session.sendMessages": t
 
 // promptOnce gives a session a prompt, once for each request id, also across a crash of the
 // bridge. If a crash interrupted session.send, the session's outbox and history decide whether the
-// prompt was sent; the other methods then fail with SEND_IN_DOUBT. A repeated request whose prompt
-// was lost after it was acknowledged fails with SEND_IN_DOUBT too.
+// prompt was sent; the other methods then fail with SEND_UNCONFIRMED. A repeated request whose prompt
+// was lost after it was acknowledged fails with SEND_UNCONFIRMED too.
 func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (json.RawMessage, error) {
 	c.request = settle.Key(ctx, c.method, requestID)
 	reply, err := operation.Run(ctx, svc.operations, operation.Operation[*wrapperspb.BytesValue]{
@@ -56,7 +56,7 @@ func (svc *Service) settlePrompt(c *call) *operation.Settlement[*wrapperspb.Byte
 	})
 	if c.method != "session.send" {
 		settlement.Find = func(context.Context, []byte) (*wrapperspb.BytesValue, error) {
-			return nil, fault.New(fault.SendInDoubt, "the server ended before the CLI replied to %s", c.method)
+			return nil, fault.New(fault.SendUnconfirmed, "the server ended before the CLI replied to %s", c.method)
 		}
 	}
 	return settlement

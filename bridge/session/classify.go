@@ -25,7 +25,7 @@ var texts = []struct {
 	reason   fault.Reason
 }{
 	{"Session not found", fault.SessionNotFound},
-	{"External tool name clash", fault.ToolNameClash},
+	{"External tool name clash", fault.ToolNameConflict},
 	{"Unhandled method", fault.MethodUnknown},
 	{"too many concurrent JSON-RPC requests", fault.LimitExceeded},
 	{"retained request byte budget", fault.LimitExceeded},
@@ -150,7 +150,7 @@ func Exactly(err error, method, id string) error {
 		rpc.Message = "Request " + method + " failed with message: Rejected " + method + " request with invalid sessionId: " + id
 	}
 	switch f.Reason {
-	case fault.ToolNameClash:
+	case fault.ToolNameConflict:
 		rpc.Message = fmt.Sprintf("Request %s failed with message: External tool name clash: %s already registered by another connection", method, f.Metadata["tool"])
 	case fault.SessionNotFound:
 		rpc.Message = "Request " + method + " failed with message: Session not found for sessionId: " + id

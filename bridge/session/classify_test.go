@@ -24,7 +24,7 @@ func TestClassify(t *testing.T) {
 		{said(-32000, "shutting down"), "session.send", fault.RuntimeLost},
 		{said(-32603, "Session not found: abc"), "session.send", fault.SessionNotFound},
 		{said(-32603, "Failed to load session events: Session not found: a"), "session.resume", fault.SessionNotFound},
-		{said(-32603, "External tool name clash: a already registered"), "session.tools.set", fault.ToolNameClash},
+		{said(-32603, "External tool name clash: a already registered"), "session.tools.set", fault.ToolNameConflict},
 		{said(-32603, "Invalid: invalid tool name: a b"), "session.create", fault.ToolNameInvalid},
 		{said(-32603, "too many concurrent JSON-RPC requests"), "ping", fault.LimitExceeded},
 		{said(-32603, "retained request byte budget exceeded"), "ping", fault.LimitExceeded},

@@ -65,18 +65,18 @@ func TestToolNamesClash(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = r.join(roster.Brings{Tools: tools("x", "a")})
-	wantReason(t, err, fault.ToolNameClash)
+	wantReason(t, err, fault.ToolNameConflict)
 	_, err = r.join(roster.Brings{Tools: tools("own")})
-	wantReason(t, err, fault.ToolNameClash)
+	wantReason(t, err, fault.ToolNameConflict)
 	other := tools("own", "b")
-	wantReason(t, r.s.participants.Change(t.Context(), p, &other, nil), fault.ToolNameClash)
+	wantReason(t, r.s.participants.Change(t.Context(), p, &other, nil), fault.ToolNameConflict)
 	same := tools("a", "b")
 	if err := r.s.participants.Change(t.Context(), p, &same, nil); err != nil {
 		t.Error(err)
 	}
 	taken := tools("b")
 	_, err = r.s.loader.Resume(t.Context(), Opening{Config: object(t, `{"model":"kept out"}`), Tools: &taken})
-	wantReason(t, err, fault.ToolNameClash)
+	wantReason(t, err, fault.ToolNameConflict)
 	if err := r.s.participants.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -189,10 +189,10 @@ func TestDesertedWaiters(t *testing.T) {
 		want  fault.Reason // of the outcome's error; "" is none
 	}{
 		"taken up":                           {host: stock{rt: history("")}, begun: true},
-		"in doubt":                           {host: stock{rt: history("")}, want: fault.SendInDoubt},
+		"in doubt":                           {host: stock{rt: history("")}, want: fault.SendUnconfirmed},
 		"in doubt, and in the history":       {host: stock{rt: history(`{"type":"user.message","id":"00000000-0000-4000-8000-000000000001","data":{"messageId":"m1"}}`)}},
 		"taken up, and nothing can load":     {host: stock{err: errors.New("no CLI")}, begun: true},
-		"in doubt, and nothing can load":     {host: stock{err: errors.New("no CLI")}, want: fault.SendInDoubt},
+		"in doubt, and nothing can load":     {host: stock{err: errors.New("no CLI")}, want: fault.SendUnconfirmed},
 		"of a session that is not in use":    {state: Disconnected, begun: true},
 		"of a session that is gone for ever": {state: Deleted, begun: true},
 	} {
@@ -255,7 +255,7 @@ func TestMessageWhileDropped(t *testing.T) {
 		if w == nil || !w.State().Over() {
 			t.Fatalf("nobody ends the waiting for the message; calls: %q", p.calls)
 		}
-		wantReason(t, w.State().Outcome().Err, fault.SendInDoubt)
+		wantReason(t, w.State().Outcome().Err, fault.SendUnconfirmed)
 		if !slices.Contains(p.calls, "session.resume") {
 			t.Errorf("nobody has looked into the history; calls: %q", p.calls)
 		}

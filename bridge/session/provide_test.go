@@ -33,7 +33,7 @@ func TestKeptPlaceProvidesNothing(t *testing.T) {
 	}
 	s.participants.Lost(place.Participant, nil)
 	_, err = s.loader.Load(t.Context())
-	wantReason(t, err, fault.ProviderGone)
+	wantReason(t, err, fault.HandlerMissing)
 	if p.called("session.resume") {
 		t.Error("the CLI was asked to load the session")
 	}

@@ -19,7 +19,7 @@ func TestUnansweredMessage(t *testing.T) {
 	r.open(Opening{})
 	r.s.turns.Machine().Bounds.Send = 20 * time.Millisecond
 	_, err := r.s.sender.Send(t.Context(), message("nobody hears it"))
-	wantReason(t, err, fault.SendInDoubt)
+	wantReason(t, err, fault.SendUnconfirmed)
 	if !errors.Is(err, sending.ErrUnsettled) {
 		t.Errorf("it is not told that it may have been taken up: %v", err)
 	}

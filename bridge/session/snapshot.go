@@ -22,7 +22,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
 	out.ClientName = s.settings.State.Object.String("clientName")
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
-		out.JournalProblem = err.Error()
+		out.StorageProblem = err.Error()
 	}
 	if s.loader.state == Unloaded && len(s.settings.State.Missing) > 0 {
 		out.State = bridgev1.SessionState_SESSION_STATE_CREDENTIALS_NEEDED

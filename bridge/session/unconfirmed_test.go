@@ -65,7 +65,7 @@ func TestDoubtEndsWithTheTrying(t *testing.T) {
 		t.Fatal("it is over before its id is known")
 	}
 	w.Identify("m1")
-	wantReason(t, w.Wait(t.Context(), 0).Err, fault.SendInDoubt)
+	wantReason(t, w.Wait(t.Context(), 0).Err, fault.SendUnconfirmed)
 }
 
 // The runtime ends while a message is being sent.
@@ -75,7 +75,7 @@ func TestSendDuringTheEnd(t *testing.T) {
 		fault string
 		want  fault.Reason
 	}{
-		"it was not taken up": {fakecli.FaultExit, fault.SendInDoubt},
+		"it was not taken up": {fakecli.FaultExit, fault.SendUnconfirmed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

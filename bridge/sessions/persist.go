@@ -147,7 +147,7 @@ func describeDamaged(id string, d backend.Damage) *bridgev1.Session {
 	return &bridgev1.Session{
 		SessionId: id, State: bridgev1.SessionState_SESSION_STATE_DAMAGED, Context: &bridgev1.SessionContext{},
 		UpdateTime: timestamppb.New(d.FoundAt),
-		Damage:     &bridgev1.SessionDamage{Reason: d.Reason, Place: d.Place, FoundTime: timestamppb.New(d.FoundAt)},
+		Damage:     &bridgev1.SessionDamage{Reason: d.Reason, Path: d.Place, DetectTime: timestamppb.New(d.FoundAt)},
 	}
 }
 

@@ -83,7 +83,7 @@ func find(ctx context.Context, open Opener, p Prompt, before []byte) (message st
 		message, at, ok = s.Prompts().FindMessage(ctx, journal.Position{Epoch: epoch, Seq: seq}, p.Texts...)
 	}
 	if !ok {
-		return "", at, fault.New(fault.SendInDoubt, "the bridge ended before the CLI replied, and the history does not contain the message")
+		return "", at, fault.New(fault.SendUnconfirmed, "the bridge ended before the CLI replied, and the history does not contain the message")
 	}
 	return message, at, nil
 }

@@ -8,8 +8,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// heavy are the event types that a filter leaves out unless told otherwise.
-var heavy = map[string]bool{"system.message": true, "model.messages_snapshot": true}
+// largeTypes are the event types that a filter excludes by default.
+var largeTypes = map[string]bool{"system.message": true, "model.messages_snapshot": true}
 
 // mainAgent is the name of the session's own agent in a filter.
 const mainAgent = "main"
@@ -64,13 +64,13 @@ func (f *Filter) Passes(r *journal.Record) bool {
 }
 
 func (f *Filter) decide(eventType string) bool {
-	if f.spec.GetNone() || matches(f.spec.GetExcludeTypes(), eventType) {
+	if f.spec.GetExcludeAll() || matches(f.spec.GetExcludeTypes(), eventType) {
 		return false
 	}
 	if len(f.spec.GetTypes()) > 0 {
 		return matches(f.spec.GetTypes(), eventType)
 	}
-	return f.spec.GetIncludeHeavy() || !heavy[eventType]
+	return f.spec.GetIncludeLarge() || !largeTypes[eventType]
 }
 
 func matches(patterns []string, eventType string) bool {
@@ -83,4 +83,4 @@ func matches(patterns []string, eventType string) bool {
 }
 
 // Ephemeral reports whether the loss of ephemeral events matters to the reader.
-func (f *Filter) Ephemeral() bool { return !f.spec.GetExcludeEphemeral() && !f.spec.GetNone() }
+func (f *Filter) Ephemeral() bool { return !f.spec.GetExcludeEphemeral() && !f.spec.GetExcludeAll() }

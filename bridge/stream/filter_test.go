@@ -13,18 +13,18 @@ func TestFilter(t *testing.T) {
 	t.Parallel()
 	message := &journal.Record{Type: "assistant.message"}
 	delta := &journal.Record{Type: "assistant.message_delta", Ephemeral: true}
-	heavy := &journal.Record{Type: "system.message"}
+	large := &journal.Record{Type: "system.message"}
 	sub := &journal.Record{Type: "assistant.message", Agent: "a1"}
 	idle := &journal.Record{Type: "session.idle", Ephemeral: true}
-	all := []*journal.Record{message, delta, heavy, sub, idle}
+	all := []*journal.Record{message, delta, large, sub, idle}
 	for name, test := range map[string]struct {
 		f    *bridgev1.EventFilter
 		want string // which of all pass
 	}{
 		"none given":          {nil, "mdsi"},
 		"empty":               {&bridgev1.EventFilter{}, "mdsi"},
-		"heavy too":           {&bridgev1.EventFilter{IncludeHeavy: true}, "mdhsi"},
-		"heavy by its name":   {&bridgev1.EventFilter{Types: []string{"system.message"}}, "h"},
+		"large too":           {&bridgev1.EventFilter{IncludeLarge: true}, "mdhsi"},
+		"large by its name":   {&bridgev1.EventFilter{Types: []string{"system.message"}}, "h"},
 		"a type":              {&bridgev1.EventFilter{Types: []string{"assistant.message"}}, "ms"},
 		"a family":            {&bridgev1.EventFilter{Types: []string{"assistant.*"}}, "mds"},
 		"a family and a type": {&bridgev1.EventFilter{Types: []string{"session.*", "assistant.message"}}, "msi"},
@@ -35,7 +35,7 @@ func TestFilter(t *testing.T) {
 		"the main agent":      {&bridgev1.EventFilter{AgentIds: []string{"main"}}, "mdi"},
 		"a sub-agent":         {&bridgev1.EventFilter{AgentIds: []string{"a1"}}, "s"},
 		"both":                {&bridgev1.EventFilter{AgentIds: []string{"a1", "main"}}, "mdsi"},
-		"nothing":             {&bridgev1.EventFilter{None: true, Types: []string{"assistant.message"}}, ""},
+		"nothing":             {&bridgev1.EventFilter{ExcludeAll: true, Types: []string{"assistant.message"}}, ""},
 	} {
 		f, err := NewFilter(test.f, "filter")
 		if err != nil {
@@ -53,7 +53,7 @@ func TestFilter(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%s: %q pass, want %q", name, got, test.want)
 		}
-		if f.Ephemeral() != (!test.f.GetExcludeEphemeral() && !test.f.GetNone()) {
+		if f.Ephemeral() != (!test.f.GetExcludeEphemeral() && !test.f.GetExcludeAll()) {
 			t.Errorf("%s: ephemeral is %v", name, f.Ephemeral())
 		}
 	}

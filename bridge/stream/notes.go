@@ -95,7 +95,7 @@ func (f *sessionStream) sendRequested(p *callback.Pending, sink frame.Sink) erro
 func (f *sessionStream) close(reason bridgev1.CloseReason, sink frame.Sink) error {
 	f.closed = true
 	return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
-		Closed: &bridgev1.Closed{Reason: reason, Position: session.Proto(f.at)},
+		Closed: &bridgev1.SubscriptionClosed{Reason: reason, Position: session.Proto(f.at)},
 	}})
 }
 

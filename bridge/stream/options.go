@@ -12,7 +12,7 @@ import (
 
 const (
 	defaultHeartbeat = 30 * time.Second
-	maxLinger        = 100 * time.Millisecond
+	maxBatchDelay    = 100 * time.Millisecond
 )
 
 // Heartbeat checks the interval of heartbeats; an unset one is 30 s.
@@ -26,9 +26,9 @@ func Heartbeat(d *durationpb.Duration, field string) (time.Duration, error) {
 
 // Options are StreamOptions that have been checked.
 type Options struct {
-	form      journal.Form
-	heartbeat time.Duration
-	linger    time.Duration
+	form       journal.Form
+	heartbeat  time.Duration
+	batchDelay time.Duration
 }
 
 // ParseOptions checks the options of a stream.
@@ -40,7 +40,7 @@ func ParseOptions(o *bridgev1.StreamOptions) (out Options, err error) {
 	if out.heartbeat, err = Heartbeat(o.GetHeartbeatInterval(), "options.heartbeat_interval"); err != nil {
 		return out, err
 	}
-	out.linger, err = fields.Duration(o.GetLinger(), "options.linger", 0, maxLinger)
+	out.batchDelay, err = fields.Duration(o.GetBatchDelay(), "options.batch_delay", 0, maxBatchDelay)
 	return out, err
 }
 

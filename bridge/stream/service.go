@@ -97,7 +97,7 @@ func (st *Stream) subscribe(ctx context.Context, c *bridgev1.SessionCursor, at s
 		return fields.Within(err, at)
 	}
 	f, err := st.follow(s, Following{
-		Start: Start{c.GetAfter(), c.GetStart() == bridgev1.Start_START_TAIL}, Filter: c.GetFilter(), At: at, Callbacks: callbacks,
+		Start: Start{c.GetAfter(), c.GetStart() == bridgev1.StreamStart_STREAM_START_END}, Filter: c.GetFilter(), At: at, Callbacks: callbacks,
 	})
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func newSessionStream(st *Stream, s *session.Session, f Following) (*sessionStre
 // attached opens the session's frames.
 func (f *sessionStream) attached() *bridgev1.SubscribeResponse {
 	f.until = f.s.Journal().Last()
-	return f.frame(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Attached{Attached: &bridgev1.Attached{
+	return f.frame(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Started{Started: &bridgev1.SubscriptionStarted{
 		Position: session.Proto(f.until), FirstAvailable: session.Proto(f.s.Journal().First()),
 		Session: f.service.sessions.Snapshot(f.s, f.tenant), PendingCallbacks: f.pending(),
 	}}})

@@ -122,7 +122,7 @@ func (st *Stream) Run(ctx context.Context) error {
 		}
 		select {
 		case <-st.ready.signal:
-			if err = st.linger(ctx); err == nil {
+			if err = st.delay(ctx); err == nil {
 				ready = st.ready.take(ready[:0])
 				err = st.drain(ready)
 			}
@@ -137,11 +137,11 @@ func (st *Stream) Run(ctx context.Context) error {
 			}
 		case <-draining:
 			draining, leave = nil, &bridgev1.GoAway{
-				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, After: durationpb.New(st.service.shutdown.Grace()),
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING, GracePeriod: durationpb.New(st.service.shutdown.Grace()),
 			}
 		case <-away:
 			away, leave = nil, &bridgev1.GoAway{
-				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, After: durationpb.New(conn.Grace()),
+				Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE, GracePeriod: durationpb.New(conn.Grace()),
 			}
 		case <-conn.Ended:
 			return st.CloseAll(bridgev1.CloseReason_CLOSE_REASON_DRAINING)
@@ -157,13 +157,13 @@ func (st *Stream) Run(ctx context.Context) error {
 	return nil
 }
 
-// linger waits a little for company, if the caller wants that.
-func (st *Stream) linger(ctx context.Context) error {
-	if st.options.linger <= 0 {
+// delay waits up to the batch delay that the caller asked for, so that more events fit into a frame.
+func (st *Stream) delay(ctx context.Context) error {
+	if st.options.batchDelay <= 0 {
 		return nil
 	}
 	select {
-	case <-time.After(st.options.linger):
+	case <-time.After(st.options.batchDelay):
 		return nil
 	case <-ctx.Done():
 		return session.Classify(context.Cause(ctx), "")

@@ -56,7 +56,7 @@ func (c *Codec) CallbackWithin(
 	out = c.Callback(p, session, offered, f)
 	if len(p.Params) > room {
 		size := proto.Size(out)
-		out.Request, out.WholeBytes = nil, int64(size)
+		out.Request, out.TotalBytes = nil, int64(size)
 		return out, room
 	}
 	return out, room - len(p.Params)

@@ -54,8 +54,8 @@ func (p *participant) take(resp *bridgev1.AttachResponse) error {
 func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 	p.pos.note(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
-	case *bridgev1.SubscribeResponse_Attached:
-		p.reconcile(f.Attached.GetPendingCallbacks())
+	case *bridgev1.SubscribeResponse_Started:
+		p.reconcile(f.Started.GetPendingCallbacks())
 	case *bridgev1.SubscribeResponse_Gap:
 		p.reconcile(f.Gap.GetPendingCallbacks())
 	case *bridgev1.SubscribeResponse_CallbackRequested:

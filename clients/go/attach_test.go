@@ -214,7 +214,8 @@ func TestReattachTakesThePlaceAndRepeatsTheAnswer(t *testing.T) {
 
 	// The tool runs on, and its answer goes out on the new stream.
 	a = f.attached(t, running)
-	if got := a.start; got.GetToken() != "secret" || got.GetJoinSessionId() != "s1" || got.GetAfter().GetSeq() != 7 {
+	if got := a.start; got.GetParticipantToken() != "secret" || got.GetJoinSessionId() != "s1" ||
+		got.GetAfter().GetSeq() != 7 {
 		t.Errorf("start = %v", got)
 	}
 	if len(a.start.GetTools()) != 1 {
@@ -253,7 +254,7 @@ func TestReattachAnewAfterTheGraceTime(t *testing.T) {
 	a = receive(t, f.attaches, "attach stream")
 	a.end <- failure(codes.NotFound, "PARTICIPANT_NOT_FOUND", "too late")
 	a = f.attached(t)
-	if a.start.GetToken() != "" || a.start.GetJoinSessionId() != "s1" {
+	if a.start.GetParticipantToken() != "" || a.start.GetJoinSessionId() != "s1" {
 		t.Errorf("start = %v", a.start)
 	}
 	if s.Err() != nil {
@@ -269,15 +270,15 @@ func TestGoAwayHandsThePlaceOver(t *testing.T) {
 		GoAway: &bridgev1.GoAway{Reason: bridgev1.GoAwayReason_GO_AWAY_REASON_DRAINING},
 	}})
 	a := receive(t, f.attaches, "attach stream")
-	if a.start.GetToken() != "secret" {
-		t.Errorf("token = %q", a.start.GetToken())
+	if a.start.GetParticipantToken() != "secret" {
+		t.Errorf("token = %q", a.start.GetParticipantToken())
 	}
 	if err := old.out.Context().Err(); err != nil {
 		t.Errorf("the old stream ended before the new one began: %v", err)
 	}
 	a.t = t
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{
-		ParticipantId: "p1", Token: "secret", Returned: true, Session: &bridgev1.Session{SessionId: "s1"},
+		ParticipantId: "p1", ParticipantToken: "secret", Resumed: true, Session: &bridgev1.Session{SessionId: "s1"},
 	}}})
 	for range old.in { // closed when the client drops the old stream
 		t.Error("a frame on the old stream")
@@ -289,7 +290,7 @@ func TestTheParticipationEnds(t *testing.T) {
 	closed := func(reason bridgev1.CloseReason) func(*attach) {
 		return func(a *attach) {
 			a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
-				Closed: &bridgev1.Closed{Reason: reason},
+				Closed: &bridgev1.SubscriptionClosed{Reason: reason},
 			}})
 		}
 	}
@@ -432,10 +433,10 @@ func TestSetTools(t *testing.T) {
 	cmd = receive(t, a.in, "command").GetCommand()
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: &bridgev1.AttachFailed{Subject: &bridgev1.AttachFailed_CommandId{CommandId: cmd.GetCommandId()},
 		Failure: &bridgev1.Failure{
-			Code: int32(codes.AlreadyExists), Reason: bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
+			Code: int32(codes.AlreadyExists), Reason: bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT,
 		},
 	}}})
-	if err := receive(t, ch, "reply"); !copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH) {
+	if err := receive(t, ch, "reply"); !copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT) {
 		t.Errorf("err = %v", err)
 	}
 	if got := said(a, "1"); got != "one" {

@@ -54,7 +54,7 @@ type calls struct {
 // ask starts to handle a callback. If a goroutine already handles it, that goroutine
 // sends its answer again on the new link.
 func (cs *calls) ask(cb *bridgev1.Callback, offered bool) {
-	if cb.GetWholeBytes() > 0 {
+	if cb.GetTotalBytes() > 0 {
 		go cs.askWhole(cb, offered)
 		return
 	}

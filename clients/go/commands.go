@@ -65,7 +65,7 @@ func WithIdleTimeout(d time.Duration) SendOption { return func(o *sendOptions) {
 func WithTimeout(d time.Duration) SendOption { return func(o *sendOptions) { o.timeout = d } }
 
 // WithTurnEvents chooses the events that [Session.Run] yields, and their form. Either may
-// be nil; default: all but the heavy ones.
+// be nil; default: all but the large ones.
 func WithTurnEvents(filter *bridgev1.EventFilter, stream *bridgev1.StreamOptions) SendOption {
 	return func(o *sendOptions) { o.filter, o.stream = filter, stream }
 }
@@ -155,27 +155,27 @@ func (s *Session) SetModel(ctx context.Context, modelID, reasoningEffort string)
 }
 
 // LogOption changes a line that [Session.Log] writes.
-type LogOption func(*bridgev1.LogRequest)
+type LogOption func(*bridgev1.WriteLogRequest)
 
 // LogLevel sets how serious the line is; default: info.
 func LogLevel(level cliv1.SessionLogLevel) LogOption {
-	return func(r *bridgev1.LogRequest) { r.Level = level }
+	return func(r *bridgev1.WriteLogRequest) { r.Level = level }
 }
 
 // LogEphemeral keeps the line out of the history.
-func LogEphemeral() LogOption { return func(r *bridgev1.LogRequest) { r.Ephemeral = true } }
+func LogEphemeral() LogOption { return func(r *bridgev1.WriteLogRequest) { r.Ephemeral = true } }
 
 // LogURL adds a link for more.
-func LogURL(url string) LogOption { return func(r *bridgev1.LogRequest) { r.Url = url } }
+func LogURL(url string) LogOption { return func(r *bridgev1.WriteLogRequest) { r.Url = url } }
 
 // Log writes a line into the session's timeline, for its users, not for the model. It
 // returns the id of the event that it became.
 func (s *Session) Log(ctx context.Context, message string, opts ...LogOption) (string, error) {
-	req := &bridgev1.LogRequest{SessionId: s.id, Message: message}
+	req := &bridgev1.WriteLogRequest{SessionId: s.id, Message: message}
 	for _, opt := range opts {
 		opt(req)
 	}
-	resp, err := invoke(ctx, s, s.client.sessions.Log, req)
+	resp, err := invoke(ctx, s, s.client.sessions.WriteLog, req)
 	return resp.GetEventId(), err
 }
 

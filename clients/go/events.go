@@ -48,7 +48,7 @@ func OfTypes(types ...string) EventsOption {
 	return func(o *eventsOptions) { o.filter = &bridgev1.EventFilter{Types: types} }
 }
 
-// WithFilter lets only events pass that fit. Default: all but the heavy ones.
+// WithFilter lets only events pass that fit. Default: all but the large ones.
 func WithFilter(f *bridgev1.EventFilter) EventsOption {
 	return func(o *eventsOptions) { o.filter = f }
 }
@@ -279,7 +279,7 @@ func (c *cursor) read(
 func (c *cursor) request() *bridgev1.SubscribeRequest {
 	at := &bridgev1.SessionCursor{SessionId: c.session.id, After: c.after, Filter: c.opts.filter}
 	if c.tail {
-		at.Start = bridgev1.Start_START_TAIL
+		at.Start = bridgev1.StreamStart_STREAM_START_END
 	}
 	so := c.opts.stream
 	if so == nil {
@@ -294,8 +294,8 @@ func (c *cursor) request() *bridgev1.SubscribeRequest {
 func (c *cursor) take(frame *bridgev1.SubscribeResponse) (over bool, again error) {
 	defer c.move(frame.GetResumeAfter())
 	switch f := frame.GetFrame().(type) {
-	case *bridgev1.SubscribeResponse_Attached:
-		c.session.pos.note(f.Attached.GetPosition())
+	case *bridgev1.SubscribeResponse_Started:
+		c.session.pos.note(f.Started.GetPosition())
 	case *bridgev1.SubscribeResponse_Events:
 		f.Events.Events = c.fresh(f.Events.GetEvents())
 		if len(f.Events.Events) == 0 {

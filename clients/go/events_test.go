@@ -53,13 +53,13 @@ func events(seqs ...uint64) *bridgev1.SubscribeResponse {
 
 func closedFrame(reason bridgev1.CloseReason) *bridgev1.SubscribeResponse {
 	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Closed{
-		Closed: &bridgev1.Closed{Reason: reason},
+		Closed: &bridgev1.SubscriptionClosed{Reason: reason},
 	}}
 }
 
 func attachedFrame(seq uint64) *bridgev1.SubscribeResponse {
-	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Attached{
-		Attached: &bridgev1.Attached{Position: pos(1, seq)},
+	return &bridgev1.SubscribeResponse{SessionId: "s1", Frame: &bridgev1.SubscribeResponse_Started{
+		Started: &bridgev1.SubscriptionStarted{Position: pos(1, seq)},
 	}}
 }
 
@@ -154,10 +154,10 @@ func TestEventsBegin(t *testing.T) {
 		check func(*bridgev1.SessionCursor) bool
 	}{
 		"from now": {copilot.FromNow(), func(at *bridgev1.SessionCursor) bool {
-			return at.GetStart() == bridgev1.Start_START_TAIL && at.GetAfter() == nil
+			return at.GetStart() == bridgev1.StreamStart_STREAM_START_END && at.GetAfter() == nil
 		}},
 		"from beginning": {copilot.FromBeginning(), func(at *bridgev1.SessionCursor) bool {
-			return at.GetStart() == bridgev1.Start_START_UNSPECIFIED && at.GetAfter() == nil
+			return at.GetStart() == bridgev1.StreamStart_STREAM_START_UNSPECIFIED && at.GetAfter() == nil
 		}},
 		"after": {copilot.After(pos(1, 5)),
 			func(at *bridgev1.SessionCursor) bool { return at.GetAfter().GetSeq() == 5 }},

@@ -258,11 +258,10 @@ func (f *fake) attached(t *testing.T, pending ...*bridgev1.Callback) *attach {
 	a.t = t
 	session := &bridgev1.Session{SessionId: "s1", Position: pos(1, 3)}
 	a.send(&bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{
-		ParticipantId: "p1", Token: "secret", Session: session,
+		ParticipantId: "p1", ParticipantToken: "secret", Session: session,
 	}}})
-	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Attached{Attached: &bridgev1.Attached{
-		Position: pos(1, 3), Session: session, PendingCallbacks: pending,
-	}}})
+	started := &bridgev1.SubscriptionStarted{Position: pos(1, 3), Session: session, PendingCallbacks: pending}
+	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Started{Started: started}})
 	return a
 }
 
@@ -322,7 +321,7 @@ func (a *attach) goodbye() *bridgev1.AttachLeave {
 		a.t.Fatal("got another frame, want leave")
 	}
 	a.tell(&bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{
-		Closed: &bridgev1.Closed{Reason: bridgev1.CloseReason_CLOSE_REASON_LEFT},
+		Closed: &bridgev1.SubscriptionClosed{Reason: bridgev1.CloseReason_CLOSE_REASON_LEFT},
 	}})
 	a.end <- nil
 	return leave

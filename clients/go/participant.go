@@ -109,8 +109,8 @@ func (p *participant) complete(start *bridgev1.AttachStart) {
 	if p.opts.Grace > 0 {
 		start.Grace = durationpb.New(p.opts.Grace)
 	}
-	start.Start = bridgev1.Start_START_TAIL
-	start.Filter = &bridgev1.EventFilter{None: true} // events have separate streams
+	start.Start = bridgev1.StreamStart_STREAM_START_END
+	start.Filter = &bridgev1.EventFilter{ExcludeAll: true} // events have separate streams
 	start.Options = &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(heartbeat)}
 }
 
@@ -160,14 +160,14 @@ func (p *participant) reopen(old *link) (*link, error) {
 	failure := &Error{} // the first try comes after a wait, like the others
 	for b.wait(p.ctx, failure) {
 		start := &bridgev1.AttachStart{
-			Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
-			Token:   p.currentToken(),
-			After:   p.pos.last(),
+			Session:          &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
+			ParticipantToken: p.currentToken(),
+			After:            p.pos.last(),
 		}
 		p.complete(start)
 		l, started, err := p.redial(start)
 		if err == nil {
-			p.log.Info("attach stream restored", "returned", started.GetReturned())
+			p.log.Info("attach stream restored", "returned", started.GetResumed())
 			p.adopt(l, started)
 			return l, nil
 		}
@@ -177,7 +177,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 			return nil, err
 		}
 		switch {
-		case failure.Reason == bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND && start.Token != "":
+		case failure.Reason == bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND && start.ParticipantToken != "":
 			p.forgetToken() // its grace time is over: join anew
 		case !failure.isBroken():
 			return nil, failure
@@ -212,7 +212,7 @@ func (p *participant) adopt(l *link, started *bridgev1.AttachStarted) {
 	p.pos.note(started.GetSession().GetPosition())
 	p.mu.Lock()
 	p.id = started.GetParticipantId()
-	p.token = started.GetToken()
+	p.token = started.GetParticipantToken()
 	p.mu.Unlock()
 	p.setLink(l)
 }
@@ -230,7 +230,7 @@ func (p *participant) known(sessionID string) {
 func (p *participant) opening(l *link, o *bridgev1.AttachOpening) {
 	p.known(o.GetSessionId())
 	p.mu.Lock()
-	p.id, p.token = o.GetParticipantId(), o.GetToken()
+	p.id, p.token = o.GetParticipantId(), o.GetParticipantToken()
 	p.mu.Unlock()
 	p.setLink(l)
 }

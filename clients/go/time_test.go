@@ -52,7 +52,7 @@ func (ps *pipes) Attach(
 		ctx: ctx, sent: make(chan *bridgev1.AttachRequest, 100), back: make(chan *bridgev1.AttachResponse, 100),
 	}
 	p.back <- &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{
-		Session: &bridgev1.Session{SessionId: "s1"}, Token: "secret",
+		Session: &bridgev1.Session{SessionId: "s1"}, ParticipantToken: "secret",
 	}}}
 	ps.made <- p
 	return p, nil
@@ -86,7 +86,7 @@ func TestHeartbeatsAndSilence(t *testing.T) {
 		}
 		time.Sleep(silence + time.Second) // one that is not heard loses it
 		second := <-ps.made
-		if start := (<-second.sent).GetStart(); start.GetToken() != "secret" || first.ctx.Err() == nil {
+		if start := (<-second.sent).GetStart(); start.GetParticipantToken() != "secret" || first.ctx.Err() == nil {
 			t.Errorf("start = %v, the old stream's end = %v", start, first.ctx.Err())
 		}
 		// A leave frame that the server does not read does not hold up the program for long.

@@ -99,8 +99,8 @@ func TestTurnFails(t *testing.T) {
 			bridgev1.ErrorReason_ERROR_REASON_PROMPT_EMPTY,
 		},
 		"in doubt": {
-			failure(codes.Aborted, "SEND_IN_DOUBT", "nobody knows"),
-			bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT,
+			failure(codes.Aborted, "SEND_UNCONFIRMED", "nobody knows"),
+			bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

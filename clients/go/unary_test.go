@@ -28,9 +28,9 @@ func (f *fake) SetModel(_ context.Context, r *bridgev1.SetModelRequest) (*bridge
 	return &bridgev1.SetModelResponse{ModelId: "in use"}, nil
 }
 
-func (f *fake) Log(_ context.Context, r *bridgev1.LogRequest) (*bridgev1.LogResponse, error) {
+func (f *fake) WriteLog(_ context.Context, r *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error) {
 	f.unary <- r
-	return &bridgev1.LogResponse{EventId: "e1"}, nil
+	return &bridgev1.WriteLogResponse{EventId: "e1"}, nil
 }
 
 func (f *fake) ListPending(
@@ -87,7 +87,7 @@ func TestUnaryCalls(t *testing.T) {
 		"log": {func() (any, error) {
 			return s.Log(ctx, "hi", copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_WARNING),
 				copilot.LogEphemeral(), copilot.LogURL("https://example.com"))
-		}, "e1", &bridgev1.LogRequest{
+		}, "e1", &bridgev1.WriteLogRequest{
 			SessionId: "s1", Message: "hi", Level: cliv1.SessionLogLevel_SESSION_LOG_LEVEL_WARNING,
 			Ephemeral: true, Url: "https://example.com",
 		}},
@@ -164,7 +164,7 @@ func TestJoin(t *testing.T) {
 	if o.err != nil || o.s.ID() != "s1" || o.s.ParticipantID() != "p1" || o.s.Info().GetPosition().GetSeq() != 3 {
 		t.Errorf("session = %+v", o)
 	}
-	if a.start.GetJoinSessionId() != "s1" || a.start.GetName() != "me" || !a.start.GetFilter().GetNone() {
+	if a.start.GetJoinSessionId() != "s1" || a.start.GetName() != "me" || !a.start.GetFilter().GetExcludeAll() {
 		t.Errorf("start = %v", a.start)
 	}
 }

@@ -66,7 +66,7 @@ func TestCommandsOfMany(t *testing.T) {
 		}
 		_, err := st.TryAttach(st.Client, join(name))
 		harness.WantField(t, copilot.FromError(err), codes.AlreadyExists,
-			bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH, "start.commands[0].name")
+			bridgev1.ErrorReason_ERROR_REASON_COMMAND_NAME_CONFLICT, "start.commands[0].name")
 	}
 	_, err := st.TryAttach(st.Client, join("with space"))
 	harness.WantField(t, copilot.FromError(err), codes.InvalidArgument, bridgev1.ErrorReason_ERROR_REASON_INVALID_FIELD,

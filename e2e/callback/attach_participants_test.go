@@ -175,11 +175,11 @@ func TestSetTools(t *testing.T) {
 		t.Errorf("the model was offered %q", offered)
 	}
 	err := other.SetTools(st.Ctx, harness.Answering("others", "x"), harness.Answering("new", "mine"))
-	harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
+	harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT,
 		"command.set_tools.tools[0].name")
 }
 
-func TestToolNameClashIsRefused(t *testing.T) {
+func TestToolNameConflictIsRefused(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t, harness.OnUser("use", harness.Call("taken", nil)),
 		harness.OnResult("taken", harness.Say("{{tool_result}}")))
@@ -190,7 +190,7 @@ func TestToolNameClashIsRefused(t *testing.T) {
 		_, err := st.Dial().JoinSession(st.Ctx, s.ID(), copilot.SessionOptions{
 			Tools: []copilot.Tool{harness.Answering("free", "x"), harness.Answering(name, "the second's")},
 		})
-		harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH,
+		harness.WantField(t, err, codes.AlreadyExists, bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT,
 			"start.tools[1].name")
 	}
 	now, err := s.Get(st.Ctx)

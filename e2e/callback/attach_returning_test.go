@@ -59,9 +59,9 @@ func TestCallbacksComeAgain(t *testing.T) {
 		t.Error("the stream of the broken connection ended well")
 	}
 	start := harness.JoinOf(s.ID(), &bridgev1.Handlers{Permission: true})
-	start.Token = a.Token
+	start.ParticipantToken = a.Token
 	again := st.Attach(start)
-	if !again.Started.GetReturned() || again.ID != a.ID {
+	if !again.Started.GetResumed() || again.ID != a.ID {
 		t.Errorf("came back as %v", again.Started)
 	}
 	if cb := again.Requested(); cb.GetCallbackId() != asked.GetCallbackId() ||
@@ -78,9 +78,9 @@ func TestReplacedStream(t *testing.T) {
 	s := st.Create(copilot.SessionOptions{})
 	first := st.Attach(harness.JoinOf(s.ID(), nil))
 	start := harness.JoinOf(s.ID(), nil)
-	start.Token = first.Token
+	start.ParticipantToken = first.Token
 	second := st.Attach(start)
-	if !second.Started.GetReturned() || second.ID != first.ID {
+	if !second.Started.GetResumed() || second.ID != first.ID {
 		t.Errorf("the second is %v", second.Started)
 	}
 	harness.WantError(t, first.End(), codes.Aborted, bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_REPLACED)
@@ -113,7 +113,8 @@ func TestGraceIsOver(t *testing.T) {
 		t.Errorf("the model was offered %q", offered)
 	}
 	late := harness.JoinOf(s.ID(), nil)
-	late.Token = a.Token
+	late.ParticipantToken = a.Token
 	_, err := st.TryAttach(st.Client, late)
-	harness.WantField(t, err, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND, "start.token")
+	harness.WantField(t, err, codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND,
+		"start.participant_token")
 }

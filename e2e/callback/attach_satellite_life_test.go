@@ -112,7 +112,7 @@ func TestSatelliteOfCreator(t *testing.T) {
 	rendering(st, c)
 	start := &bridgev1.AttachStart{
 		Session:        &bridgev1.AttachStart_Create{Create: &bridgev1.CreateSessionRequest{Config: c}},
-		Filter:         &bridgev1.EventFilter{None: true},
+		Filter:         &bridgev1.EventFilter{ExcludeAll: true},
 		CanvasProvider: &cliv1.CanvasProviderIdentity{Id: "app:one"},
 	}
 	showing("board")(start)

@@ -298,7 +298,7 @@ func TestHeartbeat(t *testing.T) {
 	s := r.Session(r.Options())
 	s.Ask("hello")
 	stream := frames(r, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Filter: &bridgev1.EventFilter{None: true}}},
+		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Filter: &bridgev1.EventFilter{ExcludeAll: true}}},
 		Options:  &bridgev1.StreamOptions{HeartbeatInterval: durationpb.New(time.Second)},
 	})
 	for {
@@ -332,7 +332,7 @@ func TestFidelity(t *testing.T) {
 	}
 	for _, fidelity := range []bridgev1.Fidelity{bridgev1.Fidelity_FIDELITY_TIDY, bridgev1.Fidelity_FIDELITY_EXACT} {
 		stream := frames(r, &bridgev1.SubscribeRequest{
-			Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Filter: &bridgev1.EventFilter{IncludeHeavy: true}}},
+			Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Filter: &bridgev1.EventFilter{IncludeLarge: true}}},
 			Options:  &bridgev1.StreamOptions{Fidelity: fidelity, OriginalJson: true},
 		})
 		compared, unrecognised := 0, 0
@@ -397,7 +397,8 @@ func TestPositionTrailer(t *testing.T) {
 	s.WaitAfter(send, "user.message")
 	idle := s.WaitAfter(send, "session.idle").GetPosition()
 	log := at(func(o ...grpc.CallOption) error {
-		_, err := r.Client.Sessions().Log(r.Ctx, &bridgev1.LogRequest{SessionId: s.ID(), Message: "a line"}, o...)
+		_, err := r.Client.Sessions().WriteLog(r.Ctx,
+			&bridgev1.WriteLogRequest{SessionId: s.ID(), Message: "a line"}, o...)
 		return err
 	})
 	// CLI 1.0.102 sends the line's event before its reply, so the reply stands at it or

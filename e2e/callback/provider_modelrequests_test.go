@@ -173,7 +173,7 @@ func TestModelRequestRefused(t *testing.T) {
 			Config:         unreachable(st),
 			RuntimeProfile: &bridgev1.RuntimeProfile{ModelInference: &bridgev1.ModelInference{}},
 		})
-		harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
+		harness.WantError(t, err, codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_HANDLER_MISSING)
 	})
 }
 
@@ -224,7 +224,7 @@ func TestModelRequestOfTwo(t *testing.T) {
 		{}, {Part: &bridgev1.ModelResponse_Head{Head: &bridgev1.ModelResponseHead{Status: 1000}}},
 		text("too early", false),
 	} {
-		_, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx, &bridgev1.RespondToModelRequestRequest{
+		_, err := st.Client.Callbacks().SendModelResponse(st.Ctx, &bridgev1.SendModelResponseRequest{
 			SessionId: s.ID(), Response: func() *bridgev1.ModelResponse { wrong.RequestId = "none"; return wrong }(),
 		})
 		if e := copilot.FromError(err); !copilot.IsReason(e, bridgev1.ErrorReason_ERROR_REASON_ANSWER_INVALID) &&
@@ -253,15 +253,15 @@ func TestModelRequestOfTwo(t *testing.T) {
 		text("data: [DONE]\n\n", true),
 	} {
 		rest.RequestId = request
-		if _, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx,
-			&bridgev1.RespondToModelRequestRequest{SessionId: s.ID(), Response: rest}); err != nil {
+		if _, err := st.Client.Callbacks().SendModelResponse(st.Ctx,
+			&bridgev1.SendModelResponseRequest{SessionId: s.ID(), Response: rest}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if out := wait(); out.GetText() != "by hand" {
 		t.Errorf("the agent said %q", out.GetText())
 	}
-	_, err := st.Client.Callbacks().RespondToModelRequest(st.Ctx, &bridgev1.RespondToModelRequestRequest{
+	_, err := st.Client.Callbacks().SendModelResponse(st.Ctx, &bridgev1.SendModelResponseRequest{
 		SessionId: s.ID(), Response: part(text("late", true)).GetModelResponse(),
 	})
 	harness.WantError(t, copilot.FromError(err), codes.NotFound, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND)

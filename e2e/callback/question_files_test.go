@@ -149,9 +149,9 @@ func TestLargeCallback(t *testing.T) {
 		&bridgev1.Handlers{Kinds: []bridgev1.CallbackKind{bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE}}))
 	not := st.Attach(harness.JoinOf(s.ID(), nil))
 	wait := st.GoTurn(s, "large")
-	if cb := asked.Asked(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE); cb.GetWholeBytes() < length ||
+	if cb := asked.Asked(bridgev1.CallbackKind_CALLBACK_KIND_FS_WRITE_FILE); cb.GetTotalBytes() < length ||
 		cb.GetRequest() != nil {
-		t.Errorf("asked with %d bytes of %d", proto.Size(cb), cb.GetWholeBytes())
+		t.Errorf("asked with %d bytes of %d", proto.Size(cb), cb.GetTotalBytes())
 	}
 	if n := harness.Await(st, written, "the content"); n != length {
 		t.Errorf("%d bytes were to be written, want %d", n, length)

@@ -140,7 +140,7 @@ func (a *asker) begin(s *copilot.Session) (became func() string) {
 func (a *asker) asked(p *harness.Attached) (cb *bridgev1.Callback) {
 	a.T.Helper()
 	p.Frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
-		for _, c := range append(f.GetAttached().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
+		for _, c := range append(f.GetStarted().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
 			if c.GetKind() == a.kind {
 				cb = c
 			}
@@ -167,7 +167,7 @@ func (a *asker) keepAnswering(s *copilot.Session, answer *bridgev1.Answer) {
 			if err != nil {
 				return // the test is over
 			}
-			asked := frame.GetStream().GetAttached().GetPendingCallbacks()
+			asked := frame.GetStream().GetStarted().GetPendingCallbacks()
 			if r := frame.GetStream().GetCallbackRequested(); r != nil {
 				asked = append(asked, r.GetCallback())
 			}

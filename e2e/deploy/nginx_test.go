@@ -267,7 +267,7 @@ func TestNginxDrain(t *testing.T) {
 		var s seen
 		idle := 0
 		for e, err := range p.remote.Session(id).Events(ctx, copilot.FromBeginning(),
-			copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})) {
+			copilot.WithFilter(&bridgev1.EventFilter{IncludeLarge: true})) {
 			if s.err = err; err != nil {
 				break
 			}

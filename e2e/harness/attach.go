@@ -67,7 +67,7 @@ type Attached struct {
 func JoinOf(id string, handlers *bridgev1.Handlers) *bridgev1.AttachStart {
 	return &bridgev1.AttachStart{
 		Session:  &bridgev1.AttachStart_JoinSessionId{JoinSessionId: id},
-		Handlers: handlers, Filter: &bridgev1.EventFilter{None: true},
+		Handlers: handlers, Filter: &bridgev1.EventFilter{ExcludeAll: true},
 	}
 }
 
@@ -107,7 +107,7 @@ func (st *Scripted) TryAttach(client *copilot.Client, start *bridgev1.AttachStar
 	if a.Started = first.GetStarted(); a.Started == nil {
 		st.T.Fatalf("the first frame is %v", first)
 	}
-	a.ID, a.Token = a.Started.GetParticipantId(), a.Started.GetToken()
+	a.ID, a.Token = a.Started.GetParticipantId(), a.Started.GetParticipantToken()
 	go a.receive()
 	return a, nil
 }
@@ -169,7 +169,7 @@ func (a *Attached) Frame(what string, pick func(*bridgev1.SubscribeResponse) boo
 func (a *Attached) Requested() (cb *bridgev1.Callback) {
 	a.st.T.Helper()
 	a.Frame("a callback", func(f *bridgev1.SubscribeResponse) bool {
-		if pending := f.GetAttached().GetPendingCallbacks(); len(pending) > 0 {
+		if pending := f.GetStarted().GetPendingCallbacks(); len(pending) > 0 {
 			cb = pending[0]
 		}
 		if r := f.GetCallbackRequested(); r != nil {
@@ -201,7 +201,7 @@ func (a *Attached) Resolved(id string) (over *bridgev1.CallbackResolved) {
 }
 
 // Closed is the goodbye of the stream, which is over.
-func (a *Attached) Closed() (c *bridgev1.Closed) {
+func (a *Attached) Closed() (c *bridgev1.SubscriptionClosed) {
 	a.st.T.Helper()
 	a.Frame("a goodbye", func(f *bridgev1.SubscribeResponse) bool {
 		c = f.GetClosed()

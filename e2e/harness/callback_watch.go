@@ -17,7 +17,7 @@ type CallbackWatch struct {
 	over    []*bridgev1.CallbackResolved
 	waiting map[string]bool
 	Restart []*bridgev1.RuntimeRestarted
-	Closed  *bridgev1.Closed
+	Closed  *bridgev1.SubscriptionClosed
 	events  []string
 	turns   []*bridgev1.TurnOutcome
 }
@@ -28,14 +28,14 @@ func (st *Scripted) Callbacks(id string) *CallbackWatch {
 	st.T.Helper()
 	w := &CallbackWatch{st: st, changed: make(chan struct{}), waiting: map[string]bool{}}
 	stream, err := st.Dial().EventStreams().Subscribe(st.Ctx, &bridgev1.SubscribeRequest{
-		Sessions:  []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.Start_START_TAIL}},
+		Sessions:  []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.StreamStart_STREAM_START_END}},
 		Callbacks: true,
 	})
 	if err != nil {
 		st.T.Fatalf("subscribe: %v", err)
 	}
 	frame, err := stream.Recv()
-	if err != nil || frame.GetAttached() == nil {
+	if err != nil || frame.GetStarted() == nil {
 		st.T.Fatalf("the first frame of the subscription is %v, %v", frame, err)
 	}
 	w.take(frame)
@@ -54,7 +54,7 @@ func (st *Scripted) Callbacks(id string) *CallbackWatch {
 func (w *CallbackWatch) take(frame *bridgev1.SubscribeResponse) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	for _, cb := range frame.GetAttached().GetPendingCallbacks() {
+	for _, cb := range frame.GetStarted().GetPendingCallbacks() {
 		w.ask(cb)
 	}
 	if r := frame.GetCallbackRequested(); r != nil {
@@ -154,7 +154,7 @@ func (w *CallbackWatch) Turn(n int) (out *bridgev1.TurnOutcome) {
 }
 
 // Ended waits for the end of the session's use.
-func (w *CallbackWatch) Ended() (c *bridgev1.Closed) {
+func (w *CallbackWatch) Ended() (c *bridgev1.SubscriptionClosed) {
 	w.st.T.Helper()
 	w.await("the session's end", func(w *CallbackWatch) bool {
 		c = w.Closed

@@ -152,7 +152,7 @@ func (d *Daemon) Durable(id string) (ids []string, at []*bridgev1.Position) {
 	for {
 		page, err := d.Client.Sessions().ListEvents(d.Ctx, &bridgev1.ListEventsRequest{
 			SessionId: id, PageToken: token, OriginalJson: true,
-			Filter: &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true},
+			Filter: &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true},
 		})
 		if err != nil {
 			d.T.Fatalf("events of %s: %v", id, err)
@@ -243,7 +243,7 @@ func (d *Daemon) After(id string, at *bridgev1.Position, until string) (ids []st
 	defer cancel()
 	stream, err := d.Client.EventStreams().Subscribe(ctx,
 		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
-			SessionId: id, After: at, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+			SessionId: id, After: at, Filter: &bridgev1.EventFilter{IncludeLarge: true},
 		}}})
 	if err != nil {
 		d.T.Fatal(err)

@@ -231,7 +231,7 @@ func (r *Fixture) cleanup() {
 func (r *Fixture) diagnose(ctx context.Context, c *copilot.Client) {
 	r.T.Logf("CLI %s", r.Host.CLI)
 	telling := copilot.WithFilter(&bridgev1.EventFilter{
-		IncludeHeavy: true, ExcludeTypes: []string{"assistant.message_delta", "assistant.streaming_delta"},
+		IncludeLarge: true, ExcludeTypes: []string{"assistant.message_delta", "assistant.streaming_delta"},
 	})
 	for _, id := range r.sessions {
 		var types []string

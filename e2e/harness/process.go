@@ -19,7 +19,7 @@ func (st *Scripted) Written(s *copilot.Session) {
 	session := &TestSession{s, st.Fixture}
 	var told []string
 	for ev, err := range s.History(st.Ctx,
-		copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true})) {
+		copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true})) {
 		if err != nil {
 			st.T.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func (st *Scripted) Kill(ids ...string) *bridgev1.RuntimeRestarted {
 	if err != nil {
 		st.T.Fatal(err)
 	}
-	i := slices.IndexFunc(list.GetRuntimes(), func(rt *bridgev1.Runtime) bool {
+	i := slices.IndexFunc(list.GetRuntimes(), func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetState() == bridgev1.RuntimeState_RUNTIME_STATE_READY
 	})
 	if i < 0 {
@@ -94,15 +94,15 @@ func Declared(name string) copilot.Tool {
 }
 
 // Ready lists the runtimes that work.
-func (st *Scripted) Ready() []*bridgev1.Runtime {
+func (st *Scripted) Ready() []*bridgev1.RuntimeInfo {
 	st.T.Helper()
-	return slices.DeleteFunc(st.Runtimes(), func(rt *bridgev1.Runtime) bool {
+	return slices.DeleteFunc(st.Runtimes(), func(rt *bridgev1.RuntimeInfo) bool {
 		return rt.GetState() != bridgev1.RuntimeState_RUNTIME_STATE_READY
 	})
 }
 
 // Runtimes are all that the server has, in any state.
-func (st *Scripted) Runtimes() []*bridgev1.Runtime {
+func (st *Scripted) Runtimes() []*bridgev1.RuntimeInfo {
 	st.T.Helper()
 	list, err := st.Client.Runtimes().ListRuntimes(st.Ctx, &bridgev1.ListRuntimesRequest{})
 	if err != nil {

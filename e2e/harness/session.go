@@ -70,7 +70,7 @@ func (s *TestSession) WaitAfter(pos *bridgev1.Position, eventType string) *bridg
 func (s *TestSession) WaitUntil(what string, fits func(*bridgev1.Event) bool) *bridgev1.Event {
 	s.Fixture.T.Helper()
 	opts := []copilot.EventsOption{copilot.FromBeginning(),
-		copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})}
+		copilot.WithFilter(&bridgev1.EventFilter{IncludeLarge: true})}
 	for ev, err := range s.Events(s.Fixture.Ctx, opts...) {
 		if err != nil {
 			s.Fixture.T.Fatalf("waiting for %s: %v", what, err)
@@ -87,7 +87,7 @@ func (s *TestSession) WaitUntil(what string, fits func(*bridgev1.Event) bool) *b
 func (s *TestSession) Recorded() []*bridgev1.Event {
 	s.Fixture.T.Helper()
 	var events []*bridgev1.Event
-	for ev, err := range s.History(s.Fixture.Ctx, copilot.WithFilter(&bridgev1.EventFilter{IncludeHeavy: true})) {
+	for ev, err := range s.History(s.Fixture.Ctx, copilot.WithFilter(&bridgev1.EventFilter{IncludeLarge: true})) {
 		if err != nil {
 			s.Fixture.T.Fatalf("history: %v", err)
 		}

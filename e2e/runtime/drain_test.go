@@ -124,7 +124,7 @@ func TestDrain(t *testing.T) {
 	works := harness.NewHold()
 	s := p.Create(copilot.SessionOptions{Tools: []copilot.Tool{works.Tool("works", "worked")}})
 	stream, err := p.Client.EventStreams().Subscribe(p.Ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Start: bridgev1.Start_START_TAIL}},
+		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Start: bridgev1.StreamStart_STREAM_START_END}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestDrain(t *testing.T) {
 		}
 		if g := frame.GetGoAway(); g != nil {
 			if len(g.GetPositions()) != 1 || g.GetPositions()[0].GetPosition().GetSeq() == 0 ||
-				g.GetAfter().AsDuration() <= 0 {
+				g.GetGracePeriod().AsDuration() <= 0 {
 				t.Errorf("the stream was told %v", g)
 			}
 			break

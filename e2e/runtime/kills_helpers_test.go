@@ -259,7 +259,7 @@ func (s *killed) check(victim int, what string) {
 				order = append(order, at)
 			}
 		}
-		in := copilot.IsReason(errs[i], bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT)
+		in := copilot.IsReason(errs[i], bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED)
 		lost := in && resumed.lost[id] && anew.lost[id]
 		// The end of a turn is reported with it, or by a separate event.
 		over := resumed.ended[text] || resumed.ends > 0 && anew.ends > 0
@@ -308,7 +308,7 @@ func (s *killed) barrier() {
 	for i := range 5 {
 		s.last = fmt.Sprintf("barrier %s.%d", s.label, i)
 		out, err := s.Client.Session(s.id).SendAndWait(s.Ctx, s.last)
-		if copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT) {
+		if copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED) {
 			continue // it was on its way to the CLI that was killed
 		}
 		if err == nil {

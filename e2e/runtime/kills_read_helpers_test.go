@@ -84,7 +84,7 @@ func (s *killed) read(after *bridgev1.Position) told {
 	defer cancel()
 	stream, err := s.Client.EventStreams().Subscribe(ctx,
 		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{
-			SessionId: s.id, After: after, Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+			SessionId: s.id, After: after, Filter: &bridgev1.EventFilter{IncludeLarge: true},
 		}}})
 	if err != nil {
 		s.T.Fatal(err)
@@ -99,7 +99,7 @@ func (s *killed) read(after *bridgev1.Position) told {
 		if end := f.GetTurnEnded(); end != nil {
 			add(&out.ends, end.GetOutcome().GetStatus() == bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST)
 			for _, id := range end.GetMessageIds() {
-				out.lost[id] = end.GetFailure().GetReason() == bridgev1.ErrorReason_ERROR_REASON_SEND_IN_DOUBT
+				out.lost[id] = end.GetFailure().GetReason() == bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED
 			}
 		}
 		if m := f.GetMessageResent(); m != nil {

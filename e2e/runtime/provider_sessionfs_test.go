@@ -251,7 +251,7 @@ func TestSessionFileSystemGone(t *testing.T) {
 	t.Parallel()
 	st := harness.NewOwnScripted(t, harness.HostConfig{})
 	files, _ := files(st)
-	gone := bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE
+	gone := bridgev1.ErrorReason_ERROR_REASON_HANDLER_MISSING
 	_, err := st.Client.CreateSession(st.Ctx, copilot.SessionOptions{RuntimeProfile: &bridgev1.RuntimeProfile{
 		SessionFs: &bridgev1.SessionFileSystem{InitialDirectory: "/", StatePath: "/s"},
 	}})
@@ -345,7 +345,7 @@ func TestSessionFileSystemByHand(t *testing.T) {
 		case frame.GetOpening() != nil:
 			opening = true
 			if frame.GetOpening().GetParticipantId() == "" || frame.GetOpening().GetSessionId() == "" ||
-				frame.GetOpening().GetToken() == "" {
+				frame.GetOpening().GetParticipantToken() == "" {
 				t.Errorf("it begins with %v", frame)
 			}
 		case !opening:

@@ -55,7 +55,7 @@ func TestFilesByAnotherClient(t *testing.T) {
 		func() bool { return harness.SecretsIn(t, filepath.Join(f.Root, "data"), place) == nil })
 	f.Crash()
 	_, err := f.Client.Session(s.ID()).SendAndWait(f.Ctx, "nothing")
-	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
+	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_HANDLER_MISSING)
 	f.config.Tools = nil // they are the session's already
 	s, err = f.dialAgain().ResumeSession(f.Ctx, s.ID(),
 		copilot.SessionOptions{Config: f.config, SessionFS: &copilot.SessionFS{Files: f.files},
@@ -140,7 +140,7 @@ func (f *filed) beginsAgain(s *copilot.Session, before []string) {
 	f.Eventually("a turn with the files there again", func() bool {
 		out, err := s.SendAndWait(f.Ctx, "and on")
 		if err != nil {
-			harness.WantReason(f.T, err, bridgev1.ErrorReason_ERROR_REASON_PROVIDER_GONE)
+			harness.WantReason(f.T, err, bridgev1.ErrorReason_ERROR_REASON_HANDLER_MISSING)
 			return false
 		}
 		if err := out.Err(); err != nil {

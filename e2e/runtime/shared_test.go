@@ -19,7 +19,7 @@ import (
 )
 
 // awaitRuntimes waits until so many runtimes work. No event reports their coming and going, so that one has to look.
-func awaitRuntimes(st *harness.Scripted, n int) []*bridgev1.Runtime {
+func awaitRuntimes(st *harness.Scripted, n int) []*bridgev1.RuntimeInfo {
 	st.T.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -37,7 +37,7 @@ func awaitRuntimes(st *harness.Scripted, n int) []*bridgev1.Runtime {
 }
 
 // kill kills a runtime.
-func kill(t *testing.T, rt *bridgev1.Runtime) {
+func kill(t *testing.T, rt *bridgev1.RuntimeInfo) {
 	t.Helper()
 	if err := syscall.Kill(int(rt.GetPid()), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -45,10 +45,10 @@ func kill(t *testing.T, rt *bridgev1.Runtime) {
 }
 
 // loaded is how many sessions each runtime has, by shard.
-func loaded(list []*bridgev1.Runtime) []int32 {
+func loaded(list []*bridgev1.RuntimeInfo) []int32 {
 	out := make([]int32, len(list))
 	for _, rt := range list {
-		out[rt.GetShard()] = rt.GetLoadedSessions()
+		out[rt.GetIndex()] = rt.GetLoadedSessions()
 	}
 	return out
 }
@@ -118,7 +118,7 @@ func TestIdleRuntimeEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := awaitRuntimes(st, 1)[0]; left.GetShard() != 0 || left.GetLoadedSessions() != 0 {
+	if left := awaitRuntimes(st, 1)[0]; left.GetIndex() != 0 || left.GetLoadedSessions() != 0 {
 		t.Errorf("what is left is %v", left)
 	}
 	st.Say(st.Reopen(second.ID(), copilot.SessionOptions{Config: st.Config()}), "again")

@@ -240,7 +240,7 @@ func TestOldRuntimeIsReplaced(t *testing.T) {
 	st.Say(other, "hello")
 	unloaded(st, other) // its runtime is old by now, and nothing goes on in it
 	st.Say(other, "and on")
-	old := func(rt *bridgev1.Runtime) bool { return rt.GetPid() == before[0].GetPid() }
+	old := func(rt *bridgev1.RuntimeInfo) bool { return rt.GetPid() == before[0].GetPid() }
 	all := st.Runtimes()
 	if i := slices.IndexFunc(all, old); i < 0 || len(all) < 2 ||
 		all[i].GetState() != bridgev1.RuntimeState_RUNTIME_STATE_STOPPING {

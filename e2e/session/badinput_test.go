@@ -161,7 +161,7 @@ func withID(id string) []badCall {
 			return err
 		}),
 		simple("Log", func(ctx context.Context, c bridgev1.SessionServiceClient) error {
-			_, err := c.Log(ctx, &bridgev1.LogRequest{SessionId: id, Message: "m"})
+			_, err := c.WriteLog(ctx, &bridgev1.WriteLogRequest{SessionId: id, Message: "m"})
 			return err
 		}),
 		simple("UpdateProvider", func(ctx context.Context, c bridgev1.SessionServiceClient) error {
@@ -302,7 +302,7 @@ func TestBadConfiguration(t *testing.T) {
 		of("tool name with a space", tools("good", "not good"), codes.InvalidArgument, badName, "config.tools[1].name"),
 		of("tool name that is empty", tools(""), codes.InvalidArgument, badName, "config.tools[0].name"),
 		of("tool name twice", tools("same", "same"), codes.AlreadyExists,
-			bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CLASH, "config.tools[1].name"),
+			bridgev1.ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT, "config.tools[1].name"),
 		of("id that exists", func(r *create) { r.SessionId = s.ID() }, codes.AlreadyExists,
 			bridgev1.ErrorReason_ERROR_REASON_SESSION_EXISTS, "session_id"),
 		of("id that is a path", func(r *create) { r.SessionId = "../x" }, codes.InvalidArgument, invalid, "session_id"),
@@ -422,8 +422,8 @@ func TestBadStreams(t *testing.T) {
 			following(func(r *sub) { r.Sessions = append(r.Sessions, r.Sessions[0]) })),
 		invalidField("Subscribe: heartbeat", "options.heartbeat_interval",
 			following(func(r *sub) { r.Options.HeartbeatInterval = durationpb.New(time.Millisecond) })),
-		invalidField("Subscribe: linger", "options.linger",
-			following(func(r *sub) { r.Options.Linger = durationpb.New(time.Second) })),
+		invalidField("Subscribe: linger", "options.batch_delay",
+			following(func(r *sub) { r.Options.BatchDelay = durationpb.New(time.Second) })),
 		invalidField("Subscribe: start", "sessions[0].start", following(func(r *sub) { r.Sessions[0].Start = 99 })),
 		invalidField("Attach: nothing", "start.session", attaching(startFrame(&bridgev1.AttachStart{}))),
 		invalidField("Attach: grace", "start.grace",

@@ -20,7 +20,7 @@ import (
 )
 
 // everything lets all events pass.
-var everything = &bridgev1.EventFilter{IncludeHeavy: true}
+var everything = &bridgev1.EventFilter{IncludeLarge: true}
 
 // subscribe opens a stream over one session and returns what gives its frames.
 func subscribeTo(
@@ -57,9 +57,9 @@ func TestSessionSubscribeResumesByPosition(t *testing.T) {
 
 	next, stop := subscribeTo(s, &bridgev1.SessionCursor{Filter: everything})
 	first := next()
-	if first.GetAttached() == nil || first.GetSessionId() != s.ID() ||
-		copilot.ComparePositions(first.GetAttached().GetPosition(), all[len(all)-1].GetPosition()) < 0 ||
-		first.GetAttached().GetFirstAvailable().GetSeq() != 1 {
+	if first.GetStarted() == nil || first.GetSessionId() != s.ID() ||
+		copilot.ComparePositions(first.GetStarted().GetPosition(), all[len(all)-1].GetPosition()) < 0 ||
+		first.GetStarted().GetFirstAvailable().GetSeq() != 1 {
 		t.Fatalf("first frame is %v", first)
 	}
 	var got []*bridgev1.Event
@@ -129,8 +129,8 @@ func TestSessionSubscribeSeveral(t *testing.T) {
 	a, b := r.Session(r.Options()), r.Session(r.Options())
 	stream, err := r.Client.EventStreams().Subscribe(r.Ctx,
 		&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
-			{SessionId: a.ID(), Start: bridgev1.Start_START_TAIL},
-			{SessionId: b.ID(), Start: bridgev1.Start_START_TAIL},
+			{SessionId: a.ID(), Start: bridgev1.StreamStart_STREAM_START_END},
+			{SessionId: b.ID(), Start: bridgev1.StreamStart_STREAM_START_END},
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -233,9 +233,9 @@ func TestSessionListEventsFiltered(t *testing.T) {
 			func(typ string, _ bool) bool {
 				return !strings.HasPrefix(typ, "model.") && !strings.HasPrefix(typ, "session.")
 			}},
-		{"durable", &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true},
+		{"durable", &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true},
 			func(_ string, ephemeral bool) bool { return !ephemeral }},
-		{"heavy by name", &bridgev1.EventFilter{Types: []string{"system.message"}},
+		{"large by name", &bridgev1.EventFilter{Types: []string{"system.message"}},
 			func(typ string, _ bool) bool { return typ == "system.message" }},
 		{"default", nil,
 			func(typ string, _ bool) bool { return typ != "system.message" && typ != "model.messages_snapshot" }},

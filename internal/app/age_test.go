@@ -111,7 +111,7 @@ func agedStream(ctx context.Context, t *testing.T, c *copilot.Client, id string)
 				}
 				if g := f.GetGoAway(); g != nil {
 					if g.GetReason() != bridgev1.GoAwayReason_GO_AWAY_REASON_CONNECTION_AGE ||
-						len(g.GetPositions()) != 1 || g.GetAfter() == nil {
+						len(g.GetPositions()) != 1 || g.GetGracePeriod() == nil {
 						t.Errorf("it is told %v", g)
 					}
 					after = g.GetPositions()[0].GetPosition()

@@ -193,7 +193,7 @@ func TestAppDrains(t *testing.T) {
 		}
 		if bye := frame.GetGoAway(); bye != nil {
 			goAway = true
-			if after := bye.GetAfter().AsDuration(); after != grace {
+			if after := bye.GetGracePeriod().AsDuration(); after != grace {
 				t.Errorf("told to go within %v, not %v", after, grace)
 			}
 		}

@@ -38,7 +38,8 @@ tenants:
 	}
 	alice, replaced := attach("alice")
 	bob, _ := attach("bob")
-	if bob.GetToken() == alice.GetToken() || bob.GetParticipantId() == alice.GetParticipantId() || bob.GetReturned() {
+	if bob.GetParticipantToken() == alice.GetParticipantToken() ||
+		bob.GetParticipantId() == alice.GetParticipantId() || bob.GetResumed() {
 		t.Errorf("the other caller is %v, the first one %v", bob, alice)
 	}
 	if bob.GetSession().GetSessionId() != alice.GetSession().GetSessionId() {
@@ -46,7 +47,7 @@ tenants:
 			bob.GetSession().GetSessionId())
 	}
 	again, _ := attach("alice")
-	if again.GetToken() != alice.GetToken() || !again.GetReturned() {
+	if again.GetParticipantToken() != alice.GetParticipantToken() || !again.GetResumed() {
 		t.Errorf("the same caller is %v, was %v", again, alice)
 	}
 	replaced() // the first stream ends: its place is taken

@@ -317,7 +317,7 @@ func TestPendingCallbacksOfATenant(t *testing.T) {
 		asked := 0
 		stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(t.Context(), &bridgev1.SubscribeRequest{
 			Callbacks: true,
-			Sessions:  []*bridgev1.SessionCursor{{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING}},
+			Sessions:  []*bridgev1.SessionCursor{{SessionId: "s0", Start: bridgev1.StreamStart_STREAM_START_BEGINNING}},
 		})
 		for seen := 0; err == nil && seen < 2; {
 			var f *bridgev1.SubscribeResponse

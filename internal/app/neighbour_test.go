@@ -32,7 +32,7 @@ var noises = map[string]func(ctx context.Context, conn *grpc.ClientConn) error{
 		defer cancel()
 		stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx,
 			&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{
-				{SessionId: "s0", Start: bridgev1.Start_START_BEGINNING},
+				{SessionId: "s0", Start: bridgev1.StreamStart_STREAM_START_BEGINNING},
 			}})
 		if err == nil {
 			_, err = stream.Recv()

@@ -122,7 +122,7 @@ func awaitRunning(t *testing.T, conn *grpc.ClientConn, id string, messages int) 
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{
-		Sessions: []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.Start_START_BEGINNING}},
+		Sessions: []*bridgev1.SessionCursor{{SessionId: id, Start: bridgev1.StreamStart_STREAM_START_BEGINNING}},
 	})
 	// The first changes what is pending twice, when it is sent and when its turn begins, and is
 	// a user.message; those behind it are pending, since no turn ends.

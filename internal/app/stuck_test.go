@@ -169,7 +169,8 @@ type watch struct {
 func watched(ctx context.Context, t *testing.T, conn *grpc.ClientConn) <-chan watch {
 	t.Helper()
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{
-		Callbacks: true, Sessions: []*bridgev1.SessionCursor{{SessionId: "much", Start: bridgev1.Start_START_TAIL}},
+		Callbacks: true,
+		Sessions:  []*bridgev1.SessionCursor{{SessionId: "much", Start: bridgev1.StreamStart_STREAM_START_END}},
 	})
 	if err == nil {
 		_, err = stream.Recv()

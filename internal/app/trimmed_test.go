@@ -64,15 +64,15 @@ func TestReaderOfWhatIsTrimmed(t *testing.T) {
 }
 
 // attachedAt is how a stream of the sessions begins.
-func attachedAt(t *testing.T, conn *grpc.ClientConn, sessions []*bridgev1.SessionCursor) *bridgev1.Attached {
+func attachedAt(t *testing.T, conn *grpc.ClientConn, sessions []*bridgev1.SessionCursor) *bridgev1.SubscriptionStarted {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stream, err := bridgev1.NewEventServiceClient(conn).Subscribe(ctx, &bridgev1.SubscribeRequest{Sessions: sessions})
 	for err == nil {
 		var f *bridgev1.SubscribeResponse
-		if f, err = stream.Recv(); f.GetAttached() != nil {
-			return f.GetAttached()
+		if f, err = stream.Recv(); f.GetStarted() != nil {
+			return f.GetStarted()
 		}
 	}
 	t.Fatal(err)

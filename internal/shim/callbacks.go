@@ -82,7 +82,7 @@ func (qs *questions) pending(c *bridgev1.Callback, participantID string) {
 
 // ask asks the program. It returns when the request has its place among what is written.
 func (qs *questions) ask(c *bridgev1.Callback) {
-	if method, _ := callback.MethodOf(c.GetKind()); c.GetWholeBytes() > 0 && callback.ForEvent(method) == nil {
+	if method, _ := callback.MethodOf(c.GetKind()); c.GetTotalBytes() > 0 && callback.ForEvent(method) == nil {
 		whole, err := qs.readCallback(c.GetCallbackId())
 		if err != nil {
 			qs.conn.log.Warn("receiving a callback failed", "session_id", qs.session, "callback_id", c.GetCallbackId(),

@@ -71,9 +71,9 @@ func (p *participant) frame(stream grpc.ClientStream, b []byte) (over bool, err 
 	}
 	switch f := r.GetFrame().(type) {
 	case *bridgev1.AttachResponse_Opening:
-		p.inPlace(stream, f.Opening.GetParticipantId(), f.Opening.GetToken())
+		p.inPlace(stream, f.Opening.GetParticipantId(), f.Opening.GetParticipantToken())
 	case *bridgev1.AttachResponse_Started:
-		p.inPlace(stream, f.Started.GetParticipantId(), f.Started.GetToken())
+		p.inPlace(stream, f.Started.GetParticipantId(), f.Started.GetParticipantToken())
 		return false, p.begun(f.Started)
 	case *bridgev1.AttachResponse_Done:
 		p.commands.answer(f.Done.GetCommandId(), nil)
@@ -323,7 +323,7 @@ func (p *participant) readEvent(at position) (text []byte, err error) {
 func (p *participant) inPlace(stream grpc.ClientStream, id, token string) {
 	p.mu.Lock()
 	p.stream, p.start = stream, proto.CloneOf(p.start)
-	p.start.Token, p.participantID = token, id
+	p.start.ParticipantToken, p.participantID = token, id
 	p.signal()
 	left := p.left
 	p.mu.Unlock()
@@ -371,11 +371,11 @@ func (p *participant) failed(f *bridgev1.AttachFailed) {
 // streamed takes a frame that is not of events.
 func (p *participant) streamed(r *bridgev1.SubscribeResponse) (over bool, err error) {
 	switch f := r.GetFrame().(type) {
-	case *bridgev1.SubscribeResponse_Attached:
+	case *bridgev1.SubscribeResponse_Started:
 		p.mu.Lock()
 		me := p.participantID
 		p.mu.Unlock()
-		for _, pending := range f.Attached.GetPendingCallbacks() {
+		for _, pending := range f.Started.GetPendingCallbacks() {
 			p.questions.pending(pending, me)
 		}
 	case *bridgev1.SubscribeResponse_CallbackRequested:

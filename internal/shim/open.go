@@ -47,7 +47,7 @@ func openingOf(t *tables, params json.RawMessage, resume bool) (*opening, error)
 	}
 	o := &opening{start: &bridgev1.AttachStart{
 		Exact: true, Handlers: handlersOf(members),
-		Filter: &bridgev1.EventFilter{IncludeHeavy: true},
+		Filter: &bridgev1.EventFilter{IncludeLarge: true},
 		Options: &bridgev1.StreamOptions{
 			Fidelity: bridgev1.Fidelity_FIDELITY_EXACT, HeartbeatInterval: durationpb.New(heartbeat),
 		},
@@ -182,7 +182,7 @@ func (c *conn) join(ctx context.Context, r *rpcconn.Request, o *opening) (json.R
 	others := c.server.others(c, o.id)
 	result, err := c.joinOnce(ctx, r, o)
 	resume := o.start.GetResume()
-	if resume == nil || reasonOf(status.Convert(err)) != fault.Name(fault.ToolNameClash) || !settled(ctx, others) {
+	if resume == nil || reasonOf(status.Convert(err)) != fault.Name(fault.ToolNameConflict) || !settled(ctx, others) {
 		return result, err
 	}
 	resume.RequestId = rand.Text()

@@ -281,7 +281,7 @@ func (p *participant) leave(disconnect bool) {
 func (p *participant) handOver(o *opening) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	o.start.Token = p.start.GetToken()
+	o.start.ParticipantToken = p.start.GetParticipantToken()
 	if !o.tools {
 		o.start.Tools = p.start.GetTools()
 	}

@@ -235,9 +235,9 @@ func (c *conn) respond(ctx context.Context, part *bridgev1.ModelResponse) (json.
 	if id == "" {
 		return unaccepted, nil
 	}
-	reply := &bridgev1.RespondToModelRequestResponse{}
-	err := c.invoke(ctx, bridgev1.CallbackService_RespondToModelRequest_FullMethodName,
-		&bridgev1.RespondToModelRequestRequest{SessionId: id, Response: part}, reply)
+	reply := &bridgev1.SendModelResponseResponse{}
+	err := c.invoke(ctx, bridgev1.CallbackService_SendModelResponse_FullMethodName,
+		&bridgev1.SendModelResponseRequest{SessionId: id, Response: part}, reply)
 	switch code := status.Code(err); {
 	case err == nil:
 	case code == codes.NotFound, code == codes.FailedPrecondition:

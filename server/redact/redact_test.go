@@ -25,7 +25,9 @@ func TestMessage(t *testing.T) {
 		"inside a map": &cliv1.AccountServiceGetQuotaResponse{QuotaSnapshots: map[string]*cliv1.AccountQuotaSnapshot{
 			"keep": {JsonExtra: `{"x":"hunter2"}`},
 		}},
-		"inside a oneof": &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{ParticipantId: "keep", Token: "hunter2"}}},
+		"inside a oneof": &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Started{Started: &bridgev1.AttachStarted{
+			ParticipantId: "keep", ParticipantToken: "hunter2",
+		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -200,7 +200,8 @@ func TestParticipationOver(t *testing.T) {
 	t.Parallel()
 	a := newAttachment()
 	a.stream = func(_ context.Context, emit frame.Sink) error {
-		return emit(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_Closed{Closed: new(bridgev1.Closed)}}})
+		closed := &bridgev1.SubscribeResponse_Closed{Closed: new(bridgev1.SubscriptionClosed)}
+		return emit(frame.Frame{Message: &bridgev1.SubscribeResponse{Frame: closed}})
 	}
 	r, stream, _ := serve(t, &backend{attachment: a})
 	send(t, stream, start())

@@ -21,9 +21,9 @@ type CallbackBackend interface {
 	ReadCallback(
 		ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error,
 	) error
-	RespondToModelRequest(
-		context.Context, *bridgev1.RespondToModelRequestRequest,
-	) (*bridgev1.RespondToModelRequestResponse, error)
+	SendModelResponse(
+		context.Context, *bridgev1.SendModelResponseRequest,
+	) (*bridgev1.SendModelResponseResponse, error)
 	Resolve(context.Context, *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
 }
 

@@ -33,7 +33,7 @@ type SessionBackend interface {
 
 	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
 	SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error)
-	Log(context.Context, *bridgev1.LogRequest) (*bridgev1.LogResponse, error)
+	WriteLog(context.Context, *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error)
 	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
 	ProvideCredentials(
 		context.Context, *bridgev1.ProvideCredentialsRequest,

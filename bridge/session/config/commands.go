@@ -43,5 +43,5 @@ func ParseCommands(array json.RawMessage, field string) ([]Command, error) {
 
 // CommandClash is the error for a command whose name is taken; field names it.
 func CommandClash(name, field string) error {
-	return fault.New(fault.CommandNameClash, "the session has a command named %q already", name).WithField(field).With("command", name)
+	return fault.New(fault.CommandNameConflict, "the session has a command named %q already", name).WithField(field).With("command", name)
 }

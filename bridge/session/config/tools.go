@@ -61,7 +61,7 @@ func ParseTools(array json.RawMessage, field string) ([]Tool, error) {
 
 // ToolClash is the error for a tool whose name is taken; field names it.
 func ToolClash(name, field string) error {
-	return fault.New(fault.ToolNameClash, "the session has a tool named %q already", name).WithField(field).With("tool", name)
+	return fault.New(fault.ToolNameConflict, "the session has a tool named %q already", name).WithField(field).With("tool", name)
 }
 
 // ToolsJSON is the array of tools.

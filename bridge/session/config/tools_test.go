@@ -25,7 +25,7 @@ func TestParseTools(t *testing.T) {
 		`[{"name":"a b"}]`:                {reason: fault.ToolNameInvalid, field: "f[0].name"},
 		`[{"name":"a"},{}]`:               {reason: fault.ToolNameInvalid, field: "f[1].name"},
 		`[{"name":"a"},{"name":7}]`:       {reason: fault.ToolNameInvalid, field: "f[1].name"},
-		`[{"name":"a"},{"name":"b"},{"name":"a"}]`: {reason: fault.ToolNameClash, field: "f[2].name"},
+		`[{"name":"a"},{"name":"b"},{"name":"a"}]`: {reason: fault.ToolNameConflict, field: "f[2].name"},
 	} {
 		list, err := ParseTools(json.RawMessage(text), "f")
 		var names []string

@@ -237,7 +237,7 @@ func (q *Queue) failed(ctx context.Context, tx Tx, e outbox.Entry, err error) er
 		tx.Turn().Doubt(w)
 	}
 	switch {
-	case ctx.Err() != nil || reason == fault.Draining || reason == fault.ProviderGone:
+	case ctx.Err() != nil || reason == fault.Draining || reason == fault.HandlerMissing:
 		if e.N != 0 && unsent {
 			q.box.Owe(e.N, e.Done)
 		}

@@ -269,7 +269,7 @@ func (q *Queue) note(n outbox.Note) any {
 
 // LostError is the error for messages that are not part of the conversation.
 func LostError(ids []string, why string) error {
-	err := fault.New(fault.SendInDoubt, "%s", why)
+	err := fault.New(fault.SendUnconfirmed, "%s", why)
 	if len(ids) > 0 {
 		err = err.With("message_id", ids[0])
 	}

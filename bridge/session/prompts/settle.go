@@ -137,7 +137,7 @@ func lostBecause(v outbox.Verdict, unread error, obstacle string) string {
 // lose tells readers and the sender that a prompt is not part of the conversation.
 func (q *Queue) lose(tx Tx, e *outbox.Entry, why string) {
 	ids := e.Names()
-	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendInDoubt), Text: why}
+	note := outbox.Note{IDs: ids, Reason: fault.Name(fault.SendUnconfirmed), Text: why}
 	note.At = tx.Post(q.note(note), journal.Position{})
 	tx.MarkTurnEnd(note.At)
 	q.box.Lose(e.N, note)

@@ -119,7 +119,7 @@ func (r *Roster) Any(f func(*Participant) bool) bool { return slices.ContainsFun
 func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) (p *Participant, displaced Satellite, err error) {
 	if token != "" {
 		if p = r.byToken(token); p == nil || reclaim && p.Identity != b.Identity {
-			return nil, nil, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may have expired").WithField("token")
+			return nil, nil, fault.New(fault.ParticipantNotFound, "no participant has this token; its grace time may have expired").WithField("participant_token")
 		}
 	}
 	if err := r.CheckTools(b.Tools, own.Tools, p, "tools"); err != nil {

@@ -106,10 +106,10 @@ func TestPlace(t *testing.T) {
 		want    fault.Reason
 	}{
 		"another":                 {b: Brings{Tools: tools("b"), Commands: commands("c")}},
-		"a tool of the session":   {b: Brings{Tools: tools("shared")}, want: fault.ToolNameClash},
-		"a tool of another":       {b: Brings{Tools: tools("a")}, want: fault.ToolNameClash},
-		"a command of theirs":     {b: Brings{Commands: commands("go")}, want: fault.CommandNameClash},
-		"a command of the other":  {b: Brings{Commands: commands("own")}, want: fault.CommandNameClash},
+		"a tool of the session":   {b: Brings{Tools: tools("shared")}, want: fault.ToolNameConflict},
+		"a tool of another":       {b: Brings{Tools: tools("a")}, want: fault.ToolNameConflict},
+		"a command of theirs":     {b: Brings{Commands: commands("go")}, want: fault.CommandNameConflict},
+		"a command of the other":  {b: Brings{Commands: commands("own")}, want: fault.CommandNameConflict},
 		"the same again":          {b: Brings{Tools: tools("a"), Commands: commands("go")}, token: func(p *Participant) string { return p.Token }},
 		"an unknown token":        {token: func(*Participant) string { return "x" }, want: fault.ParticipantNotFound},
 		"reclaimed by itself":     {b: Brings{Identity: "alice"}, token: func(p *Participant) string { return p.Token }, reclaim: true},

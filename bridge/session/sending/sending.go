@@ -188,7 +188,7 @@ func (s *Sender) give(
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && context.Cause(limited) == errUnanswered {
 			s.cfg.Logger().Error("the CLI did not reply to a message",
 				"session_id", s.cfg.Session, "method", method, "waited", bound)
-			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendInDoubt,
+			return Sent{}, fault.Wrap(errors.Join(ErrUnsettled, errUnanswered), fault.SendUnconfirmed,
 				"no reply to %s within %v: the CLI may have accepted the message", method, bound)
 		}
 		return Sent{}, s.cfg.Classify(err, method)
@@ -214,7 +214,7 @@ func (s *Sender) Abort(ctx context.Context) (bool, journal.Position, error) {
 	return running, at, nil
 }
 
-// Repeat returns what has become of a message that the CLI accepted. It fails with SEND_IN_DOUBT
+// Repeat returns what has become of a message that the CLI accepted. It fails with SEND_UNCONFIRMED
 // if the message is not part of the conversation. Where only the history can show that, the session
 // is loaded.
 func (s *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
@@ -224,7 +224,7 @@ func (s *Sender) Repeat(ctx context.Context, id string) (Repeated, error) {
 	box := s.cfg.Prompts.Box()
 	if s.cfg.Unloaded() && box.Pending(id) {
 		if err := s.cfg.Load(ctx); err != nil {
-			return Repeated{}, fault.Wrap(err, fault.SendInDoubt,
+			return Repeated{}, fault.Wrap(err, fault.SendUnconfirmed,
 				"the runtime ended, and the session cannot be loaded to find out whether the CLI accepted the message").With("message_id", id)
 		}
 	}

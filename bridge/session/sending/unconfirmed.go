@@ -37,7 +37,7 @@ func (s *Sender) unconfirmed(
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	unknown := fault.Wrap(errors.Join(ErrUnsettled, cause), fault.SendInDoubt,
+	unknown := fault.Wrap(errors.Join(ErrUnsettled, cause), fault.SendUnconfirmed,
 		"the runtime ended before it replied, and the history cannot be read")
 	select {
 	case <-rt.Ended(): // only then is it known that the session is to be loaded
@@ -49,7 +49,7 @@ func (s *Sender) unconfirmed(
 	}
 	ids, at := inHistory(s.cfg.Journal, m, before)
 	if ids == nil {
-		return Sent{}, fault.Wrap(cause, fault.SendInDoubt,
+		return Sent{}, fault.Wrap(cause, fault.SendUnconfirmed,
 			"the runtime ended before it replied, and the history does not contain the message")
 	}
 	w := turns.Ended(turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST, End: s.cfg.Journal.Last()})

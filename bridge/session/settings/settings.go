@@ -210,12 +210,12 @@ func (s *Settings) Requires(method string) bool {
 	return method == "" && len(s.needs) > 0 || slices.Contains(s.needs, method)
 }
 
-// CheckProviders returns PROVIDER_GONE if a method that the session needs has no handler: neither
+// CheckProviders returns HANDLER_MISSING if a method that the session needs has no handler: neither
 // one of the session's own nor a participant that is connected. The caller holds the lock.
 func (s *Settings) CheckProviders() error {
 	for _, method := range s.needs {
 		if !slices.Contains(s.State.Handling.Methods, method) && !s.cfg.Roster.Answers(method) {
-			return fault.New(fault.ProviderGone, "no participant handles %s, which session %q needs",
+			return fault.New(fault.HandlerMissing, "no participant handles %s, which session %q needs",
 				method, s.cfg.Session).With("session_id", s.cfg.Session).With("method", method)
 		}
 	}

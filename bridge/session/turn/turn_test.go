@@ -84,7 +84,7 @@ func TestMessagesOfALostRuntime(t *testing.T) {
 	}{
 		"taken up":                {before: taken, over: true},
 		"taken up in the history": {history: taken, unconfirmed: true, over: true},
-		"nowhere":                 {unconfirmed: true, reason: fault.SendInDoubt, over: true},
+		"nowhere":                 {unconfirmed: true, reason: fault.SendUnconfirmed, over: true},
 		"in the outbox":           {entry: 3, unconfirmed: true},
 		"in both":                 {entry: 3, history: taken, unconfirmed: true, over: true},
 	} {

@@ -190,7 +190,7 @@ func (l *messageIDs) add(id string) {
 	}
 }
 
-// LostMessage returns SEND_IN_DOUBT for a message that was accepted and is known to be lost.
+// LostMessage returns SEND_UNCONFIRMED for a message that was accepted and is known to be lost.
 func (m *Machine) LostMessage(id string) error {
 	if slices.Contains(m.lost, id) {
 		return errNotTaken(id)
@@ -203,6 +203,6 @@ func notTaken(id string) Outcome { return Outcome{Status: runtimeLost, Err: errN
 
 // errNotTaken says that a message was accepted and lost.
 func errNotTaken(id string) error {
-	return fault.New(fault.SendInDoubt, "the runtime ended before it confirmed the message; the history does not contain it").
+	return fault.New(fault.SendUnconfirmed, "the runtime ended before it confirmed the message; the history does not contain it").
 		With("message_id", id)
 }

@@ -70,9 +70,9 @@ class Attached(ServerStream[bridge.AttachStart]):
 
     async def start(self, *pending: bridge.Callback, participant_id: str = "p1") -> None:
         session = bridge.Session(session_id="s1", position=position(1, 3))
-        started = bridge.AttachStarted(participant_id=participant_id, token="secret", session=session)
+        started = bridge.AttachStarted(participant_id=participant_id, participant_token="secret", session=session)
         await self.send(bridge.AttachResponse(started=started))
-        await self.tell(attached=bridge.Attached(position=position(1, 3), session=session, pending_callbacks=pending))
+        await self.tell(started=bridge.SubscriptionStarted(position=position(1, 3), session=session, pending_callbacks=pending))
 
     async def tell(self, **frame: Any) -> None:
         """Sends a frame about the session."""
@@ -103,7 +103,7 @@ class Attached(ServerStream[bridge.AttachStart]):
         """Lets the participant leave."""
         frame = await self.next()
         assert frame.HasField("leave"), frame
-        await self.tell(closed=bridge.Closed(reason=bridge.CloseReason.CLOSE_REASON_LEFT))
+        await self.tell(closed=bridge.SubscriptionClosed(reason=bridge.CloseReason.CLOSE_REASON_LEFT))
         self.end()
         return frame.leave
 

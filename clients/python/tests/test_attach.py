@@ -226,7 +226,7 @@ async def test_reattach_returns_with_the_token_and_repeats_the_kept_answer() -> 
         assert (await stream.answer()).answer.tool.text == "run 1"
         stream.end(grpc.StatusCode.UNAVAILABLE)  # before it has acknowledged the answer
         second = await fake.attached(tool_callback("c", "count", participant_ids=["p1"]))
-        assert second.request.token == "secret" and second.request.join_session_id == "s1"
+        assert second.request.participant_token == "secret" and second.request.join_session_id == "s1"
         assert second.request.after == position(1, 3) and second.request.tools[0].name == "count"
         assert (await second.answer()).answer.tool.text == "run 1"
         await second.done("c")
@@ -279,7 +279,7 @@ async def test_expired_participant_joins_again() -> None:
         fake.streams["Attach"] = refuse_once
         stream.end(grpc.StatusCode.UNAVAILABLE)
         second = await fake.attached(participant_id="p2")
-        assert second.request.token == ""
+        assert second.request.participant_token == ""
         while len(changes) < 3:
             await asyncio.sleep(0)
         assert changes[1:] == [ParticipantExpired("p1"), Reconnected("p2")]
@@ -316,7 +316,7 @@ async def test_closed_by_the_server(reason: str) -> None:
     async with connected() as (fake, client):
         stream, session = await opened(fake, client.create_session())
         value = bridge.CloseReason.Value(f"CLOSE_REASON_{reason}")
-        await stream.tell(closed=bridge.Closed(reason=value))
+        await stream.tell(closed=bridge.SubscriptionClosed(reason=value))
         ended = await soon(session.wait_ended())
         assert isinstance(ended, SessionClosed) and ended.cause == reason.lower()
 
@@ -398,7 +398,7 @@ async def test_large_callback_is_read_in_pieces() -> None:
         fake.streams["ReadCallback"] = read
         stream, _ = await opened(fake, client.create_session(tools=[weather]))
         kind = bridge.CallbackKind.CALLBACK_KIND_TOOL_CALL
-        await stream.ask(bridge.Callback(callback_id="c", session_id="s1", kind=kind, whole_bytes=5 << 20))
+        await stream.ask(bridge.Callback(callback_id="c", session_id="s1", kind=kind, total_bytes=5 << 20))
         assert (await stream.answer()).answer.tool.text == "rain in Large for 1"
 
 
@@ -428,7 +428,7 @@ async def test_answers_of_a_session_that_is_being_opened() -> None:
         opening = asyncio.ensure_future(client.create_session(on_provider_token=lambda request: "tok"))
         stream = await soon(fake.attaches.get())
         await stream.send(
-            bridge.AttachResponse(opening=bridge.AttachOpening(participant_id="p1", token="t", session_id="s1"))
+            bridge.AttachResponse(opening=bridge.AttachOpening(participant_id="p1", participant_token="t", session_id="s1"))
         )
         callback = bridge.Callback(
             callback_id="g", session_id="s1", kind=bridge.CallbackKind.CALLBACK_KIND_PROVIDER_TOKEN

@@ -11,7 +11,7 @@ await using client = await connect({ name: "watcher", logger });
 
 const from = existsSync(file) ? parsePosition(readFileSync(file, "utf8")) : "beginning";
 // With the large events, positions follow each other without a gap.
-for await (const item of client.session(sessionId).events({ from, filter: { includeHeavy: true } })) {
+for await (const item of client.session(sessionId).events({ from, filter: { includeLarge: true } })) {
   if (isGap(item)) {
     console.log(`gap up to ${formatPosition(item.through)}`);
     continue;

@@ -82,9 +82,9 @@ export class AttachLink implements Link {
       const { frame } = response;
       switch (frame.case) {
         case "started": {
-          const { participantId, token, session, returned } = frame.value;
+          const { participantId, participantToken: token, session, resumed } = frame.value;
           if (!session) throw unavailable("the server opened no session");
-          return { participantId, token, session, resumed: returned };
+          return { participantId, token, session, resumed };
         }
         case "opening":
           this.#observer.opening(this, frame.value);

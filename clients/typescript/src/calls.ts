@@ -57,7 +57,7 @@ export class PendingCalls {
   /** Starts to answer a callback. A callback that is in hand already continues. */
   request(callback: Callback, offered: boolean): void {
     if (this.#entries.has(callback.callbackId)) return;
-    const whole = callback.wholeBytes > 0n;
+    const whole = callback.totalBytes > 0n;
     const responder = whole ? undefined : this.#env.handlers.responder(callback, offered);
     if (!responder && !whole) return;
     const entry: Entry = { callback, controller: new AbortController() };

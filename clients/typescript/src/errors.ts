@@ -1,7 +1,7 @@
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorReason, type Failure } from "#gen/copilot/bridge/v1/error_pb.js";
-import { type Closed, CloseReason } from "./proto.js";
+import { type SubscriptionClosed, CloseReason } from "./proto.js";
 
 /** Names of the server's reasons, such as "SESSION_NOT_FOUND". */
 export type Reason = Exclude<keyof typeof ErrorReason, "UNSPECIFIED">;
@@ -54,7 +54,7 @@ export class SessionClosedError extends Error {
   readonly sessionId: string;
   readonly reason: CloseReason;
 
-  constructor(sessionId: string, closed: Closed) {
+  constructor(sessionId: string, closed: SubscriptionClosed) {
     super(`session ${JSON.stringify(sessionId)} is closed: ${kebab(CloseReason[closed.reason] ?? "unknown")}`);
     this.sessionId = sessionId;
     this.reason = closed.reason;

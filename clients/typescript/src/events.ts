@@ -11,7 +11,7 @@ import {
   type EventService,
   type Gap,
   type Position,
-  Start,
+  StreamStart,
   type StreamOptions,
   type SubscribeResponse,
 } from "./proto.js";
@@ -114,7 +114,7 @@ export class Cursor {
       sessions: [
         {
           sessionId: env.sessionId,
-          start: this.#tail ? Start.TAIL : Start.BEGINNING,
+          start: this.#tail ? StreamStart.END : StreamStart.BEGINNING,
           ...(this.#after ? { after: this.#after } : {}),
           ...filterOf(options),
         },
@@ -130,7 +130,7 @@ export class Cursor {
    */
   take(response: SubscribeResponse): { over: boolean; again?: Error } {
     const { frame } = response;
-    if (frame.case === "attached") this.#progress.note(frame.value.position);
+    if (frame.case === "started") this.#progress.note(frame.value.position);
     if (frame.case === "events") {
       frame.value.events = frame.value.events.filter((event) => this.#move(event.position));
       if (frame.value.events.length === 0) response.frame = { case: undefined };

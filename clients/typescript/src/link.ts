@@ -38,7 +38,7 @@ export interface Opened {
 /** Functions that a link calls while it opens. */
 export interface LinkObserver {
   /** The session is still being opened, and callbacks arrive already. */
-  opening(link: Link, opening: { participantId: string; token: string; sessionId: string }): void;
+  opening(link: Link, opening: { participantId: string; participantToken: string; sessionId: string }): void;
   take: TakeFrame;
   /** The server does not need further parts of a response to a model request. */
   modelFailed(requestId: string, error: CopilotError): void;

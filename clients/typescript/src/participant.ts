@@ -20,7 +20,7 @@ import {
   type Callback,
   CloseReason,
   type ModelResponseInit,
-  Start,
+  StreamStart,
   type SubscribeResponse,
   type TurnOutcome,
 } from "./proto.js";
@@ -134,8 +134,8 @@ export class Participant {
       session,
       tools: this.#handlers.declared(false),
       handlers: this.#handlers.announced(),
-      start: Start.TAIL,
-      filter: { none: true }, // events have their own streams
+      start: StreamStart.END,
+      filter: { excludeAll: true }, // events have their own streams
       options: {
         heartbeatInterval: { seconds: BigInt(Math.floor(heartbeat / 1000)), nanos: (heartbeat % 1000) * 1_000_000 },
       },
@@ -143,7 +143,7 @@ export class Participant {
   }
 
   readonly #observer: LinkObserver = {
-    opening: (link, { participantId, token, sessionId }) => {
+    opening: (link, { participantId, participantToken: token, sessionId }) => {
       [this.#id, this.#token, this.#sessionId] = [participantId, token, sessionId];
       this.#setLink(link);
     },
@@ -196,7 +196,7 @@ export class Participant {
   #startAgain(): AttachStartInit {
     const start = this.#start({ case: "joinSessionId", value: this.#sessionId });
     const after = this.#progress.last;
-    return { ...start, ...(this.#token ? { token: this.#token } : {}), ...(after ? { after } : {}) };
+    return { ...start, ...(this.#token ? { participantToken: this.#token } : {}), ...(after ? { after } : {}) };
   }
 
   /** Bounds an attempt: a server that is silent is tried again. */
@@ -244,7 +244,7 @@ export class Participant {
     this.#progress.note(response.resumeAfter);
     const { frame } = response;
     switch (frame.case) {
-      case "attached":
+      case "started":
       case "gap":
         this.#reconcile(frame.value.pendingCallbacks);
         return undefined;

@@ -10,7 +10,7 @@ import {
   type EventService,
   type SessionInfo,
   type SessionService,
-  Start,
+  StreamStart,
   type SubscribeResponse,
 } from "./proto.js";
 
@@ -65,7 +65,7 @@ export class SubscribeLink implements Link {
     this.#policy = policy;
     const cursor = {
       sessionId,
-      start: Start.TAIL,
+      start: StreamStart.END,
       filter: start.filter ?? {},
       ...(start.after ? { after: start.after } : {}),
     };

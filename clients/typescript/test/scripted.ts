@@ -118,7 +118,7 @@ export class AttachStream extends Stream<AttachStart, Frame<typeof AttachRespons
     const session = { sessionId: "s1", position: { epoch: 1n, seq: 5n } };
     const { resumed = false, pending = [] } = options;
     this.frame({ case: "started", value: { participantId: "p1", token: "secret", session, returned: resumed } });
-    this.stream({ sessionId: "s1", frame: { case: "attached", value: { pendingCallbacks: pending } } });
+    this.stream({ sessionId: "s1", frame: { case: "started", value: { pendingCallbacks: pending } } });
   }
 
   callback(callback: CallbackInit, offered = true): void {

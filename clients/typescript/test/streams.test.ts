@@ -276,7 +276,7 @@ describe("without bidirectional streams", () => {
     assert.equal(request.handlers?.permission, true);
     const stream = await server.subscribes.take();
     assert.deepEqual([stream.request.callbacks, stream.request.sessions[0]?.filter?.none], [true, true]);
-    stream.send({ sessionId: "s1", frame: { case: "attached", value: { pendingCallbacks: [toolCall("c1")] } } });
+    stream.send({ sessionId: "s1", frame: { case: "started", value: { pendingCallbacks: [toolCall("c1")] } } });
     const session = await opening;
     assert.equal((await resolved.take()).callbackId, "c1");
     const callback = permission("c2");
@@ -298,14 +298,14 @@ describe("without bidirectional streams", () => {
     const tool = defineTool({ name: "tool", description: "", handler: () => `call ${++calls}` });
     const opening = server.client.createSession({ tools: [tool] });
     const first = await server.subscribes.take();
-    first.send({ sessionId: "s1", frame: { case: "attached", value: {} } });
+    first.send({ sessionId: "s1", frame: { case: "started", value: {} } });
     const session = await opening;
     first.send({ sessionId: "s1", frame: { case: "callbackRequested", value: { callback: toolCall("c1") } } });
     assert.equal((await resolved.take()).callbackId, "c1");
     first.cut();
     const second = await server.subscribes.take();
     assert.equal(second.request.sessions[0]?.after?.seq, 5n);
-    second.send({ sessionId: "s1", frame: { case: "attached", value: {} } });
+    second.send({ sessionId: "s1", frame: { case: "started", value: {} } });
     second.send(closed);
     assert.ok((await session.closed) instanceof SessionClosedError);
     assert.deepEqual([calls, attempts], [1, 2]);

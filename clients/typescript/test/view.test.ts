@@ -200,7 +200,7 @@ const tables: Record<
   },
   "a replay of a session without a running turn ends idle": {
     frames: [
-      frame("0/0", { case: "attached", value: { session: { turnRunning: false, position: parsePosition("1/2") } } }),
+      frame("0/0", { case: "started", value: { session: { turnRunning: false, position: parsePosition("1/2") } } }),
       event("1/1", user),
       event("1/2", whole("hi")),
       frame("1/2", { case: "caughtUp", value: {} }),

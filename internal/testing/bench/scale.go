@@ -167,7 +167,8 @@ func (r *run) storm(ctx context.Context, b *bridge, name string) (cpu, took, sha
 	var all sync.WaitGroup
 	for i := range stormReaders {
 		all.Go(func() {
-			s, err := openStream(streams, a.conns[1+i%stormConns].Conn(), bridgev1.Start_START_BEGINNING, a.sessions[0])
+			s, err := openStream(streams, a.conns[1+i%stormConns].Conn(),
+				bridgev1.StreamStart_STREAM_START_BEGINNING, a.sessions[0])
 			if err == nil {
 				counts[i], err = s.await()
 			}

@@ -104,7 +104,7 @@ var subscribeDesc = &grpc.StreamDesc{StreamName: "Subscribe", ServerStreams: tru
 
 // subscribe opens a stream on the sessions, from now on, and waits until it stands.
 func subscribe(ctx context.Context, conn grpc.ClientConnInterface, sessions ...string) (*subscriber, error) {
-	s, err := openStream(ctx, conn, bridgev1.Start_START_TAIL, sessions...)
+	s, err := openStream(ctx, conn, bridgev1.StreamStart_STREAM_START_END, sessions...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func subscribe(ctx context.Context, conn grpc.ClientConnInterface, sessions ...s
 
 // openStream opens a stream on the sessions, and waits for nothing.
 func openStream(
-	ctx context.Context, conn grpc.ClientConnInterface, start bridgev1.Start, sessions ...string,
+	ctx context.Context, conn grpc.ClientConnInterface, start bridgev1.StreamStart, sessions ...string,
 ) (*subscriber, error) {
 	stream, err := conn.NewStream(ctx, subscribeDesc, bridgev1.EventService_Subscribe_FullMethodName,
 		grpc.ForceCodecV2(countingCodec{}))
@@ -129,7 +129,7 @@ func openStream(
 	r := &bridgev1.SubscribeRequest{}
 	for _, id := range sessions {
 		r.Sessions = append(r.Sessions, &bridgev1.SessionCursor{SessionId: id, Start: start,
-			Filter: &bridgev1.EventFilter{IncludeHeavy: true}})
+			Filter: &bridgev1.EventFilter{IncludeLarge: true}})
 	}
 	return &subscriber{stream: stream, sessions: len(sessions)}, errors.Join(stream.SendMsg(r), stream.CloseSend())
 }

@@ -242,8 +242,8 @@ func (w *world) abort(s step) {
 func (w *world) logEvent(s step) {
 	c, to := w.caller(s.pick[1]), w.conversation(s.pick[0])
 	w.calls.start("Log", func(ctx context.Context) error {
-		_, err := c.sessions.Log(ctx,
-			&bridgev1.LogRequest{SessionId: to.id, Message: "noted", Ephemeral: s.pick[2]%2 == 0})
+		_, err := c.sessions.WriteLog(ctx,
+			&bridgev1.WriteLogRequest{SessionId: to.id, Message: "noted", Ephemeral: s.pick[2]%2 == 0})
 		return err
 	})
 }

@@ -115,7 +115,7 @@ func (p *participant) stay(ctx context.Context) {
 			p.mu.Lock()
 			p.token = ""
 			p.mu.Unlock()
-		case "TOOL_NAME_CLASH":
+		case "TOOL_NAME_CONFLICT":
 			p.tools = nil
 		}
 		p.track.w.rec.logf("%s: its stream ended: %v", p.track.name, errOrOK(err))
@@ -134,7 +134,7 @@ func (p *participant) take(ctx context.Context) error {
 	p.track.mu.Unlock()
 	start := &bridgev1.AttachStart{
 		Session: &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.track.session}, Name: p.track.name,
-		Token: p.token, Tools: p.tools,
+		ParticipantToken: p.token, Tools: p.tools,
 		Handlers: &bridgev1.Handlers{Permission: true, Kinds: []bridgev1.CallbackKind{
 			bridgev1.CallbackKind_CALLBACK_KIND_USER_INPUT, bridgev1.CallbackKind_CALLBACK_KIND_ELICITATION,
 		}},
@@ -152,7 +152,7 @@ func (p *participant) take(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
-	p.stream, p.token = stream, first.GetStarted().GetToken()
+	p.stream, p.token = stream, first.GetStarted().GetParticipantToken()
 	p.mu.Unlock()
 	for {
 		f, err := stream.Recv()
@@ -161,7 +161,7 @@ func (p *participant) take(ctx context.Context) error {
 		}
 		if sr := f.GetStream(); sr != nil {
 			p.track.frame(sr)
-			for _, c := range sr.GetAttached().GetPendingCallbacks() {
+			for _, c := range sr.GetStarted().GetPendingCallbacks() {
 				p.asked(ctx, stream, c)
 			}
 			if r := sr.GetCallbackRequested(); r != nil {

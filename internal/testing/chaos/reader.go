@@ -28,7 +28,7 @@ type reader struct {
 	to     *conversation
 	by     *caller
 	pace   pace
-	start  bridgev1.Start
+	start  bridgev1.StreamStart
 	end    context.CancelFunc
 	unstop chan struct{} // closed when all are to read
 	over   chan struct{}
@@ -42,7 +42,8 @@ func (w *world) subscribe(s step) {
 	r := &reader{
 		track: newTrack(w, fmt.Sprintf("reader %d", len(w.audience.readers)), to.id, t), to: to,
 		by:   w.caller(s.pick[1]),
-		pace: pace(rng.IntN(int(paces))), start: one(rng, bridgev1.Start_START_BEGINNING, bridgev1.Start_START_TAIL),
+		pace: pace(rng.IntN(int(paces))), start: one(rng,
+			bridgev1.StreamStart_STREAM_START_BEGINNING, bridgev1.StreamStart_STREAM_START_END),
 		unstop: make(chan struct{}), over: make(chan struct{}),
 	}
 	var ctx context.Context

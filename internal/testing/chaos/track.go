@@ -26,7 +26,7 @@ type taste int
 // The filters of readers.
 const (
 	everything taste = iota
-	ordinary         // all but the heavy ones
+	ordinary         // all but the large ones
 	durableOnly
 	spoken // prompts and answers
 	tastes
@@ -35,9 +35,9 @@ const (
 func (t taste) filter() *bridgev1.EventFilter {
 	switch t {
 	case everything:
-		return &bridgev1.EventFilter{IncludeHeavy: true}
+		return &bridgev1.EventFilter{IncludeLarge: true}
 	case durableOnly:
-		return &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeHeavy: true}
+		return &bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true}
 	case spoken:
 		return &bridgev1.EventFilter{Types: []string{"assistant.message", "user.*"}}
 	default:
@@ -149,7 +149,7 @@ func (t *track) frame(f *bridgev1.SubscribeResponse) {
 	switch {
 	case f.GetGoAway() != nil:
 		return
-	case f.GetAttached() != nil:
+	case f.GetStarted() != nil:
 		if t.open && after != t.at {
 			t.violated("a stream that was to go on there begins at %v", after)
 		}

@@ -63,7 +63,7 @@ class Calls:
         """Starts to answer a callback, unless a task for it exists: that one sends its answer again."""
         if callback.callback_id in self._by_id:
             return
-        if not callback.whole_bytes and not self._handlers.takes(callback, offered):
+        if not callback.total_bytes and not self._handlers.takes(callback, offered):
             return
         call = _Call(callback)
         self._by_id[callback.callback_id] = call
@@ -114,11 +114,11 @@ class Calls:
     async def _serve(self, call: _Call, offered: bool) -> None:
         try:
             callback = call.callback
-            if callback.whole_bytes:
+            if callback.total_bytes:
                 callback = await self._whole(callback)
-                if not callback.whole_bytes and not self._handlers.takes(callback, offered):
+                if not callback.total_bytes and not self._handlers.takes(callback, offered):
                     return
-            if callback.whole_bytes:
+            if callback.total_bytes:
                 answer = answer_error("the request could not be read")
             else:
                 async with self._tools if callback.HasField("tool_call") else self._questions:

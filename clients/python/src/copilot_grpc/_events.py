@@ -183,7 +183,7 @@ class Cursor:
         if self._after is not None:
             cursor.after.CopyFrom(self._after.message())
         elif self._tail:
-            cursor.start = bridge.Start.START_TAIL
+            cursor.start = bridge.StreamStart.STREAM_START_END
         if self._filter is not None:
             cursor.filter.CopyFrom(self._filter)
         request = bridge.SubscribeRequest(sessions=[cursor], callbacks=self._callbacks)

@@ -175,8 +175,8 @@ class Participant:
             start.extension_info.CopyFrom(extension)
         if grace := options.get("grace"):
             start.grace.FromTimedelta(timedelta(seconds=grace))
-        start.start = bridge.Start.START_TAIL
-        start.filter.none = True  # events have streams of their own
+        start.start = bridge.StreamStart.STREAM_START_END
+        start.filter.exclude_all = True  # events have streams of their own
         start.options.heartbeat_interval.CopyFrom(Duration(seconds=int(HEARTBEAT)))
 
     async def _dial(self, start: bridge.AttachStart) -> tuple[Link, bridge.AttachStarted]:
@@ -206,13 +206,13 @@ class Participant:
     def _opening(self, link: Link, opening: bridge.AttachOpening) -> None:
         """The server needs answers to open the session."""
         self.session_id, self.participant_id, self._token = (
-            opening.session_id, opening.participant_id, opening.token,
+            opening.session_id, opening.participant_id, opening.participant_token,
         )  # fmt: skip
         self._set_link(link)
 
     def _adopt(self, link: Link, started: bridge.AttachStarted) -> None:
         self.session_id = started.session.session_id
-        self.participant_id, self._token = started.participant_id, started.token
+        self.participant_id, self._token = started.participant_id, started.participant_token
         self.progress.note(started.session.position)
         self._set_link(link)
 
@@ -303,7 +303,7 @@ class Participant:
             await self._close(old)
 
     def _rejoin(self) -> bridge.AttachStart:
-        start = bridge.AttachStart(join_session_id=self.session_id, token=self._token)
+        start = bridge.AttachStart(join_session_id=self.session_id, participant_token=self._token)
         if self.progress.last is not None:
             start.after.CopyFrom(self.progress.last.message())
         self._complete(start)
@@ -341,8 +341,8 @@ class Participant:
     def _take_stream(self, frame: bridge.SubscribeResponse) -> None:
         self.progress.note(frame.resume_after)
         match frame.WhichOneof("frame"):
-            case "attached":
-                self.calls.reconcile(frame.attached.pending_callbacks, self.participant_id)
+            case "started":
+                self.calls.reconcile(frame.started.pending_callbacks, self.participant_id)
             case "gap":
                 self.calls.reconcile(frame.gap.pending_callbacks, self.participant_id)
             case "callback_requested":

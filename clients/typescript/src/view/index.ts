@@ -36,7 +36,7 @@ export function reduce(view: View, response: SubscribeResponse): View {
 
 function reduceFrame(view: View, { frame }: SubscribeResponse): View {
   switch (frame.case) {
-    case "attached": {
+    case "started": {
       const { session, pendingCallbacks } = frame.value;
       return { ...withSession(view, session), pending: pendingCallbacks, goingAway: false, closed: undefined };
     }

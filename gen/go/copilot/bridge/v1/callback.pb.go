@@ -355,7 +355,7 @@ type Callback struct {
 	// Set if the request is omitted because it exceeds 1 MiB of JSON, or the remaining part of 1
 	// MiB in a list of callbacks. Size in bytes of protobuf of this callback with its request;
 	// CallbackService.ReadCallback returns it.
-	WholeBytes int64 `protobuf:"varint,8,opt,name=whole_bytes,json=wholeBytes,proto3" json:"whole_bytes,omitempty"`
+	TotalBytes int64 `protobuf:"varint,8,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	// W3C trace context for the answering participant: the server's span if it traces, or else the
 	// context of the CLI or of the turn's caller. Empty if there is none.
 	Traceparent string `protobuf:"bytes,9,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
@@ -494,9 +494,9 @@ func (x *Callback) GetParticipantIds() []string {
 	return nil
 }
 
-func (x *Callback) GetWholeBytes() int64 {
+func (x *Callback) GetTotalBytes() int64 {
 	if x != nil {
-		return x.WholeBytes
+		return x.TotalBytes
 	}
 	return 0
 }
@@ -2955,8 +2955,8 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"createTime\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12'\n" +
 	"\x0fparticipant_ids\x18\a \x03(\tR\x0eparticipantIds\x12\x1f\n" +
-	"\vwhole_bytes\x18\b \x01(\x03R\n" +
-	"wholeBytes\x12 \n" +
+	"\vtotal_bytes\x18\b \x01(\x03R\n" +
+	"totalBytes\x12 \n" +
 	"\vtraceparent\x18\t \x01(\tR\vtraceparent\x12\x1e\n" +
 	"\n" +
 	"tracestate\x189 \x01(\tR\n" +

@@ -307,7 +307,7 @@ type AttachStart struct {
 	// Name for users and logs; at most 128 characters.
 	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// Token of an earlier stream's `started`, to resume that participation.
-	Token string `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
+	ParticipantToken string `protobuf:"bytes,5,opt,name=participant_token,json=participantToken,proto3" json:"participant_token,omitempty"`
 	// The participant's tools. Names match ^[a-zA-Z0-9_-]+$ and are unique in the session.
 	Tools []*v1.ToolDefinition `protobuf:"bytes,6,rep,name=tools,proto3" json:"tools,omitempty"`
 	// The callbacks that the participant handles.
@@ -318,8 +318,8 @@ type AttachStart struct {
 	After *Position `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
 	// Used if `after` is unset; default: the next event. A created session always starts at its
 	// first event.
-	Start Start `protobuf:"varint,10,opt,name=start,proto3,enum=copilot.bridge.v1.Start" json:"start,omitempty"`
-	// Events to send; default: all except the heavy types.
+	Start StreamStart `protobuf:"varint,10,opt,name=start,proto3,enum=copilot.bridge.v1.StreamStart" json:"start,omitempty"`
+	// Events to send; default: all except the large types.
 	Filter  *EventFilter   `protobuf:"bytes,11,opt,name=filter,proto3" json:"filter,omitempty"`
 	Options *StreamOptions `protobuf:"bytes,12,opt,name=options,proto3" json:"options,omitempty"`
 	// The participant's canvases. The CLI binds canvases to a connection, so the server opens a
@@ -422,9 +422,9 @@ func (x *AttachStart) GetName() string {
 	return ""
 }
 
-func (x *AttachStart) GetToken() string {
+func (x *AttachStart) GetParticipantToken() string {
 	if x != nil {
-		return x.Token
+		return x.ParticipantToken
 	}
 	return ""
 }
@@ -457,11 +457,11 @@ func (x *AttachStart) GetAfter() *Position {
 	return nil
 }
 
-func (x *AttachStart) GetStart() Start {
+func (x *AttachStart) GetStart() StreamStart {
 	if x != nil {
 		return x.Start
 	}
-	return Start_START_UNSPECIFIED
+	return StreamStart_STREAM_START_UNSPECIFIED
 }
 
 func (x *AttachStart) GetFilter() *EventFilter {
@@ -1042,10 +1042,10 @@ type AttachOpening struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	// Resumes the participation after a broken connection. Keep it secret.
-	Token         string `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	SessionId     string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ParticipantToken string `protobuf:"bytes,2,opt,name=participant_token,json=participantToken,proto3" json:"participant_token,omitempty"`
+	SessionId        string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *AttachOpening) Reset() {
@@ -1085,9 +1085,9 @@ func (x *AttachOpening) GetParticipantId() string {
 	return ""
 }
 
-func (x *AttachOpening) GetToken() string {
+func (x *AttachOpening) GetParticipantToken() string {
 	if x != nil {
-		return x.Token
+		return x.ParticipantToken
 	}
 	return ""
 }
@@ -1104,11 +1104,11 @@ type AttachStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	// Resumes the participation after a broken connection. Keep it secret.
-	Token   string   `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
-	Session *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
+	ParticipantToken string   `protobuf:"bytes,2,opt,name=participant_token,json=participantToken,proto3" json:"participant_token,omitempty"`
+	Session          *Session `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`
 	// The participation was resumed: the tools and handlers of this start replaced the earlier
 	// ones.
-	Returned bool `protobuf:"varint,4,opt,name=returned,proto3" json:"returned,omitempty"`
+	Resumed bool `protobuf:"varint,4,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// The CLI's answer, for a start with `exact` that created or resumed the session.
 	//
 	// Types that are valid to be assigned to Result:
@@ -1159,9 +1159,9 @@ func (x *AttachStarted) GetParticipantId() string {
 	return ""
 }
 
-func (x *AttachStarted) GetToken() string {
+func (x *AttachStarted) GetParticipantToken() string {
 	if x != nil {
-		return x.Token
+		return x.ParticipantToken
 	}
 	return ""
 }
@@ -1173,9 +1173,9 @@ func (x *AttachStarted) GetSession() *Session {
 	return nil
 }
 
-func (x *AttachStarted) GetReturned() bool {
+func (x *AttachStarted) GetResumed() bool {
 	if x != nil {
-		return x.Returned
+		return x.Resumed
 	}
 	return false
 }
@@ -1630,7 +1630,7 @@ func (x *ResolveRequest) GetRequestId() string {
 	return ""
 }
 
-type RespondToModelRequestRequest struct {
+type SendModelResponseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Response      *ModelResponse         `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
@@ -1638,20 +1638,20 @@ type RespondToModelRequestRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RespondToModelRequestRequest) Reset() {
-	*x = RespondToModelRequestRequest{}
+func (x *SendModelResponseRequest) Reset() {
+	*x = SendModelResponseRequest{}
 	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RespondToModelRequestRequest) String() string {
+func (x *SendModelResponseRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RespondToModelRequestRequest) ProtoMessage() {}
+func (*SendModelResponseRequest) ProtoMessage() {}
 
-func (x *RespondToModelRequestRequest) ProtoReflect() protoreflect.Message {
+func (x *SendModelResponseRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1663,26 +1663,26 @@ func (x *RespondToModelRequestRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RespondToModelRequestRequest.ProtoReflect.Descriptor instead.
-func (*RespondToModelRequestRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SendModelResponseRequest.ProtoReflect.Descriptor instead.
+func (*SendModelResponseRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *RespondToModelRequestRequest) GetSessionId() string {
+func (x *SendModelResponseRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
 	return ""
 }
 
-func (x *RespondToModelRequestRequest) GetResponse() *ModelResponse {
+func (x *SendModelResponseRequest) GetResponse() *ModelResponse {
 	if x != nil {
 		return x.Response
 	}
 	return nil
 }
 
-type RespondToModelRequestResponse struct {
+type SendModelResponseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The journal's last position when the CLI accepted the part.
 	Position      *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
@@ -1690,20 +1690,20 @@ type RespondToModelRequestResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RespondToModelRequestResponse) Reset() {
-	*x = RespondToModelRequestResponse{}
+func (x *SendModelResponseResponse) Reset() {
+	*x = SendModelResponseResponse{}
 	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RespondToModelRequestResponse) String() string {
+func (x *SendModelResponseResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RespondToModelRequestResponse) ProtoMessage() {}
+func (*SendModelResponseResponse) ProtoMessage() {}
 
-func (x *RespondToModelRequestResponse) ProtoReflect() protoreflect.Message {
+func (x *SendModelResponseResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1715,12 +1715,12 @@ func (x *RespondToModelRequestResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RespondToModelRequestResponse.ProtoReflect.Descriptor instead.
-func (*RespondToModelRequestResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SendModelResponseResponse.ProtoReflect.Descriptor instead.
+func (*SendModelResponseResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *RespondToModelRequestResponse) GetPosition() *Position {
+func (x *SendModelResponseResponse) GetPosition() *Position {
 	if x != nil {
 		return x.Position
 	}
@@ -1794,19 +1794,19 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\theartbeat\x18\x04 \x01(\v2\".copilot.bridge.v1.AttachHeartbeatH\x00R\theartbeat\x126\n" +
 	"\x05leave\x18\x05 \x01(\v2\x1e.copilot.bridge.v1.AttachLeaveH\x00R\x05leave\x12I\n" +
 	"\x0emodel_response\x18\x06 \x01(\v2 .copilot.bridge.v1.ModelResponseH\x00R\rmodelResponseB\a\n" +
-	"\x05frame\"\x9e\a\n" +
+	"\x05frame\"\xbb\a\n" +
 	"\vAttachStart\x12A\n" +
 	"\x06create\x18\x01 \x01(\v2'.copilot.bridge.v1.CreateSessionRequestH\x00R\x06create\x12A\n" +
 	"\x06resume\x18\x02 \x01(\v2'.copilot.bridge.v1.ResumeSessionRequestH\x00R\x06resume\x12(\n" +
 	"\x0fjoin_session_id\x18\x03 \x01(\tH\x00R\rjoinSessionId\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\x12\x19\n" +
-	"\x05token\x18\x05 \x01(\tB\x03\x80\x01\x01R\x05token\x124\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x120\n" +
+	"\x11participant_token\x18\x05 \x01(\tB\x03\x80\x01\x01R\x10participantToken\x124\n" +
 	"\x05tools\x18\x06 \x03(\v2\x1e.copilot.cli.v1.ToolDefinitionR\x05tools\x127\n" +
 	"\bhandlers\x18\a \x01(\v2\x1b.copilot.bridge.v1.HandlersR\bhandlers\x12/\n" +
 	"\x05grace\x18\b \x01(\v2\x19.google.protobuf.DurationR\x05grace\x121\n" +
-	"\x05after\x18\t \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x12.\n" +
+	"\x05after\x18\t \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x124\n" +
 	"\x05start\x18\n" +
-	" \x01(\x0e2\x18.copilot.bridge.v1.StartR\x05start\x126\n" +
+	" \x01(\x0e2\x1e.copilot.bridge.v1.StreamStartR\x05start\x126\n" +
 	"\x06filter\x18\v \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\x12:\n" +
 	"\aoptions\x18\f \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12=\n" +
 	"\bcanvases\x18\r \x03(\v2!.copilot.cli.v1.CanvasDeclarationR\bcanvases\x12H\n" +
@@ -1843,17 +1843,17 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x04done\x18\x03 \x01(\v2\x1d.copilot.bridge.v1.AttachDoneH\x00R\x04done\x129\n" +
 	"\x06failed\x18\x04 \x01(\v2\x1f.copilot.bridge.v1.AttachFailedH\x00R\x06failed\x12<\n" +
 	"\aopening\x18\x05 \x01(\v2 .copilot.bridge.v1.AttachOpeningH\x00R\aopeningB\a\n" +
-	"\x05frame\"p\n" +
+	"\x05frame\"\x87\x01\n" +
 	"\rAttachOpening\x12%\n" +
-	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
-	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x12\x1d\n" +
+	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x120\n" +
+	"\x11participant_token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x10participantToken\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x03 \x01(\tR\tsessionId\"\x90\x03\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\"\xa5\x03\n" +
 	"\rAttachStarted\x12%\n" +
-	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x12\x19\n" +
-	"\x05token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x05token\x124\n" +
-	"\asession\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12\x1a\n" +
-	"\breturned\x18\x04 \x01(\bR\breturned\x12S\n" +
+	"\x0eparticipant_id\x18\x01 \x01(\tR\rparticipantId\x120\n" +
+	"\x11participant_token\x18\x02 \x01(\tB\x03\x80\x01\x01R\x10participantToken\x124\n" +
+	"\asession\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12\x18\n" +
+	"\aresumed\x18\x04 \x01(\bR\aresumed\x12S\n" +
 	"\rcreate_result\x18\x05 \x01(\v2,.copilot.cli.v1.SessionServiceCreateResponseH\x00R\fcreateResult\x12S\n" +
 	"\rresume_result\x18\x06 \x01(\v2,.copilot.cli.v1.SessionServiceResumeResponseH\x00R\fresumeResult\x127\n" +
 	"\bposition\x18\a \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\b\n" +
@@ -1892,20 +1892,20 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x121\n" +
 	"\x06answer\x18\x03 \x01(\v2\x19.copilot.bridge.v1.AnswerR\x06answer\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\tR\trequestId\"{\n" +
-	"\x1cRespondToModelRequestRequest\x12\x1d\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"w\n" +
+	"\x18SendModelResponseRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12<\n" +
-	"\bresponse\x18\x02 \x01(\v2 .copilot.bridge.v1.ModelResponseR\bresponse\"X\n" +
-	"\x1dRespondToModelRequestResponse\x127\n" +
+	"\bresponse\x18\x02 \x01(\v2 .copilot.bridge.v1.ModelResponseR\bresponse\"T\n" +
+	"\x19SendModelResponseResponse\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xf3\x03\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xe7\x03\n" +
 	"\x0fCallbackService\x12Q\n" +
 	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12\\\n" +
 	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12a\n" +
-	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse0\x01\x12z\n" +
-	"\x15RespondToModelRequest\x12/.copilot.bridge.v1.RespondToModelRequestRequest\x1a0.copilot.bridge.v1.RespondToModelRequestResponse\x12P\n" +
+	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse0\x01\x12n\n" +
+	"\x11SendModelResponse\x12+.copilot.bridge.v1.SendModelResponseRequest\x1a,.copilot.bridge.v1.SendModelResponseResponse\x12P\n" +
 	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseB\xe4\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x14CallbackServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
@@ -1941,8 +1941,8 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*ListPendingRequest)(nil),              // 15: copilot.bridge.v1.ListPendingRequest
 	(*ListPendingResponse)(nil),             // 16: copilot.bridge.v1.ListPendingResponse
 	(*ResolveRequest)(nil),                  // 17: copilot.bridge.v1.ResolveRequest
-	(*RespondToModelRequestRequest)(nil),    // 18: copilot.bridge.v1.RespondToModelRequestRequest
-	(*RespondToModelRequestResponse)(nil),   // 19: copilot.bridge.v1.RespondToModelRequestResponse
+	(*SendModelResponseRequest)(nil),        // 18: copilot.bridge.v1.SendModelResponseRequest
+	(*SendModelResponseResponse)(nil),       // 19: copilot.bridge.v1.SendModelResponseResponse
 	(*ResolveResponse)(nil),                 // 20: copilot.bridge.v1.ResolveResponse
 	(Fidelity)(0),                           // 21: copilot.bridge.v1.Fidelity
 	(*ModelResponse)(nil),                   // 22: copilot.bridge.v1.ModelResponse
@@ -1952,7 +1952,7 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*Handlers)(nil),                        // 26: copilot.bridge.v1.Handlers
 	(*durationpb.Duration)(nil),             // 27: google.protobuf.Duration
 	(*Position)(nil),                        // 28: copilot.bridge.v1.Position
-	(Start)(0),                              // 29: copilot.bridge.v1.Start
+	(StreamStart)(0),                        // 29: copilot.bridge.v1.StreamStart
 	(*EventFilter)(nil),                     // 30: copilot.bridge.v1.EventFilter
 	(*StreamOptions)(nil),                   // 31: copilot.bridge.v1.StreamOptions
 	(*v1.CanvasDeclaration)(nil),            // 32: copilot.cli.v1.CanvasDeclaration
@@ -1982,7 +1982,7 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	26, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
 	27, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
 	28, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	29, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.Start
+	29, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.StreamStart
 	30, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
 	31, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
 	32, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
@@ -2008,18 +2008,18 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	42, // 36: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
 	43, // 37: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
 	36, // 38: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	22, // 39: copilot.bridge.v1.RespondToModelRequestRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	28, // 40: copilot.bridge.v1.RespondToModelRequestResponse.position:type_name -> copilot.bridge.v1.Position
+	22, // 39: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	28, // 40: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
 	28, // 41: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
 	2,  // 42: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
 	15, // 43: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
 	0,  // 44: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	18, // 45: copilot.bridge.v1.CallbackService.RespondToModelRequest:input_type -> copilot.bridge.v1.RespondToModelRequestRequest
+	18, // 45: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
 	17, // 46: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
 	10, // 47: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
 	16, // 48: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
 	1,  // 49: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	19, // 50: copilot.bridge.v1.CallbackService.RespondToModelRequest:output_type -> copilot.bridge.v1.RespondToModelRequestResponse
+	19, // 50: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
 	20, // 51: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
 	47, // [47:52] is the sub-list for method output_type
 	42, // [42:47] is the sub-list for method input_type

@@ -19,11 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CallbackService_Attach_FullMethodName                = "/copilot.bridge.v1.CallbackService/Attach"
-	CallbackService_ListPending_FullMethodName           = "/copilot.bridge.v1.CallbackService/ListPending"
-	CallbackService_ReadCallback_FullMethodName          = "/copilot.bridge.v1.CallbackService/ReadCallback"
-	CallbackService_RespondToModelRequest_FullMethodName = "/copilot.bridge.v1.CallbackService/RespondToModelRequest"
-	CallbackService_Resolve_FullMethodName               = "/copilot.bridge.v1.CallbackService/Resolve"
+	CallbackService_Attach_FullMethodName            = "/copilot.bridge.v1.CallbackService/Attach"
+	CallbackService_ListPending_FullMethodName       = "/copilot.bridge.v1.CallbackService/ListPending"
+	CallbackService_ReadCallback_FullMethodName      = "/copilot.bridge.v1.CallbackService/ReadCallback"
+	CallbackService_SendModelResponse_FullMethodName = "/copilot.bridge.v1.CallbackService/SendModelResponse"
+	CallbackService_Resolve_FullMethodName           = "/copilot.bridge.v1.CallbackService/Resolve"
 )
 
 // CallbackServiceClient is the client API for CallbackService service.
@@ -59,7 +59,7 @@ type CallbackServiceClient interface {
 	// resumes the participation, and unanswered callbacks are sent again.
 	//
 	// Errors: as for SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
-	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
+	// TOOL_NAME_CONFLICT, COMMAND_NAME_CONFLICT; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
 	// server sends `failed` with the cause.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, AttachResponse], error)
@@ -76,12 +76,12 @@ type CallbackServiceClient interface {
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
 	// CALLBACK_RESOLVED after the callback has ended.
 	ReadCallback(ctx context.Context, in *ReadCallbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadCallbackResponse], error)
-	// RespondToModelRequest sends a part of the response to a model request, like
+	// SendModelResponse sends a part of the response to a model request, like
 	// AttachRequest.model_response. Parts must be sent in order.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
 	// CALLBACK_RESOLVED if the response is no longer needed; INVALID_ARGUMENT ANSWER_INVALID.
-	RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error)
+	SendModelResponse(ctx context.Context, in *SendModelResponseRequest, opts ...grpc.CallOption) (*SendModelResponseResponse, error)
 	// Resolve answers a callback.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
@@ -139,10 +139,10 @@ func (c *callbackServiceClient) ReadCallback(ctx context.Context, in *ReadCallba
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CallbackService_ReadCallbackClient = grpc.ServerStreamingClient[ReadCallbackResponse]
 
-func (c *callbackServiceClient) RespondToModelRequest(ctx context.Context, in *RespondToModelRequestRequest, opts ...grpc.CallOption) (*RespondToModelRequestResponse, error) {
+func (c *callbackServiceClient) SendModelResponse(ctx context.Context, in *SendModelResponseRequest, opts ...grpc.CallOption) (*SendModelResponseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RespondToModelRequestResponse)
-	err := c.cc.Invoke(ctx, CallbackService_RespondToModelRequest_FullMethodName, in, out, cOpts...)
+	out := new(SendModelResponseResponse)
+	err := c.cc.Invoke(ctx, CallbackService_SendModelResponse_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ type CallbackServiceServer interface {
 	// resumes the participation, and unanswered callbacks are sent again.
 	//
 	// Errors: as for SessionService.CreateSession and ResumeSession; ALREADY_EXISTS
-	// TOOL_NAME_CLASH, COMMAND_NAME_CLASH; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
+	// TOOL_NAME_CONFLICT, COMMAND_NAME_CONFLICT; NOT_FOUND PARTICIPANT_NOT_FOUND; FAILED_PRECONDITION
 	// FRAME_UNEXPECTED, FEATURE_DISABLED. A later frame that fails does not end the stream; the
 	// server sends `failed` with the cause.
 	Attach(grpc.BidiStreamingServer[AttachRequest, AttachResponse]) error
@@ -209,12 +209,12 @@ type CallbackServiceServer interface {
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
 	// CALLBACK_RESOLVED after the callback has ended.
 	ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error
-	// RespondToModelRequest sends a part of the response to a model request, like
+	// SendModelResponse sends a part of the response to a model request, like
 	// AttachRequest.model_response. Parts must be sent in order.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
 	// CALLBACK_RESOLVED if the response is no longer needed; INVALID_ARGUMENT ANSWER_INVALID.
-	RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error)
+	SendModelResponse(context.Context, *SendModelResponseRequest) (*SendModelResponseResponse, error)
 	// Resolve answers a callback.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND, CALLBACK_NOT_FOUND; FAILED_PRECONDITION
@@ -239,8 +239,8 @@ func (UnimplementedCallbackServiceServer) ListPending(context.Context, *ListPend
 func (UnimplementedCallbackServiceServer) ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadCallback not implemented")
 }
-func (UnimplementedCallbackServiceServer) RespondToModelRequest(context.Context, *RespondToModelRequestRequest) (*RespondToModelRequestResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method RespondToModelRequest not implemented")
+func (UnimplementedCallbackServiceServer) SendModelResponse(context.Context, *SendModelResponseRequest) (*SendModelResponseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SendModelResponse not implemented")
 }
 func (UnimplementedCallbackServiceServer) Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resolve not implemented")
@@ -302,20 +302,20 @@ func _CallbackService_ReadCallback_Handler(srv interface{}, stream grpc.ServerSt
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type CallbackService_ReadCallbackServer = grpc.ServerStreamingServer[ReadCallbackResponse]
 
-func _CallbackService_RespondToModelRequest_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(RespondToModelRequestRequest)
+func _CallbackService_SendModelResponse_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SendModelResponseRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(CallbackServiceServer).RespondToModelRequest(ctx, in)
+		return srv.(CallbackServiceServer).SendModelResponse(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: CallbackService_RespondToModelRequest_FullMethodName,
+		FullMethod: CallbackService_SendModelResponse_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CallbackServiceServer).RespondToModelRequest(ctx, req.(*RespondToModelRequestRequest))
+		return srv.(CallbackServiceServer).SendModelResponse(ctx, req.(*SendModelResponseRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -350,8 +350,8 @@ var CallbackService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CallbackService_ListPending_Handler,
 		},
 		{
-			MethodName: "RespondToModelRequest",
-			Handler:    _CallbackService_RespondToModelRequest_Handler,
+			MethodName: "SendModelResponse",
+			Handler:    _CallbackService_SendModelResponse_Handler,
 		},
 		{
 			MethodName: "Resolve",

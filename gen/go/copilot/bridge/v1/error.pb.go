@@ -49,7 +49,7 @@ const (
 	// INVALID_ARGUMENT: a tool's name does not match ^[a-zA-Z0-9_-]+$.
 	ErrorReason_ERROR_REASON_TOOL_NAME_INVALID ErrorReason = 4
 	// ALREADY_EXISTS: another participant, or the session, has a tool of that name.
-	ErrorReason_ERROR_REASON_TOOL_NAME_CLASH ErrorReason = 5
+	ErrorReason_ERROR_REASON_TOOL_NAME_CONFLICT ErrorReason = 5
 	// INVALID_ARGUMENT: an answer has the wrong type for its callback, or a value that the CLI
 	// would accept but cannot process.
 	ErrorReason_ERROR_REASON_ANSWER_INVALID ErrorReason = 6
@@ -59,7 +59,7 @@ const (
 	// INVALID_ARGUMENT: the same request_id came with a different request.
 	ErrorReason_ERROR_REASON_REQUEST_ID_REUSED ErrorReason = 8
 	// ALREADY_EXISTS: the session or a participant has a command of that name.
-	ErrorReason_ERROR_REASON_COMMAND_NAME_CLASH ErrorReason = 9
+	ErrorReason_ERROR_REASON_COMMAND_NAME_CONFLICT ErrorReason = 9
 	// NOT_FOUND: the session does not exist, does not belong to the caller, or is disconnected.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
 	// ALREADY_EXISTS: a session with that id exists.
@@ -76,13 +76,13 @@ const (
 	// ABORTED: the runtime ended during a send and the history does not show whether the message
 	// arrived; or the message of a repeated request was accepted, was lost with its runtime, and
 	// could not be sent again.
-	ErrorReason_ERROR_REASON_SEND_IN_DOUBT ErrorReason = 26
+	ErrorReason_ERROR_REASON_SEND_UNCONFIRMED ErrorReason = 26
 	// FAILED_PRECONDITION: the CLI refused the session's configuration; the message
 	// is the CLI's.
 	ErrorReason_ERROR_REASON_SESSION_REFUSED ErrorReason = 27
 	// FAILED_PRECONDITION: participants provide the session's files or answer its model requests,
 	// and no participant that handles them is attached.
-	ErrorReason_ERROR_REASON_PROVIDER_GONE ErrorReason = 28
+	ErrorReason_ERROR_REASON_HANDLER_MISSING ErrorReason = 28
 	// NOT_FOUND: no such callback is pending.
 	ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND ErrorReason = 40
 	// FAILED_PRECONDITION: the callback has been answered or withdrawn.
@@ -167,20 +167,20 @@ var (
 		2:  "ERROR_REASON_PROMPT_EMPTY",
 		3:  "ERROR_REASON_PROMPT_TOO_LARGE",
 		4:  "ERROR_REASON_TOOL_NAME_INVALID",
-		5:  "ERROR_REASON_TOOL_NAME_CLASH",
+		5:  "ERROR_REASON_TOOL_NAME_CONFLICT",
 		6:  "ERROR_REASON_ANSWER_INVALID",
 		7:  "ERROR_REASON_JSON_EXTRA_FORBIDDEN",
 		8:  "ERROR_REASON_REQUEST_ID_REUSED",
-		9:  "ERROR_REASON_COMMAND_NAME_CLASH",
+		9:  "ERROR_REASON_COMMAND_NAME_CONFLICT",
 		20: "ERROR_REASON_SESSION_NOT_FOUND",
 		21: "ERROR_REASON_SESSION_EXISTS",
 		22: "ERROR_REASON_SESSION_IN_USE",
 		23: "ERROR_REASON_CREDENTIALS_NEEDED",
 		24: "ERROR_REASON_SESSION_BUSY",
 		25: "ERROR_REASON_EVENT_NOT_FOUND",
-		26: "ERROR_REASON_SEND_IN_DOUBT",
+		26: "ERROR_REASON_SEND_UNCONFIRMED",
 		27: "ERROR_REASON_SESSION_REFUSED",
-		28: "ERROR_REASON_PROVIDER_GONE",
+		28: "ERROR_REASON_HANDLER_MISSING",
 		40: "ERROR_REASON_CALLBACK_NOT_FOUND",
 		41: "ERROR_REASON_CALLBACK_RESOLVED",
 		42: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
@@ -220,20 +220,20 @@ var (
 		"ERROR_REASON_PROMPT_EMPTY":          2,
 		"ERROR_REASON_PROMPT_TOO_LARGE":      3,
 		"ERROR_REASON_TOOL_NAME_INVALID":     4,
-		"ERROR_REASON_TOOL_NAME_CLASH":       5,
+		"ERROR_REASON_TOOL_NAME_CONFLICT":    5,
 		"ERROR_REASON_ANSWER_INVALID":        6,
 		"ERROR_REASON_JSON_EXTRA_FORBIDDEN":  7,
 		"ERROR_REASON_REQUEST_ID_REUSED":     8,
-		"ERROR_REASON_COMMAND_NAME_CLASH":    9,
+		"ERROR_REASON_COMMAND_NAME_CONFLICT": 9,
 		"ERROR_REASON_SESSION_NOT_FOUND":     20,
 		"ERROR_REASON_SESSION_EXISTS":        21,
 		"ERROR_REASON_SESSION_IN_USE":        22,
 		"ERROR_REASON_CREDENTIALS_NEEDED":    23,
 		"ERROR_REASON_SESSION_BUSY":          24,
 		"ERROR_REASON_EVENT_NOT_FOUND":       25,
-		"ERROR_REASON_SEND_IN_DOUBT":         26,
+		"ERROR_REASON_SEND_UNCONFIRMED":      26,
 		"ERROR_REASON_SESSION_REFUSED":       27,
-		"ERROR_REASON_PROVIDER_GONE":         28,
+		"ERROR_REASON_HANDLER_MISSING":       28,
 		"ERROR_REASON_CALLBACK_NOT_FOUND":    40,
 		"ERROR_REASON_CALLBACK_RESOLVED":     41,
 		"ERROR_REASON_PARTICIPANT_NOT_FOUND": 42,
@@ -460,27 +460,27 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xbd\r\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xc8\r\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
 	"\x19ERROR_REASON_PROMPT_EMPTY\x10\x02\x12!\n" +
 	"\x1dERROR_REASON_PROMPT_TOO_LARGE\x10\x03\x12\"\n" +
-	"\x1eERROR_REASON_TOOL_NAME_INVALID\x10\x04\x12 \n" +
-	"\x1cERROR_REASON_TOOL_NAME_CLASH\x10\x05\x12\x1f\n" +
+	"\x1eERROR_REASON_TOOL_NAME_INVALID\x10\x04\x12#\n" +
+	"\x1fERROR_REASON_TOOL_NAME_CONFLICT\x10\x05\x12\x1f\n" +
 	"\x1bERROR_REASON_ANSWER_INVALID\x10\x06\x12%\n" +
 	"!ERROR_REASON_JSON_EXTRA_FORBIDDEN\x10\a\x12\"\n" +
-	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12#\n" +
-	"\x1fERROR_REASON_COMMAND_NAME_CLASH\x10\t\x12\"\n" +
+	"\x1eERROR_REASON_REQUEST_ID_REUSED\x10\b\x12&\n" +
+	"\"ERROR_REASON_COMMAND_NAME_CONFLICT\x10\t\x12\"\n" +
 	"\x1eERROR_REASON_SESSION_NOT_FOUND\x10\x14\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_EXISTS\x10\x15\x12\x1f\n" +
 	"\x1bERROR_REASON_SESSION_IN_USE\x10\x16\x12#\n" +
 	"\x1fERROR_REASON_CREDENTIALS_NEEDED\x10\x17\x12\x1d\n" +
 	"\x19ERROR_REASON_SESSION_BUSY\x10\x18\x12 \n" +
-	"\x1cERROR_REASON_EVENT_NOT_FOUND\x10\x19\x12\x1e\n" +
-	"\x1aERROR_REASON_SEND_IN_DOUBT\x10\x1a\x12 \n" +
-	"\x1cERROR_REASON_SESSION_REFUSED\x10\x1b\x12\x1e\n" +
-	"\x1aERROR_REASON_PROVIDER_GONE\x10\x1c\x12#\n" +
+	"\x1cERROR_REASON_EVENT_NOT_FOUND\x10\x19\x12!\n" +
+	"\x1dERROR_REASON_SEND_UNCONFIRMED\x10\x1a\x12 \n" +
+	"\x1cERROR_REASON_SESSION_REFUSED\x10\x1b\x12 \n" +
+	"\x1cERROR_REASON_HANDLER_MISSING\x10\x1c\x12#\n" +
 	"\x1fERROR_REASON_CALLBACK_NOT_FOUND\x10(\x12\"\n" +
 	"\x1eERROR_REASON_CALLBACK_RESOLVED\x10)\x12&\n" +
 	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10*\x12%\n" +

@@ -23,56 +23,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Start is a start of reading in a journal.
-type Start int32
+// StreamStart is the start of a stream in a journal.
+type StreamStart int32
 
 const (
-	// Same as START_BEGINNING.
-	Start_START_UNSPECIFIED Start = 0
+	// Same as STREAM_START_BEGINNING.
+	StreamStart_STREAM_START_UNSPECIFIED StreamStart = 0
 	// At the first event.
-	Start_START_BEGINNING Start = 1
+	StreamStart_STREAM_START_BEGINNING StreamStart = 1
 	// At the next event.
-	Start_START_TAIL Start = 2
+	StreamStart_STREAM_START_END StreamStart = 2
 )
 
-// Enum value maps for Start.
+// Enum value maps for StreamStart.
 var (
-	Start_name = map[int32]string{
-		0: "START_UNSPECIFIED",
-		1: "START_BEGINNING",
-		2: "START_TAIL",
+	StreamStart_name = map[int32]string{
+		0: "STREAM_START_UNSPECIFIED",
+		1: "STREAM_START_BEGINNING",
+		2: "STREAM_START_END",
 	}
-	Start_value = map[string]int32{
-		"START_UNSPECIFIED": 0,
-		"START_BEGINNING":   1,
-		"START_TAIL":        2,
+	StreamStart_value = map[string]int32{
+		"STREAM_START_UNSPECIFIED": 0,
+		"STREAM_START_BEGINNING":   1,
+		"STREAM_START_END":         2,
 	}
 )
 
-func (x Start) Enum() *Start {
-	p := new(Start)
+func (x StreamStart) Enum() *StreamStart {
+	p := new(StreamStart)
 	*p = x
 	return p
 }
 
-func (x Start) String() string {
+func (x StreamStart) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (Start) Descriptor() protoreflect.EnumDescriptor {
+func (StreamStart) Descriptor() protoreflect.EnumDescriptor {
 	return file_copilot_bridge_v1_event_service_proto_enumTypes[0].Descriptor()
 }
 
-func (Start) Type() protoreflect.EnumType {
+func (StreamStart) Type() protoreflect.EnumType {
 	return &file_copilot_bridge_v1_event_service_proto_enumTypes[0]
 }
 
-func (x Start) Number() protoreflect.EnumNumber {
+func (x StreamStart) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use Start.Descriptor instead.
-func (Start) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use StreamStart.Descriptor instead.
+func (StreamStart) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{0}
 }
 
@@ -519,8 +519,8 @@ type SessionCursor struct {
 	// Starts after this position, taken from an earlier stream. Overrides `start`.
 	After *Position `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
 	// Used if `after` is unset.
-	Start Start `protobuf:"varint,3,opt,name=start,proto3,enum=copilot.bridge.v1.Start" json:"start,omitempty"`
-	// Events to send; default: all except the heavy types.
+	Start StreamStart `protobuf:"varint,3,opt,name=start,proto3,enum=copilot.bridge.v1.StreamStart" json:"start,omitempty"`
+	// Events to send; default: all except the large types.
 	Filter        *EventFilter `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -570,11 +570,11 @@ func (x *SessionCursor) GetAfter() *Position {
 	return nil
 }
 
-func (x *SessionCursor) GetStart() Start {
+func (x *SessionCursor) GetStart() StreamStart {
 	if x != nil {
 		return x.Start
 	}
-	return Start_START_UNSPECIFIED
+	return StreamStart_STREAM_START_UNSPECIFIED
 }
 
 func (x *SessionCursor) GetFilter() *EventFilter {
@@ -596,11 +596,11 @@ type EventFilter struct {
 	ExcludeEphemeral bool `protobuf:"varint,3,opt,name=exclude_ephemeral,json=excludeEphemeral,proto3" json:"exclude_ephemeral,omitempty"`
 	// Only events of these agents; "main" is the session's own agent. Empty: all.
 	AgentIds []string `protobuf:"bytes,4,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
-	// Includes the heavy types, system.message and model.messages_snapshot: two thirds of all
+	// Includes the large types, system.message and model.messages_snapshot: two thirds of all
 	// bytes. A type listed in `types` is included without it.
-	IncludeHeavy bool `protobuf:"varint,5,opt,name=include_heavy,json=includeHeavy,proto3" json:"include_heavy,omitempty"`
+	IncludeLarge bool `protobuf:"varint,5,opt,name=include_large,json=includeLarge,proto3" json:"include_large,omitempty"`
 	// Excludes all events; only other frames are sent.
-	None          bool `protobuf:"varint,6,opt,name=none,proto3" json:"none,omitempty"`
+	ExcludeAll    bool `protobuf:"varint,6,opt,name=exclude_all,json=excludeAll,proto3" json:"exclude_all,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,16 +663,16 @@ func (x *EventFilter) GetAgentIds() []string {
 	return nil
 }
 
-func (x *EventFilter) GetIncludeHeavy() bool {
+func (x *EventFilter) GetIncludeLarge() bool {
 	if x != nil {
-		return x.IncludeHeavy
+		return x.IncludeLarge
 	}
 	return false
 }
 
-func (x *EventFilter) GetNone() bool {
+func (x *EventFilter) GetExcludeAll() bool {
 	if x != nil {
-		return x.None
+		return x.ExcludeAll
 	}
 	return false
 }
@@ -689,7 +689,7 @@ type StreamOptions struct {
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,3,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// Time for which the first event of a burst may wait for more events, to save bytes and
 	// wake-ups; at most 100 ms, default none.
-	Linger        *durationpb.Duration `protobuf:"bytes,4,opt,name=linger,proto3" json:"linger,omitempty"`
+	BatchDelay    *durationpb.Duration `protobuf:"bytes,4,opt,name=batch_delay,json=batchDelay,proto3" json:"batch_delay,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,9 +745,9 @@ func (x *StreamOptions) GetHeartbeatInterval() *durationpb.Duration {
 	return nil
 }
 
-func (x *StreamOptions) GetLinger() *durationpb.Duration {
+func (x *StreamOptions) GetBatchDelay() *durationpb.Duration {
 	if x != nil {
-		return x.Linger
+		return x.BatchDelay
 	}
 	return nil
 }
@@ -759,7 +759,7 @@ type SubscribeResponse struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Types that are valid to be assigned to Frame:
 	//
-	//	*SubscribeResponse_Attached
+	//	*SubscribeResponse_Started
 	//	*SubscribeResponse_Events
 	//	*SubscribeResponse_CaughtUp
 	//	*SubscribeResponse_Heartbeat
@@ -822,10 +822,10 @@ func (x *SubscribeResponse) GetFrame() isSubscribeResponse_Frame {
 	return nil
 }
 
-func (x *SubscribeResponse) GetAttached() *Attached {
+func (x *SubscribeResponse) GetStarted() *SubscriptionStarted {
 	if x != nil {
-		if x, ok := x.Frame.(*SubscribeResponse_Attached); ok {
-			return x.Attached
+		if x, ok := x.Frame.(*SubscribeResponse_Started); ok {
+			return x.Started
 		}
 	}
 	return nil
@@ -903,7 +903,7 @@ func (x *SubscribeResponse) GetGoAway() *GoAway {
 	return nil
 }
 
-func (x *SubscribeResponse) GetClosed() *Closed {
+func (x *SubscribeResponse) GetClosed() *SubscriptionClosed {
 	if x != nil {
 		if x, ok := x.Frame.(*SubscribeResponse_Closed); ok {
 			return x.Closed
@@ -941,9 +941,9 @@ type isSubscribeResponse_Frame interface {
 	isSubscribeResponse_Frame()
 }
 
-type SubscribeResponse_Attached struct {
+type SubscribeResponse_Started struct {
 	// The stream is open for this session.
-	Attached *Attached `protobuf:"bytes,2,opt,name=attached,proto3,oneof"`
+	Started *SubscriptionStarted `protobuf:"bytes,2,opt,name=started,proto3,oneof"`
 }
 
 type SubscribeResponse_Events struct {
@@ -988,7 +988,7 @@ type SubscribeResponse_GoAway struct {
 
 type SubscribeResponse_Closed struct {
 	// The last frame of this session.
-	Closed *Closed `protobuf:"bytes,11,opt,name=closed,proto3,oneof"`
+	Closed *SubscriptionClosed `protobuf:"bytes,11,opt,name=closed,proto3,oneof"`
 }
 
 type SubscribeResponse_TurnEnded struct {
@@ -1001,7 +1001,7 @@ type SubscribeResponse_MessageResent struct {
 	MessageResent *MessageResent `protobuf:"bytes,14,opt,name=message_resent,json=messageResent,proto3,oneof"`
 }
 
-func (*SubscribeResponse_Attached) isSubscribeResponse_Frame() {}
+func (*SubscribeResponse_Started) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_Events) isSubscribeResponse_Frame() {}
 
@@ -1025,8 +1025,8 @@ func (*SubscribeResponse_TurnEnded) isSubscribeResponse_Frame() {}
 
 func (*SubscribeResponse_MessageResent) isSubscribeResponse_Frame() {}
 
-// Attached opens a session's frames.
-type Attached struct {
+// SubscriptionStarted opens a session's frames.
+type SubscriptionStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The journal's last position.
 	Position *Position `protobuf:"bytes,1,opt,name=position,proto3" json:"position,omitempty"`
@@ -1039,20 +1039,20 @@ type Attached struct {
 	sizeCache        protoimpl.SizeCache
 }
 
-func (x *Attached) Reset() {
-	*x = Attached{}
+func (x *SubscriptionStarted) Reset() {
+	*x = SubscriptionStarted{}
 	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Attached) String() string {
+func (x *SubscriptionStarted) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Attached) ProtoMessage() {}
+func (*SubscriptionStarted) ProtoMessage() {}
 
-func (x *Attached) ProtoReflect() protoreflect.Message {
+func (x *SubscriptionStarted) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1064,33 +1064,33 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Attached.ProtoReflect.Descriptor instead.
-func (*Attached) Descriptor() ([]byte, []int) {
+// Deprecated: Use SubscriptionStarted.ProtoReflect.Descriptor instead.
+func (*SubscriptionStarted) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Attached) GetPosition() *Position {
+func (x *SubscriptionStarted) GetPosition() *Position {
 	if x != nil {
 		return x.Position
 	}
 	return nil
 }
 
-func (x *Attached) GetFirstAvailable() *Position {
+func (x *SubscriptionStarted) GetFirstAvailable() *Position {
 	if x != nil {
 		return x.FirstAvailable
 	}
 	return nil
 }
 
-func (x *Attached) GetSession() *Session {
+func (x *SubscriptionStarted) GetSession() *Session {
 	if x != nil {
 		return x.Session
 	}
 	return nil
 }
 
-func (x *Attached) GetPendingCallbacks() []*Callback {
+func (x *SubscriptionStarted) GetPendingCallbacks() []*Callback {
 	if x != nil {
 		return x.PendingCallbacks
 	}
@@ -1461,7 +1461,7 @@ type TurnEnded struct {
 	// accepted them and lost them with its process, and the server could not send them again. Empty
 	// for any other turn. Later subscribers receive such a frame too, for the last 64 of a session.
 	MessageIds []string `protobuf:"bytes,2,rep,name=message_ids,json=messageIds,proto3" json:"message_ids,omitempty"`
-	// Cause of the loss; set with message_ids. The reason is SEND_IN_DOUBT.
+	// Cause of the loss; set with message_ids. The reason is SEND_UNCONFIRMED.
 	Failure       *Failure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1581,7 +1581,7 @@ type GoAway struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason GoAwayReason           `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.GoAwayReason" json:"reason,omitempty"`
 	// Time after which the server ends the stream.
-	After *durationpb.Duration `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
+	GracePeriod *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
 	// Positions of the stream's sessions, to resume at.
 	Positions     []*SessionPosition `protobuf:"bytes,3,rep,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1625,9 +1625,9 @@ func (x *GoAway) GetReason() GoAwayReason {
 	return GoAwayReason_GO_AWAY_REASON_UNSPECIFIED
 }
 
-func (x *GoAway) GetAfter() *durationpb.Duration {
+func (x *GoAway) GetGracePeriod() *durationpb.Duration {
 	if x != nil {
-		return x.After
+		return x.GracePeriod
 	}
 	return nil
 }
@@ -1692,8 +1692,8 @@ func (x *SessionPosition) GetPosition() *Position {
 	return nil
 }
 
-// Closed ends a session's frames.
-type Closed struct {
+// SubscriptionClosed ends a session's frames.
+type SubscriptionClosed struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason CloseReason            `protobuf:"varint,1,opt,name=reason,proto3,enum=copilot.bridge.v1.CloseReason" json:"reason,omitempty"`
 	// The stream's last position.
@@ -1702,20 +1702,20 @@ type Closed struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Closed) Reset() {
-	*x = Closed{}
+func (x *SubscriptionClosed) Reset() {
+	*x = SubscriptionClosed{}
 	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Closed) String() string {
+func (x *SubscriptionClosed) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Closed) ProtoMessage() {}
+func (*SubscriptionClosed) ProtoMessage() {}
 
-func (x *Closed) ProtoReflect() protoreflect.Message {
+func (x *SubscriptionClosed) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_event_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1727,19 +1727,19 @@ func (x *Closed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Closed.ProtoReflect.Descriptor instead.
-func (*Closed) Descriptor() ([]byte, []int) {
+// Deprecated: Use SubscriptionClosed.ProtoReflect.Descriptor instead.
+func (*SubscriptionClosed) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_event_service_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *Closed) GetReason() CloseReason {
+func (x *SubscriptionClosed) GetReason() CloseReason {
 	if x != nil {
 		return x.Reason
 	}
 	return CloseReason_CLOSE_REASON_UNSPECIFIED
 }
 
-func (x *Closed) GetPosition() *Position {
+func (x *SubscriptionClosed) GetPosition() *Position {
 	if x != nil {
 		return x.Position
 	}
@@ -1873,29 +1873,31 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x10SubscribeRequest\x12<\n" +
 	"\bsessions\x18\x01 \x03(\v2 .copilot.bridge.v1.SessionCursorR\bsessions\x12:\n" +
 	"\aoptions\x18\x02 \x01(\v2 .copilot.bridge.v1.StreamOptionsR\aoptions\x12\x1c\n" +
-	"\tcallbacks\x18\x03 \x01(\bR\tcallbacks\"\xc9\x01\n" +
+	"\tcallbacks\x18\x03 \x01(\bR\tcallbacks\"\xcf\x01\n" +
 	"\rSessionCursor\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
-	"\x05after\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x12.\n" +
-	"\x05start\x18\x03 \x01(\x0e2\x18.copilot.bridge.v1.StartR\x05start\x126\n" +
-	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xcb\x01\n" +
+	"\x05after\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x05after\x124\n" +
+	"\x05start\x18\x03 \x01(\x0e2\x1e.copilot.bridge.v1.StreamStartR\x05start\x126\n" +
+	"\x06filter\x18\x04 \x01(\v2\x1e.copilot.bridge.v1.EventFilterR\x06filter\"\xd8\x01\n" +
 	"\vEventFilter\x12\x14\n" +
 	"\x05types\x18\x01 \x03(\tR\x05types\x12#\n" +
 	"\rexclude_types\x18\x02 \x03(\tR\fexcludeTypes\x12+\n" +
 	"\x11exclude_ephemeral\x18\x03 \x01(\bR\x10excludeEphemeral\x12\x1b\n" +
 	"\tagent_ids\x18\x04 \x03(\tR\bagentIds\x12#\n" +
-	"\rinclude_heavy\x18\x05 \x01(\bR\fincludeHeavy\x12\x12\n" +
-	"\x04none\x18\x06 \x01(\bR\x04none\"\xea\x01\n" +
+	"\rinclude_large\x18\x05 \x01(\bR\fincludeLarge\x12\x1f\n" +
+	"\vexclude_all\x18\x06 \x01(\bR\n" +
+	"excludeAll\"\xf3\x01\n" +
 	"\rStreamOptions\x127\n" +
 	"\bfidelity\x18\x01 \x01(\x0e2\x1b.copilot.bridge.v1.FidelityR\bfidelity\x12#\n" +
 	"\roriginal_json\x18\x02 \x01(\bR\foriginalJson\x12H\n" +
-	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x121\n" +
-	"\x06linger\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06linger\"\x89\a\n" +
+	"\x12heartbeat_interval\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12:\n" +
+	"\vbatch_delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"batchDelay\"\x9e\a\n" +
 	"\x11SubscribeResponse\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x129\n" +
-	"\battached\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.AttachedH\x00R\battached\x127\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12B\n" +
+	"\astarted\x18\x02 \x01(\v2&.copilot.bridge.v1.SubscriptionStartedH\x00R\astarted\x127\n" +
 	"\x06events\x18\x03 \x01(\v2\x1d.copilot.bridge.v1.EventBatchH\x00R\x06events\x12:\n" +
 	"\tcaught_up\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.CaughtUpH\x00R\bcaughtUp\x12<\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x1c.copilot.bridge.v1.HeartbeatH\x00R\theartbeat\x12*\n" +
@@ -1904,14 +1906,14 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11callback_resolved\x18\b \x01(\v2#.copilot.bridge.v1.CallbackResolvedH\x00R\x10callbackResolved\x12R\n" +
 	"\x11runtime_restarted\x18\t \x01(\v2#.copilot.bridge.v1.RuntimeRestartedH\x00R\x10runtimeRestarted\x124\n" +
 	"\ago_away\x18\n" +
-	" \x01(\v2\x19.copilot.bridge.v1.GoAwayH\x00R\x06goAway\x123\n" +
-	"\x06closed\x18\v \x01(\v2\x19.copilot.bridge.v1.ClosedH\x00R\x06closed\x12=\n" +
+	" \x01(\v2\x19.copilot.bridge.v1.GoAwayH\x00R\x06goAway\x12?\n" +
+	"\x06closed\x18\v \x01(\v2%.copilot.bridge.v1.SubscriptionClosedH\x00R\x06closed\x12=\n" +
 	"\n" +
 	"turn_ended\x18\r \x01(\v2\x1c.copilot.bridge.v1.TurnEndedH\x00R\tturnEnded\x12I\n" +
 	"\x0emessage_resent\x18\x0e \x01(\v2 .copilot.bridge.v1.MessageResentH\x00R\rmessageResent\x12>\n" +
 	"\fresume_after\x18\f \x01(\v2\x1b.copilot.bridge.v1.PositionR\vresumeAfterB\a\n" +
-	"\x05frame\"\x89\x02\n" +
-	"\bAttached\x127\n" +
+	"\x05frame\"\x94\x02\n" +
+	"\x13SubscriptionStarted\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12D\n" +
 	"\x0ffirst_available\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\x0efirstAvailable\x124\n" +
 	"\asession\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12H\n" +
@@ -1947,16 +1949,16 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\rMessageResent\x12\x1f\n" +
 	"\vmessage_ids\x18\x01 \x03(\tR\n" +
 	"messageIds\x12&\n" +
-	"\x0fnew_message_ids\x18\x02 \x03(\tR\rnewMessageIds\"\xb4\x01\n" +
+	"\x0fnew_message_ids\x18\x02 \x03(\tR\rnewMessageIds\"\xc1\x01\n" +
 	"\x06GoAway\x127\n" +
-	"\x06reason\x18\x01 \x01(\x0e2\x1f.copilot.bridge.v1.GoAwayReasonR\x06reason\x12/\n" +
-	"\x05after\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05after\x12@\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1f.copilot.bridge.v1.GoAwayReasonR\x06reason\x12<\n" +
+	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\x12@\n" +
 	"\tpositions\x18\x03 \x03(\v2\".copilot.bridge.v1.SessionPositionR\tpositions\"i\n" +
 	"\x0fSessionPosition\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x127\n" +
-	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"y\n" +
-	"\x06Closed\x126\n" +
+	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x85\x01\n" +
+	"\x12SubscriptionClosed\x126\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1e.copilot.bridge.v1.CloseReasonR\x06reason\x127\n" +
 	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x86\x01\n" +
 	"\x14WatchSessionsRequest\x12H\n" +
@@ -1965,12 +1967,11 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x15WatchSessionsResponse\x128\n" +
 	"\x06change\x18\x01 \x01(\x0e2 .copilot.bridge.v1.SessionChangeR\x06change\x124\n" +
 	"\asession\x18\x02 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12Z\n" +
-	"\fnotification\x18\x03 \x01(\v26.copilot.cli.v1.CallbackSessionServiceLifecycleRequestR\fnotification*C\n" +
-	"\x05Start\x12\x15\n" +
-	"\x11START_UNSPECIFIED\x10\x00\x12\x13\n" +
-	"\x0fSTART_BEGINNING\x10\x01\x12\x0e\n" +
-	"\n" +
-	"START_TAIL\x10\x02*K\n" +
+	"\fnotification\x18\x03 \x01(\v26.copilot.cli.v1.CallbackSessionServiceLifecycleRequestR\fnotification*]\n" +
+	"\vStreamStart\x12\x1c\n" +
+	"\x18STREAM_START_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16STREAM_START_BEGINNING\x10\x01\x12\x14\n" +
+	"\x10STREAM_START_END\x10\x02*K\n" +
 	"\bFidelity\x12\x18\n" +
 	"\x14FIDELITY_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rFIDELITY_TIDY\x10\x01\x12\x12\n" +
@@ -2030,7 +2031,7 @@ func file_copilot_bridge_v1_event_service_proto_rawDescGZIP() []byte {
 var file_copilot_bridge_v1_event_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
 var file_copilot_bridge_v1_event_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
-	(Start)(0),                    // 0: copilot.bridge.v1.Start
+	(StreamStart)(0),              // 0: copilot.bridge.v1.StreamStart
 	(Fidelity)(0),                 // 1: copilot.bridge.v1.Fidelity
 	(EventCause)(0),               // 2: copilot.bridge.v1.EventCause
 	(GapReason)(0),                // 3: copilot.bridge.v1.GapReason
@@ -2042,7 +2043,7 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*EventFilter)(nil),           // 9: copilot.bridge.v1.EventFilter
 	(*StreamOptions)(nil),         // 10: copilot.bridge.v1.StreamOptions
 	(*SubscribeResponse)(nil),     // 11: copilot.bridge.v1.SubscribeResponse
-	(*Attached)(nil),              // 12: copilot.bridge.v1.Attached
+	(*SubscriptionStarted)(nil),   // 12: copilot.bridge.v1.SubscriptionStarted
 	(*EventBatch)(nil),            // 13: copilot.bridge.v1.EventBatch
 	(*Event)(nil),                 // 14: copilot.bridge.v1.Event
 	(*CaughtUp)(nil),              // 15: copilot.bridge.v1.CaughtUp
@@ -2053,7 +2054,7 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*MessageResent)(nil),         // 20: copilot.bridge.v1.MessageResent
 	(*GoAway)(nil),                // 21: copilot.bridge.v1.GoAway
 	(*SessionPosition)(nil),       // 22: copilot.bridge.v1.SessionPosition
-	(*Closed)(nil),                // 23: copilot.bridge.v1.Closed
+	(*SubscriptionClosed)(nil),    // 23: copilot.bridge.v1.SubscriptionClosed
 	(*WatchSessionsRequest)(nil),  // 24: copilot.bridge.v1.WatchSessionsRequest
 	(*WatchSessionsResponse)(nil), // 25: copilot.bridge.v1.WatchSessionsResponse
 	(*Position)(nil),              // 26: copilot.bridge.v1.Position
@@ -2071,12 +2072,12 @@ var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	8,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
 	10, // 1: copilot.bridge.v1.SubscribeRequest.options:type_name -> copilot.bridge.v1.StreamOptions
 	26, // 2: copilot.bridge.v1.SessionCursor.after:type_name -> copilot.bridge.v1.Position
-	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.Start
+	0,  // 3: copilot.bridge.v1.SessionCursor.start:type_name -> copilot.bridge.v1.StreamStart
 	9,  // 4: copilot.bridge.v1.SessionCursor.filter:type_name -> copilot.bridge.v1.EventFilter
 	1,  // 5: copilot.bridge.v1.StreamOptions.fidelity:type_name -> copilot.bridge.v1.Fidelity
 	27, // 6: copilot.bridge.v1.StreamOptions.heartbeat_interval:type_name -> google.protobuf.Duration
-	27, // 7: copilot.bridge.v1.StreamOptions.linger:type_name -> google.protobuf.Duration
-	12, // 8: copilot.bridge.v1.SubscribeResponse.attached:type_name -> copilot.bridge.v1.Attached
+	27, // 7: copilot.bridge.v1.StreamOptions.batch_delay:type_name -> google.protobuf.Duration
+	12, // 8: copilot.bridge.v1.SubscribeResponse.started:type_name -> copilot.bridge.v1.SubscriptionStarted
 	13, // 9: copilot.bridge.v1.SubscribeResponse.events:type_name -> copilot.bridge.v1.EventBatch
 	15, // 10: copilot.bridge.v1.SubscribeResponse.caught_up:type_name -> copilot.bridge.v1.CaughtUp
 	16, // 11: copilot.bridge.v1.SubscribeResponse.heartbeat:type_name -> copilot.bridge.v1.Heartbeat
@@ -2085,14 +2086,14 @@ var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	29, // 14: copilot.bridge.v1.SubscribeResponse.callback_resolved:type_name -> copilot.bridge.v1.CallbackResolved
 	18, // 15: copilot.bridge.v1.SubscribeResponse.runtime_restarted:type_name -> copilot.bridge.v1.RuntimeRestarted
 	21, // 16: copilot.bridge.v1.SubscribeResponse.go_away:type_name -> copilot.bridge.v1.GoAway
-	23, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.Closed
+	23, // 17: copilot.bridge.v1.SubscribeResponse.closed:type_name -> copilot.bridge.v1.SubscriptionClosed
 	19, // 18: copilot.bridge.v1.SubscribeResponse.turn_ended:type_name -> copilot.bridge.v1.TurnEnded
 	20, // 19: copilot.bridge.v1.SubscribeResponse.message_resent:type_name -> copilot.bridge.v1.MessageResent
 	26, // 20: copilot.bridge.v1.SubscribeResponse.resume_after:type_name -> copilot.bridge.v1.Position
-	26, // 21: copilot.bridge.v1.Attached.position:type_name -> copilot.bridge.v1.Position
-	26, // 22: copilot.bridge.v1.Attached.first_available:type_name -> copilot.bridge.v1.Position
-	30, // 23: copilot.bridge.v1.Attached.session:type_name -> copilot.bridge.v1.Session
-	31, // 24: copilot.bridge.v1.Attached.pending_callbacks:type_name -> copilot.bridge.v1.Callback
+	26, // 21: copilot.bridge.v1.SubscriptionStarted.position:type_name -> copilot.bridge.v1.Position
+	26, // 22: copilot.bridge.v1.SubscriptionStarted.first_available:type_name -> copilot.bridge.v1.Position
+	30, // 23: copilot.bridge.v1.SubscriptionStarted.session:type_name -> copilot.bridge.v1.Session
+	31, // 24: copilot.bridge.v1.SubscriptionStarted.pending_callbacks:type_name -> copilot.bridge.v1.Callback
 	14, // 25: copilot.bridge.v1.EventBatch.events:type_name -> copilot.bridge.v1.Event
 	26, // 26: copilot.bridge.v1.Event.position:type_name -> copilot.bridge.v1.Position
 	32, // 27: copilot.bridge.v1.Event.event:type_name -> copilot.cli.v1.SessionEvent
@@ -2108,11 +2109,11 @@ var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	33, // 37: copilot.bridge.v1.TurnEnded.outcome:type_name -> copilot.bridge.v1.TurnOutcome
 	34, // 38: copilot.bridge.v1.TurnEnded.failure:type_name -> copilot.bridge.v1.Failure
 	4,  // 39: copilot.bridge.v1.GoAway.reason:type_name -> copilot.bridge.v1.GoAwayReason
-	27, // 40: copilot.bridge.v1.GoAway.after:type_name -> google.protobuf.Duration
+	27, // 40: copilot.bridge.v1.GoAway.grace_period:type_name -> google.protobuf.Duration
 	22, // 41: copilot.bridge.v1.GoAway.positions:type_name -> copilot.bridge.v1.SessionPosition
 	26, // 42: copilot.bridge.v1.SessionPosition.position:type_name -> copilot.bridge.v1.Position
-	5,  // 43: copilot.bridge.v1.Closed.reason:type_name -> copilot.bridge.v1.CloseReason
-	26, // 44: copilot.bridge.v1.Closed.position:type_name -> copilot.bridge.v1.Position
+	5,  // 43: copilot.bridge.v1.SubscriptionClosed.reason:type_name -> copilot.bridge.v1.CloseReason
+	26, // 44: copilot.bridge.v1.SubscriptionClosed.position:type_name -> copilot.bridge.v1.Position
 	27, // 45: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
 	6,  // 46: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
 	30, // 47: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
@@ -2137,7 +2138,7 @@ func file_copilot_bridge_v1_event_service_proto_init() {
 	file_copilot_bridge_v1_error_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
 	file_copilot_bridge_v1_event_service_proto_msgTypes[4].OneofWrappers = []any{
-		(*SubscribeResponse_Attached)(nil),
+		(*SubscribeResponse_Started)(nil),
 		(*SubscribeResponse_Events)(nil),
 		(*SubscribeResponse_CaughtUp)(nil),
 		(*SubscribeResponse_Heartbeat)(nil),

@@ -34,10 +34,10 @@ type EventServiceClient interface {
 	// loses no event that the journal keeps, and delays no other reader. Without callbacks it is
 	// not a participant.
 	//
-	// Each session's frames begin with Attached, followed by Events, CaughtUp at the end of the
-	// replay, and live Events, with Heartbeat in idle times. The stream ends with OK after the last
-	// session's Closed. Frames of several sessions interleave. A client must ignore unknown frames
-	// and enum values.
+	// Each session's frames begin with SubscriptionStarted, followed by Events, CaughtUp at the end
+	// of the replay, and live Events, with Heartbeat in idle times. The stream ends with OK after
+	// the last session's SubscriptionClosed. Frames of several sessions interleave. A client must
+	// ignore unknown frames and enum values.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResponse], error)
@@ -105,10 +105,10 @@ type EventServiceServer interface {
 	// loses no event that the journal keeps, and delays no other reader. Without callbacks it is
 	// not a participant.
 	//
-	// Each session's frames begin with Attached, followed by Events, CaughtUp at the end of the
-	// replay, and live Events, with Heartbeat in idle times. The stream ends with OK after the last
-	// session's Closed. Frames of several sessions interleave. A client must ignore unknown frames
-	// and enum values.
+	// Each session's frames begin with SubscriptionStarted, followed by Events, CaughtUp at the end
+	// of the replay, and live Events, with Heartbeat in idle times. The stream ends with OK after
+	// the last session's SubscriptionClosed. Frames of several sessions interleave. A client must
+	// ignore unknown frames and enum values.
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error

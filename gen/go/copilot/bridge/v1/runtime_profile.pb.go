@@ -252,7 +252,7 @@ func (x *RuntimeProfile) GetExtensionLaunch() bool {
 // SessionFileSystem is a file system that the callers of a session provide. The CLI uses it from
 // the creation of the session. Only participants (CallbackService.Attach) that handle the FS_*
 // kinds can create and resume such a session; loading it without one fails with
-// FAILED_PRECONDITION PROVIDER_GONE.
+// FAILED_PRECONDITION HANDLER_MISSING.
 type SessionFileSystem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sessions with the same key and an otherwise equal profile share a process; at most 128

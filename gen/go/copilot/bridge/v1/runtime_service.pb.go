@@ -450,7 +450,7 @@ func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
 type ListRuntimesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
-	Runtimes      []*Runtime `protobuf:"bytes,1,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
+	Runtimes      []*RuntimeInfo `protobuf:"bytes,1,rep,name=runtimes,proto3" json:"runtimes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,15 +485,15 @@ func (*ListRuntimesResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *ListRuntimesResponse) GetRuntimes() []*Runtime {
+func (x *ListRuntimesResponse) GetRuntimes() []*RuntimeInfo {
 	if x != nil {
 		return x.Runtimes
 	}
 	return nil
 }
 
-// Runtime is a CLI process.
-type Runtime struct {
+// RuntimeInfo describes a CLI process.
+type RuntimeInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Assigned by the server.
 	RuntimeId  string       `protobuf:"bytes,1,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
@@ -513,25 +513,25 @@ type Runtime struct {
 	ProfileId string `protobuf:"bytes,10,opt,name=profile_id,json=profileId,proto3" json:"profile_id,omitempty"`
 	// Number among the runtimes with the same profile, from 0: when the first is full, sessions go
 	// to the next. A runtime that is STOPPING or DOWN has the number of its successor.
-	Shard         int32 `protobuf:"varint,11,opt,name=shard,proto3" json:"shard,omitempty"`
+	Index         int32 `protobuf:"varint,11,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Runtime) Reset() {
-	*x = Runtime{}
+func (x *RuntimeInfo) Reset() {
+	*x = RuntimeInfo{}
 	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Runtime) String() string {
+func (x *RuntimeInfo) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Runtime) ProtoMessage() {}
+func (*RuntimeInfo) ProtoMessage() {}
 
-func (x *Runtime) ProtoReflect() protoreflect.Message {
+func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -543,84 +543,84 @@ func (x *Runtime) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Runtime.ProtoReflect.Descriptor instead.
-func (*Runtime) Descriptor() ([]byte, []int) {
+// Deprecated: Use RuntimeInfo.ProtoReflect.Descriptor instead.
+func (*RuntimeInfo) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *Runtime) GetRuntimeId() string {
+func (x *RuntimeInfo) GetRuntimeId() string {
 	if x != nil {
 		return x.RuntimeId
 	}
 	return ""
 }
 
-func (x *Runtime) GetState() RuntimeState {
+func (x *RuntimeInfo) GetState() RuntimeState {
 	if x != nil {
 		return x.State
 	}
 	return RuntimeState_RUNTIME_STATE_UNSPECIFIED
 }
 
-func (x *Runtime) GetCliVersion() string {
+func (x *RuntimeInfo) GetCliVersion() string {
 	if x != nil {
 		return x.CliVersion
 	}
 	return ""
 }
 
-func (x *Runtime) GetPid() int64 {
+func (x *RuntimeInfo) GetPid() int64 {
 	if x != nil {
 		return x.Pid
 	}
 	return 0
 }
 
-func (x *Runtime) GetStartTime() *timestamppb.Timestamp {
+func (x *RuntimeInfo) GetStartTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.StartTime
 	}
 	return nil
 }
 
-func (x *Runtime) GetLoadedSessions() int32 {
+func (x *RuntimeInfo) GetLoadedSessions() int32 {
 	if x != nil {
 		return x.LoadedSessions
 	}
 	return 0
 }
 
-func (x *Runtime) GetRssBytes() int64 {
+func (x *RuntimeInfo) GetRssBytes() int64 {
 	if x != nil {
 		return x.RssBytes
 	}
 	return 0
 }
 
-func (x *Runtime) GetCause() string {
+func (x *RuntimeInfo) GetCause() string {
 	if x != nil {
 		return x.Cause
 	}
 	return ""
 }
 
-func (x *Runtime) GetRetryTime() *timestamppb.Timestamp {
+func (x *RuntimeInfo) GetRetryTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RetryTime
 	}
 	return nil
 }
 
-func (x *Runtime) GetProfileId() string {
+func (x *RuntimeInfo) GetProfileId() string {
 	if x != nil {
 		return x.ProfileId
 	}
 	return ""
 }
 
-func (x *Runtime) GetShard() int32 {
+func (x *RuntimeInfo) GetIndex() int32 {
 	if x != nil {
-		return x.Shard
+		return x.Index
 	}
 	return 0
 }
@@ -1267,10 +1267,10 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x13max_ephemeral_bytes\x18\x05 \x01(\x03R\x11maxEphemeralBytes\x127\n" +
 	"\x18max_sessions_per_runtime\x18\x06 \x01(\x05R\x15maxSessionsPerRuntime\x12!\n" +
 	"\fmax_runtimes\x18\a \x01(\x05R\vmaxRuntimes\"\x15\n" +
-	"\x13ListRuntimesRequest\"N\n" +
-	"\x14ListRuntimesResponse\x126\n" +
-	"\bruntimes\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.RuntimeR\bruntimes\"\x99\x03\n" +
-	"\aRuntime\x12\x1d\n" +
+	"\x13ListRuntimesRequest\"R\n" +
+	"\x14ListRuntimesResponse\x12:\n" +
+	"\bruntimes\x18\x01 \x03(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\bruntimes\"\x9d\x03\n" +
+	"\vRuntimeInfo\x12\x1d\n" +
 	"\n" +
 	"runtime_id\x18\x01 \x01(\tR\truntimeId\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.RuntimeStateR\x05state\x12\x1f\n" +
@@ -1287,7 +1287,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"profile_id\x18\n" +
 	" \x01(\tR\tprofileId\x12\x14\n" +
-	"\x05shard\x18\v \x01(\x05R\x05shard\"\x80\x01\n" +
+	"\x05index\x18\v \x01(\x05R\x05index\"\x80\x01\n" +
 	"\x15WatchTelemetryRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12H\n" +
@@ -1369,7 +1369,7 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*Limits)(nil),                                        // 4: copilot.bridge.v1.Limits
 	(*ListRuntimesRequest)(nil),                           // 5: copilot.bridge.v1.ListRuntimesRequest
 	(*ListRuntimesResponse)(nil),                          // 6: copilot.bridge.v1.ListRuntimesResponse
-	(*Runtime)(nil),                                       // 7: copilot.bridge.v1.Runtime
+	(*RuntimeInfo)(nil),                                   // 7: copilot.bridge.v1.RuntimeInfo
 	(*WatchTelemetryRequest)(nil),                         // 8: copilot.bridge.v1.WatchTelemetryRequest
 	(*WatchTelemetryResponse)(nil),                        // 9: copilot.bridge.v1.WatchTelemetryResponse
 	(*WatchHostEventsRequest)(nil),                        // 10: copilot.bridge.v1.WatchHostEventsRequest
@@ -1393,10 +1393,10 @@ var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
 	4,  // 1: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
 	18, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	7,  // 3: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.Runtime
-	0,  // 4: copilot.bridge.v1.Runtime.state:type_name -> copilot.bridge.v1.RuntimeState
-	19, // 5: copilot.bridge.v1.Runtime.start_time:type_name -> google.protobuf.Timestamp
-	19, // 6: copilot.bridge.v1.Runtime.retry_time:type_name -> google.protobuf.Timestamp
+	7,  // 3: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	0,  // 4: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	19, // 5: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	19, // 6: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
 	18, // 7: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
 	20, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
 	18, // 9: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration

@@ -478,7 +478,7 @@ type Session struct {
 	// Problem of the disk: full, broken, or without progress. The session continues in memory;
 	// events that the disk does not receive in time are lost with the server's process. Empty
 	// without a problem.
-	JournalProblem string `protobuf:"bytes,18,opt,name=journal_problem,json=journalProblem,proto3" json:"journal_problem,omitempty"`
+	StorageProblem string `protobuf:"bytes,18,opt,name=storage_problem,json=storageProblem,proto3" json:"storage_problem,omitempty"`
 	// The other tenants of the session's shares, by name. Only GetSession and ListSessions set it,
 	// for callers of the session's own tenant.
 	Shares []*SessionShare `protobuf:"bytes,19,rep,name=shares,proto3" json:"shares,omitempty"`
@@ -642,9 +642,9 @@ func (x *Session) GetClientName() string {
 	return ""
 }
 
-func (x *Session) GetJournalProblem() string {
+func (x *Session) GetStorageProblem() string {
 	if x != nil {
-		return x.JournalProblem
+		return x.StorageProblem
 	}
 	return ""
 }
@@ -683,9 +683,9 @@ type SessionDamage struct {
 	// Human-readable.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Directory with the session's data, in the server's data directory.
-	Place string `protobuf:"bytes,2,opt,name=place,proto3" json:"place,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Time at which the server found the damage.
-	FoundTime     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=found_time,json=foundTime,proto3" json:"found_time,omitempty"`
+	DetectTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=detect_time,json=detectTime,proto3" json:"detect_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -727,16 +727,16 @@ func (x *SessionDamage) GetReason() string {
 	return ""
 }
 
-func (x *SessionDamage) GetPlace() string {
+func (x *SessionDamage) GetPath() string {
 	if x != nil {
-		return x.Place
+		return x.Path
 	}
 	return ""
 }
 
-func (x *SessionDamage) GetFoundTime() *timestamppb.Timestamp {
+func (x *SessionDamage) GetDetectTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.FoundTime
+		return x.DetectTime
 	}
 	return nil
 }
@@ -1417,16 +1417,16 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"cliVersion\x12\x1f\n" +
 	"\vclient_name\x18\x11 \x01(\tR\n" +
 	"clientName\x12'\n" +
-	"\x0fjournal_problem\x18\x12 \x01(\tR\x0ejournalProblem\x127\n" +
+	"\x0fstorage_problem\x18\x12 \x01(\tR\x0estorageProblem\x127\n" +
 	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\x12\x14\n" +
 	"\x05owner\x18\x14 \x01(\tR\x05owner\x126\n" +
 	"\x06access\x18\x15 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x128\n" +
 	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\"x\n" +
 	"\rSessionDamage\x12\x16\n" +
-	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05place\x18\x02 \x01(\tR\x05place\x129\n" +
-	"\n" +
-	"found_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tfoundTime\"\xb2\x01\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12;\n" +
+	"\vdetect_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"detectTime\"\xb2\x01\n" +
 	"\fSessionShare\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x126\n" +
 	"\x06access\x18\x02 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x123\n" +
@@ -1582,7 +1582,7 @@ var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	9,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
 	2,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
 	8,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
-	17, // 11: copilot.bridge.v1.SessionDamage.found_time:type_name -> google.protobuf.Timestamp
+	17, // 11: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
 	2,  // 12: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
 	3,  // 13: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
 	18, // 14: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment

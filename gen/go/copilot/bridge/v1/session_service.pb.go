@@ -1400,7 +1400,7 @@ func (x *GetLastSessionResponse) GetSessionId() string {
 type DisconnectSessionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Disconnects even if participants are attached: their streams end with Closed.
+	// Disconnects even if participants are attached: their streams end with SubscriptionClosed.
 	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1736,7 +1736,7 @@ type SendResponse struct {
 	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
 	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-	// server. Session.journal_problem has the cause.
+	// server. Session.storage_problem has the cause.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1950,7 +1950,7 @@ type SendStreamResponse struct {
 	// new id. See MessageResent.
 	ResentMessageId string `protobuf:"bytes,3,opt,name=resent_message_id,json=resentMessageId,proto3" json:"resent_message_id,omitempty"`
 	// The prompt is not on disk because the disk failed: it survives the CLI process, but not the
-	// server. Session.journal_problem has the cause.
+	// server. Session.storage_problem has the cause.
 	InMemoryOnly  bool `protobuf:"varint,4,opt,name=in_memory_only,json=inMemoryOnly,proto3" json:"in_memory_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2156,7 +2156,7 @@ type RunRequest struct {
 	//	*RunRequest_Create
 	Session isRunRequest_Session `protobuf_oneof:"session"`
 	Prompt  *Prompt              `protobuf:"bytes,4,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Events to send; default: all except the heavy types.
+	// Events to send; default: all except the large types.
 	Filter        *EventFilter   `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	Options       *StreamOptions `protobuf:"bytes,6,opt,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2521,7 +2521,7 @@ type ListEventsRequest struct {
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Returns events after this position; default: from the first event.
 	After *Position `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Events to send; default: all except the heavy types.
+	// Events to send; default: all except the large types.
 	Filter *EventFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Maximum size of the events in bytes: 1 KiB to 3 MiB, default 1 MiB. A page contains at least
 	// one event if one exists.
@@ -2901,7 +2901,7 @@ func (x *SetModelResponse) GetModelId() string {
 	return ""
 }
 
-type LogRequest struct {
+type WriteLogRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Required.
@@ -2916,20 +2916,20 @@ type LogRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LogRequest) Reset() {
-	*x = LogRequest{}
+func (x *WriteLogRequest) Reset() {
+	*x = WriteLogRequest{}
 	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LogRequest) String() string {
+func (x *WriteLogRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LogRequest) ProtoMessage() {}
+func (*WriteLogRequest) ProtoMessage() {}
 
-func (x *LogRequest) ProtoReflect() protoreflect.Message {
+func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2941,47 +2941,47 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
-func (*LogRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use WriteLogRequest.ProtoReflect.Descriptor instead.
+func (*WriteLogRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
 }
 
-func (x *LogRequest) GetSessionId() string {
+func (x *WriteLogRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
 	return ""
 }
 
-func (x *LogRequest) GetMessage() string {
+func (x *WriteLogRequest) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *LogRequest) GetLevel() v1.SessionLogLevel {
+func (x *WriteLogRequest) GetLevel() v1.SessionLogLevel {
 	if x != nil {
 		return x.Level
 	}
 	return v1.SessionLogLevel(0)
 }
 
-func (x *LogRequest) GetEphemeral() bool {
+func (x *WriteLogRequest) GetEphemeral() bool {
 	if x != nil {
 		return x.Ephemeral
 	}
 	return false
 }
 
-func (x *LogRequest) GetUrl() string {
+func (x *WriteLogRequest) GetUrl() string {
 	if x != nil {
 		return x.Url
 	}
 	return ""
 }
 
-type LogResponse struct {
+type WriteLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// SessionEvent.id of the resulting event.
 	EventId       string `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
@@ -2989,20 +2989,20 @@ type LogResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LogResponse) Reset() {
-	*x = LogResponse{}
+func (x *WriteLogResponse) Reset() {
+	*x = WriteLogResponse{}
 	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LogResponse) String() string {
+func (x *WriteLogResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LogResponse) ProtoMessage() {}
+func (*WriteLogResponse) ProtoMessage() {}
 
-func (x *LogResponse) ProtoReflect() protoreflect.Message {
+func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -3014,12 +3014,12 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
-func (*LogResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use WriteLogResponse.ProtoReflect.Descriptor instead.
+func (*WriteLogResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
 }
 
-func (x *LogResponse) GetEventId() string {
+func (x *WriteLogResponse) GetEventId() string {
 	if x != nil {
 		return x.EventId
 	}
@@ -3453,16 +3453,15 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x10reasoning_effort\x18\x03 \x01(\tR\x0freasoningEffort\x12X\n" +
 	"\x12model_capabilities\x18\x04 \x01(\v2).copilot.cli.v1.ModelCapabilitiesOverrideR\x11modelCapabilities\"-\n" +
 	"\x10SetModelResponse\x12\x19\n" +
-	"\bmodel_id\x18\x01 \x01(\tR\amodelId\"\xac\x01\n" +
-	"\n" +
-	"LogRequest\x12\x1d\n" +
+	"\bmodel_id\x18\x01 \x01(\tR\amodelId\"\xb1\x01\n" +
+	"\x0fWriteLogRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x125\n" +
 	"\x05level\x18\x03 \x01(\x0e2\x1f.copilot.cli.v1.SessionLogLevelR\x05level\x12\x1c\n" +
 	"\tephemeral\x18\x04 \x01(\bR\tephemeral\x12\x10\n" +
-	"\x03url\x18\x05 \x01(\tR\x03url\"(\n" +
-	"\vLogResponse\x12\x19\n" +
+	"\x03url\x18\x05 \x01(\tR\x03url\"-\n" +
+	"\x10WriteLogResponse\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\"\xca\x01\n" +
 	"\x15UpdateProviderRequest\x12\x1d\n" +
 	"\n" +
@@ -3478,7 +3477,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xf4\x12\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\x83\x13\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12Y\n" +
@@ -3499,8 +3498,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"ListEvents\x12$.copilot.bridge.v1.ListEventsRequest\x1a%.copilot.bridge.v1.ListEventsResponse\x12X\n" +
 	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse0\x01\x12S\n" +
-	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12D\n" +
-	"\x03Log\x12\x1d.copilot.bridge.v1.LogRequest\x1a\x1e.copilot.bridge.v1.LogResponse\x12e\n" +
+	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12S\n" +
+	"\bWriteLog\x12\".copilot.bridge.v1.WriteLogRequest\x1a#.copilot.bridge.v1.WriteLogResponse\x12e\n" +
 	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12q\n" +
 	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponse\x12_\n" +
 	"\fShareSession\x12&.copilot.bridge.v1.ShareSessionRequest\x1a'.copilot.bridge.v1.ShareSessionResponse\x12e\n" +
@@ -3572,8 +3571,8 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*ReadEventResponse)(nil),            // 45: copilot.bridge.v1.ReadEventResponse
 	(*SetModelRequest)(nil),              // 46: copilot.bridge.v1.SetModelRequest
 	(*SetModelResponse)(nil),             // 47: copilot.bridge.v1.SetModelResponse
-	(*LogRequest)(nil),                   // 48: copilot.bridge.v1.LogRequest
-	(*LogResponse)(nil),                  // 49: copilot.bridge.v1.LogResponse
+	(*WriteLogRequest)(nil),              // 48: copilot.bridge.v1.WriteLogRequest
+	(*WriteLogResponse)(nil),             // 49: copilot.bridge.v1.WriteLogResponse
 	(*UpdateProviderRequest)(nil),        // 50: copilot.bridge.v1.UpdateProviderRequest
 	(*UpdateProviderResponse)(nil),       // 51: copilot.bridge.v1.UpdateProviderResponse
 	(*ProvideCredentialsRequest)(nil),    // 52: copilot.bridge.v1.ProvideCredentialsRequest
@@ -3654,7 +3653,7 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	72, // 48: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
 	65, // 49: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
 	73, // 50: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	74, // 51: copilot.bridge.v1.LogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	74, // 51: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
 	75, // 52: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
 	76, // 53: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
 	75, // 54: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
@@ -3676,7 +3675,7 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	42, // 70: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
 	44, // 71: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
 	46, // 72: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	48, // 73: copilot.bridge.v1.SessionService.Log:input_type -> copilot.bridge.v1.LogRequest
+	48, // 73: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
 	50, // 74: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
 	52, // 75: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
 	0,  // 76: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
@@ -3701,7 +3700,7 @@ var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
 	43, // 95: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
 	45, // 96: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
 	47, // 97: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	49, // 98: copilot.bridge.v1.SessionService.Log:output_type -> copilot.bridge.v1.LogResponse
+	49, // 98: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
 	51, // 99: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
 	53, // 100: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
 	1,  // 101: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse

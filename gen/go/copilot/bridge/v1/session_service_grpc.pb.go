@@ -36,7 +36,7 @@ const (
 	SessionService_ListEvents_FullMethodName           = "/copilot.bridge.v1.SessionService/ListEvents"
 	SessionService_ReadEvent_FullMethodName            = "/copilot.bridge.v1.SessionService/ReadEvent"
 	SessionService_SetModel_FullMethodName             = "/copilot.bridge.v1.SessionService/SetModel"
-	SessionService_Log_FullMethodName                  = "/copilot.bridge.v1.SessionService/Log"
+	SessionService_WriteLog_FullMethodName             = "/copilot.bridge.v1.SessionService/WriteLog"
 	SessionService_UpdateProvider_FullMethodName       = "/copilot.bridge.v1.SessionService/UpdateProvider"
 	SessionService_ProvideCredentials_FullMethodName   = "/copilot.bridge.v1.SessionService/ProvideCredentials"
 	SessionService_ShareSession_FullMethodName         = "/copilot.bridge.v1.SessionService/ShareSession"
@@ -54,7 +54,7 @@ const (
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the journal's
 // last position when the CLI replied. All rpcs on a session can fail with NOT_FOUND
-// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE, UNAVAILABLE
+// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and HANDLER_MISSING, UNAVAILABLE
 // RUNTIME_LOST and the reasons that begin with CLI_. All rpcs of copilot.bridge.v1 can fail with
 // INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED, PERMISSION_DENIED FORBIDDEN,
 // RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING, DEADLINE_EXCEEDED TIMEOUT, CANCELLED
@@ -64,7 +64,7 @@ type SessionServiceClient interface {
 	// session.start.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD, TOOL_NAME_INVALID, JSON_EXTRA_FORBIDDEN;
-	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION SESSION_REFUSED with the
+	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CONFLICT; FAILED_PRECONDITION SESSION_REFUSED with the
 	// CLI's message.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*CreateSessionResponse, error)
 	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
@@ -101,7 +101,7 @@ type SessionServiceClient interface {
 	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD; FAILED_PRECONDITION
 	// SESSION_BUSY for mode IMMEDIATE into a turn whose headers override the provider's;
 	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED if 256 messages of the session, or 192 MiB of them, have
-	// unfinished turns; ABORTED SEND_IN_DOUBT.
+	// unfinished turns; ABORTED SEND_UNCONFIRMED.
 	Send(ctx context.Context, in *SendRequest, opts ...grpc.CallOption) (*SendResponse, error)
 	// SendStream is Send for prompts with large attachments. The first message contains the
 	// request, the following messages contain the bytes of its blobs.
@@ -136,8 +136,8 @@ type SessionServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
 	SetModel(ctx context.Context, in *SetModelRequest, opts ...grpc.CallOption) (*SetModelResponse, error)
-	// Log writes a line to the session's timeline. Users see the line; the model does not.
-	Log(ctx context.Context, in *LogRequest, opts ...grpc.CallOption) (*LogResponse, error)
+	// WriteLog writes a line to the session's timeline. Users see the line; the model does not.
+	WriteLog(ctx context.Context, in *WriteLogRequest, opts ...grpc.CallOption) (*WriteLogResponse, error)
 	// UpdateProvider changes fields of the session's model provider. The change takes effect with
 	// the next turn. The history stays.
 	//
@@ -399,10 +399,10 @@ func (c *sessionServiceClient) SetModel(ctx context.Context, in *SetModelRequest
 	return out, nil
 }
 
-func (c *sessionServiceClient) Log(ctx context.Context, in *LogRequest, opts ...grpc.CallOption) (*LogResponse, error) {
+func (c *sessionServiceClient) WriteLog(ctx context.Context, in *WriteLogRequest, opts ...grpc.CallOption) (*WriteLogResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(LogResponse)
-	err := c.cc.Invoke(ctx, SessionService_Log_FullMethodName, in, out, cOpts...)
+	out := new(WriteLogResponse)
+	err := c.cc.Invoke(ctx, SessionService_WriteLog_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -487,7 +487,7 @@ func (c *sessionServiceClient) DeclineShare(ctx context.Context, in *DeclineShar
 //
 // Every reply about a session carries the trailer `copilot-position: EPOCH/SEQ`: the journal's
 // last position when the CLI replied. All rpcs on a session can fail with NOT_FOUND
-// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and PROVIDER_GONE, UNAVAILABLE
+// SESSION_NOT_FOUND, FAILED_PRECONDITION CREDENTIALS_NEEDED and HANDLER_MISSING, UNAVAILABLE
 // RUNTIME_LOST and the reasons that begin with CLI_. All rpcs of copilot.bridge.v1 can fail with
 // INVALID_ARGUMENT INVALID_FIELD, UNAUTHENTICATED, PERMISSION_DENIED FORBIDDEN,
 // RESOURCE_EXHAUSTED LIMIT_EXCEEDED, UNAVAILABLE DRAINING, DEADLINE_EXCEEDED TIMEOUT, CANCELLED
@@ -497,7 +497,7 @@ type SessionServiceServer interface {
 	// session.start.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD, TOOL_NAME_INVALID, JSON_EXTRA_FORBIDDEN;
-	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CLASH; FAILED_PRECONDITION SESSION_REFUSED with the
+	// ALREADY_EXISTS SESSION_EXISTS, TOOL_NAME_CONFLICT; FAILED_PRECONDITION SESSION_REFUSED with the
 	// CLI's message.
 	CreateSession(context.Context, *CreateSessionRequest) (*CreateSessionResponse, error)
 	// ResumeSession opens a session of the CLI's history, or one that is open already. The CLI
@@ -534,7 +534,7 @@ type SessionServiceServer interface {
 	// Errors: INVALID_ARGUMENT PROMPT_EMPTY, PROMPT_TOO_LARGE, INVALID_FIELD; FAILED_PRECONDITION
 	// SESSION_BUSY for mode IMMEDIATE into a turn whose headers override the provider's;
 	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED if 256 messages of the session, or 192 MiB of them, have
-	// unfinished turns; ABORTED SEND_IN_DOUBT.
+	// unfinished turns; ABORTED SEND_UNCONFIRMED.
 	Send(context.Context, *SendRequest) (*SendResponse, error)
 	// SendStream is Send for prompts with large attachments. The first message contains the
 	// request, the following messages contain the bytes of its blobs.
@@ -569,8 +569,8 @@ type SessionServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
 	SetModel(context.Context, *SetModelRequest) (*SetModelResponse, error)
-	// Log writes a line to the session's timeline. Users see the line; the model does not.
-	Log(context.Context, *LogRequest) (*LogResponse, error)
+	// WriteLog writes a line to the session's timeline. Users see the line; the model does not.
+	WriteLog(context.Context, *WriteLogRequest) (*WriteLogResponse, error)
 	// UpdateProvider changes fields of the session's model provider. The change takes effect with
 	// the next turn. The history stays.
 	//
@@ -692,8 +692,8 @@ func (UnimplementedSessionServiceServer) ReadEvent(*ReadEventRequest, grpc.Serve
 func (UnimplementedSessionServiceServer) SetModel(context.Context, *SetModelRequest) (*SetModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetModel not implemented")
 }
-func (UnimplementedSessionServiceServer) Log(context.Context, *LogRequest) (*LogResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Log not implemented")
+func (UnimplementedSessionServiceServer) WriteLog(context.Context, *WriteLogRequest) (*WriteLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method WriteLog not implemented")
 }
 func (UnimplementedSessionServiceServer) UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateProvider not implemented")
@@ -1018,20 +1018,20 @@ func _SessionService_SetModel_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SessionService_Log_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(LogRequest)
+func _SessionService_WriteLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WriteLogRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(SessionServiceServer).Log(ctx, in)
+		return srv.(SessionServiceServer).WriteLog(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: SessionService_Log_FullMethodName,
+		FullMethod: SessionService_WriteLog_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SessionServiceServer).Log(ctx, req.(*LogRequest))
+		return srv.(SessionServiceServer).WriteLog(ctx, req.(*WriteLogRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1226,8 +1226,8 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SessionService_SetModel_Handler,
 		},
 		{
-			MethodName: "Log",
-			Handler:    _SessionService_Log_Handler,
+			MethodName: "WriteLog",
+			Handler:    _SessionService_WriteLog_Handler,
 		},
 		{
 			MethodName: "UpdateProvider",
