@@ -98,6 +98,7 @@ func (e *encoder) dictionary(f *field) verdict {
 	if e.depth <= 0 {
 		return e.fail(KindDepth, e.pos)
 	}
+	start := e.pos
 	e.depth--
 	defer func() { e.depth++ }()
 	e.pos = space(e.src, e.pos+1)
@@ -108,7 +109,9 @@ func (e *encoder) dictionary(f *field) verdict {
 	for {
 		e.dst = appendVarint(e.dst, f.tag)
 		content, width := e.open()
-		if v := e.entry(f.entry); v != fits {
+		if v := e.entry(f.entry); v == misfit {
+			return e.misfitUnlessRepeated(start)
+		} else if v != fits {
 			return v
 		}
 		e.close(content, width)
@@ -125,6 +128,16 @@ func (e *encoder) dictionary(f *field) verdict {
 			return e.fail(KindSyntax, e.pos)
 		}
 	}
+}
+
+// misfitUnlessRepeated is the verdict on the object at start, of which a member does not fit. Of several members with
+// one name the last one counts, so the member may not count: an object with such members is encoded again.
+func (e *encoder) misfitUnlessRepeated(start int) verdict {
+	if end, k := valueEnd(e.src, start, e.depth+1); k == 0 && hasRepeated(e.src[start:end]) {
+		e.repeated = true
+		return failed
+	}
+	return misfit
 }
 
 // entry encodes the member at pos as the content of a map entry.

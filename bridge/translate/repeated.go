@@ -38,6 +38,13 @@ func dropRepeated(src []byte, depth int) ([]byte, fault) {
 	return append(out, src[from:]...), fault{}
 }
 
+// hasRepeated reports whether an object in the well-formed JSON value src has several members with one name.
+func hasRepeated(src []byte) bool {
+	r := repeatFinder{src: src}
+	r.value(0)
+	return len(r.dead) > 0
+}
+
 // repeatFinder finds the members that do not count in a document that is known
 // to be well-formed.
 type repeatFinder struct {

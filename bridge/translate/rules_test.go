@@ -157,6 +157,9 @@ var rules = []struct {
 	{"repeated, the last is a misfit", "All", `{"requiredInt":1,"requiredInt":"2"}`, exact, "required_int", "0",
 		`"requiredInt":"2"`},
 	{"repeated, the first is a misfit", "All", `{"requiredInt":"1","requiredInt":2}`, exact, "required_int", "2", ``},
+	{"repeated map key, the first is a misfit", "All", `{"stringMap":{"a":1,"a":"x"}}`, exact, "string_map", "{a:x}", ``},
+	{"repeated map key, the last is a misfit", "All", `{"stringMap":{"a":"x","a":1}}`, exact, "string_map", "{}",
+		`"stringMap":{"a":1}`},
 	{"repeated with an escape", "All", `{"requiredInt":1,"\u0072equiredInt":2}`, exact, "required_int", "2", ``},
 
 	{"union by string", "All", `{"choices":[{"kind":"red","depth":1}]}`, exact, "server", "-", ``},
