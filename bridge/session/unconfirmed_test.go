@@ -3,6 +3,7 @@ package session
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
@@ -48,6 +49,31 @@ func TestQueuedMessageOfALostRuntime(t *testing.T) {
 	note := r.await("the note", func(rec *journal.Record) bool { _, ok := rec.Note.(prompts.Resent); return ok }).Note.(prompts.Resent)
 	if !slices.Equal(note.IDs, []string{queued.MessageID}) || len(note.As) != 1 {
 		t.Errorf("readers are told %v", note)
+	}
+}
+
+// The CLI confirms an abort and ends before it reports that it is idle. No history contains the message that the abort
+// removed: its sender learns of the abort.
+func TestRuntimeEndsBehindAnAbort(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Prompts: []fakecli.Prompt{{Match: "long", Turns: []fakecli.Turn{{Hang: true}}}}})
+	r.open(Opening{})
+	running := r.send(message("long"))
+	r.awaitEvent("assistant.turn_start")
+	queued := r.send(message("queued"))
+	if !r.s.prompts.Abort(r.s.prompts.Acknowledged()) {
+		t.Fatal("no prompt was ended")
+	}
+	r.crash()
+	if out := running.Waiter.Wait(t.Context(), time.Minute); out.Status != lost {
+		t.Errorf("the running turn ended as %v", out)
+	}
+	if out := queued.Waiter.Wait(t.Context(), time.Second); out.Status != aborted || out.Err != nil {
+		t.Errorf("the queued message ended as %v", out)
+	}
+	r.send(message("next")).Waiter.Wait(t.Context(), time.Minute)
+	if got := r.received("session.send"); len(got) != 1 {
+		t.Errorf("the next runtime got %q", got)
 	}
 }
 

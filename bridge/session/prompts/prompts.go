@@ -198,7 +198,8 @@ func (q *Queue) Acknowledged() []outbox.Entry {
 	return slices.DeleteFunc(q.box.Entries(), func(e outbox.Entry) bool { return !e.Acknowledged() })
 }
 
-// Abort ends the prompts that an abort has ended, of which the CLI may not know.
+// Abort ends the prompts that an abort has removed. Waiters of a lost runtime's prompts end at once, the others when the
+// CLI says that it is idle, or with its runtime. It reports whether there was a prompt to end.
 func (q *Queue) Abort(which []outbox.Entry) bool {
 	if len(which) == 0 {
 		return false
@@ -210,8 +211,12 @@ func (q *Queue) Abort(which []outbox.Entry) bool {
 	q.cfg.Update(func(tx Tx) {
 		out := turn.Outcome{Status: bridgev1.TurnStatus_TURN_STATUS_ABORTED, End: q.cfg.Journal.Last()}
 		for _, n := range ended {
-			if w := q.waiters[n]; w != nil && w.Unconfirmed() {
+			switch w := q.waiters[n]; {
+			case w == nil:
+			case w.Unconfirmed():
 				tx.CarryOut(tx.Turn().Finish(w, out))
+			default:
+				tx.Turn().Remove(w)
 			}
 		}
 	})

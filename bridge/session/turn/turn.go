@@ -291,11 +291,14 @@ func (m *Machine) Lose(status bridgev1.TurnStatus, at journal.Position) (*Outcom
 	m.running = was
 	m.end(out)
 	for _, w := range slices.Clone(m.waiters) {
-		if silent && w.doubt() {
+		switch {
+		case silent && w.removed && !w.begun:
+			m.finish(w, Outcome{Status: aborted, End: at})
+		case silent && w.doubt():
 			w.note(out)
-			continue
+		default:
+			m.finish(w, out)
 		}
-		m.finish(w, out)
 	}
 	m.reset()
 	m.message = nil

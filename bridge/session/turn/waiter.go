@@ -28,6 +28,9 @@ type Waiter struct {
 	// unconfirmed: the runtime ended before the message was seen to be taken up; notInHistory:
 	// a load has found that it was not.
 	unconfirmed, notInHistory bool
+	// removed: the CLI has confirmed an abort that removed the message; the event that says so may
+	// still come.
+	removed bool
 	// untilRest makes the waiter wait until the agent is idle, also after a failure.
 	untilRest bool
 	// seen are the messages taken up before the id was known, each with the end of its
@@ -95,6 +98,10 @@ func (w *Waiter) doubt() bool {
 	w.unconfirmed = w.unconfirmed || (w.accepted || w.Entry != 0) && !w.begun && !w.untilRest
 	return w.unconfirmed && !w.begun
 }
+
+// Remove notes that the CLI has confirmed an abort that removed the waiter's message. No history shows that if the runtime
+// ends before its event does.
+func (m *Machine) Remove(w *Waiter) { w.removed = true }
 
 // Expect adds a waiter for a message that is about to be sent.
 func (m *Machine) Expect(w *Waiter) { m.waiters = append(m.waiters, w) }
