@@ -42,6 +42,7 @@ export {
 } from "./permission.js";
 export type { PermissionDecision, PermissionHandler, PermissionRequest, PermissionRules } from "./permission.js";
 export { comparePositions, formatPosition, parsePosition } from "./position.js";
+export type { RunOptions, SendOptions, TurnOptions, WaitOptions } from "./prompt.js";
 export {
   CallbackKind,
   CallbackOutcome,
@@ -78,7 +79,7 @@ export type {
 } from "./proto.js";
 export type { JsonSchema, SchemaOutput, StandardSchema } from "./schema.js";
 export { Session } from "./session.js";
-export type { RunOptions, SendOptions, Services, TurnOptions, WaitOptions } from "./session.js";
+export type { Services } from "./session.js";
 export {
   abstain,
   binary,

@@ -1,6 +1,6 @@
 import type { CallOptions, Client as RpcClient } from "@connectrpc/connect";
 import { abortReason, linkedController, randomId } from "./async.js";
-import { chunksOf, inMemory, type PromptAttachment, StreamAttachment } from "./attachments.js";
+import { chunksOf, StreamAttachment } from "./attachments.js";
 import { callPolicy, type ReconnectPolicy, retry } from "./backoff.js";
 import { ClosedError, toCopilotError } from "./errors.js";
 import { type EventOrGap, type EventsOptions, eventsOf, readFrames } from "./events.js";
@@ -9,17 +9,16 @@ import type { Logger } from "./logger.js";
 import { defined, durationMs } from "./options.js";
 import type { Participant } from "./participant.js";
 import { Progress } from "./position.js";
+import { promptOf, type RunOptions, type SendOptions, type WaitOptions } from "./prompt.js";
 import {
   type AnswerInit,
   type Callback,
   CallbackService,
   EventService,
   type Position,
-  type PromptInit,
   RuntimeService,
   type SessionInfo,
   SessionService,
-  type StreamOptions,
   type SubscribeResponse,
 } from "./proto.js";
 import { type Tool, toolsByName } from "./tool.js";
@@ -40,41 +39,6 @@ export interface SessionEnvironment {
   readonly logger: Logger;
   /** The transport can stream requests. */
   readonly canStreamRequests: boolean;
-}
-
-/** Options of a prompt. */
-export interface SendOptions {
-  /** Files, directories, bytes, streams and so on. */
-  attachments?: PromptAttachment[] | undefined;
-  /** "enqueue" (the default) waits for the end of a running turn, "immediate" steers the running turn. */
-  mode?: "enqueue" | "immediate" | undefined;
-  /** Every other field of the prompt. */
-  prompt?: Omit<PromptInit, "text" | "attachments" | "mode"> | undefined;
-  /** Sends the prompt once, also across restarts of this program; default: a random id. */
-  requestId?: string | undefined;
-  /** Ends the call. For `sendAndWait` and `run` it also aborts the turn, unless `detach` is set. */
-  signal?: AbortSignal | undefined;
-}
-
-/** Options of a prompt whose turn is awaited. */
-export interface TurnOptions extends SendOptions {
-  /** The turn continues when the signal aborts. */
-  detach?: boolean | undefined;
-}
-
-/** Options of `sendAndWait`. */
-export interface WaitOptions extends TurnOptions {
-  /** Ends the wait with the outcome "timed-out"; the turn continues. */
-  timeoutMs?: number | undefined;
-  /** Ends the wait if the session has no event for this time; time of tools, callbacks and shells does not count. */
-  idleTimeoutMs?: number | undefined;
-}
-
-/** Options of `run`. */
-export interface RunOptions extends TurnOptions {
-  /** The events that the turn yields; default: all except the large ones. */
-  filter?: EventsOptions["filter"];
-  stream?: StreamOptions | undefined;
 }
 
 /** A conversation with an agent, and this program's part in it. */
@@ -393,16 +357,4 @@ export class Session implements AsyncDisposable {
       linked.release();
     }
   }
-}
-
-/** Values of SendMode. */
-const SendMode = { enqueue: 1, immediate: 2 } as const;
-
-async function promptOf(text: string, { attachments = [], mode, prompt }: SendOptions): Promise<PromptInit> {
-  return {
-    ...prompt,
-    text,
-    attachments: await Promise.all(attachments.map(inMemory)),
-    ...(mode ? { mode: SendMode[mode] } : {}),
-  };
 }

@@ -44,7 +44,7 @@ function line(item: ViewItem): string {
     case "reasoning":
       return `${item.kind} ${item.agentId}${item.text}${item.streaming ? "…" : ""}`;
     case "tool":
-      return `tool ${item.name}(${item.argumentsJson}) ${item.state} ${item.output || item.error || item.progress}`.trim();
+      return `tool ${item.name}(${item.argumentsJson}) ${item.state} ${item.output || item.error}`.trim();
     case "notice":
       return `${item.level} ${item.text}`;
     case "gap":
