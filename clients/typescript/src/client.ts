@@ -112,7 +112,7 @@ export class Client implements AsyncDisposable {
       checkServerVersion(info.version);
       return info;
     } catch (error) {
-      if (error instanceof CopilotError && foreign.has(error.code) && error.reason === undefined) {
+      if (isForeign(error)) {
         throw new IncompatibleServerError("the target is not a copilot-grpc server: it has no RuntimeService", {
           cause: error,
         });
@@ -323,5 +323,11 @@ export class Client implements AsyncDisposable {
   }
 }
 
-/** Codes with which other servers answer an unknown method. */
-const foreign = new Set([Code.Unimplemented, Code.NotFound, Code.Unknown, Code.Internal, Code.InvalidArgument]);
+/** Reports whether an error is what a server of another kind answers. */
+function isForeign(error: unknown): boolean {
+  if (!(error instanceof CopilotError) || error.reason !== undefined) return false;
+  return foreignCodes.has(error.code) || (error.code === Code.Internal && /protocol/i.test(error.message));
+}
+
+/** Codes of unknown methods, and of replies that are not gRPC. */
+const foreignCodes = new Set([Code.Unimplemented, Code.NotFound, Code.Unknown, Code.InvalidArgument]);

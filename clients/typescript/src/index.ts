@@ -6,6 +6,8 @@
  */
 export { attachBytes, attachDirectory, attachPath, attachStream, StreamAttachment } from "./attachments.js";
 export type { ByteSource, PromptAttachment } from "./attachments.js";
+export { bearer } from "./auth.js";
+export type { Token } from "./auth.js";
 export type { ReconnectPolicy } from "./backoff.js";
 export { WithdrawnError } from "./call.js";
 export type { Call } from "./call.js";

@@ -5,6 +5,8 @@ import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
+import { isBroken, unavailable } from "../errors.js";
+import { errorText } from "../logger.js";
 import { startServer, type StartOptions } from "./server.js";
 import { checkSocketOwner, defaultSocket, parseTarget, type Target } from "./target.js";
 
@@ -89,7 +91,9 @@ async function connectTo(
     return client;
   } catch (error) {
     close();
-    throw error;
+    throw isBroken(error)
+      ? unavailable(`cannot connect to ${JSON.stringify(text)}: ${errorText(error)}`, error)
+      : error;
   }
 }
 

@@ -4,7 +4,6 @@
  * @packageDocumentation
  */
 export * from "../index.js";
-export type { Token } from "../auth.js";
 export { connect } from "./connect.js";
 export type { ConnectOptions, TlsOptions } from "./connect.js";
 export { attachFile, DirectoryFileSystem, tokenFromFile } from "./files.js";

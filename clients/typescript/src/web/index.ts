@@ -9,7 +9,6 @@ import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
 
 export * from "../index.js";
-export type { Token } from "../auth.js";
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends Omit<ClientOptions, "participation"> {

@@ -1,0 +1,164 @@
+// Real connections: TLS, client certificates, rotated tokens, and a server that is restarted.
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
+import {
+  bearer,
+  Client,
+  connect,
+  type ConnectionChange,
+  defineTool,
+  IncompatibleServerError,
+  isReason,
+  RuntimeService,
+  startServer as startPrivate,
+} from "@copilot-grpc/client/node";
+import type { TestServer } from "@copilot-grpc/client/testing";
+import { binary, exampleModel, startServer } from "./fixture.js";
+import { Queue } from "./scripted.js";
+
+const run = promisify(execFile);
+const token = "a-token-for-these-tests";
+let folder: string;
+
+before(async () => {
+  folder = await mkdtemp(join(tmpdir(), "connections-"));
+});
+after(() => rm(folder, { recursive: true }));
+
+const file = (name: string) => join(folder, name);
+const openssl = (...args: string[]) => run("openssl", args, { cwd: folder });
+const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
+
+describe("TLS", () => {
+  let server: TestServer;
+
+  before(async () => {
+    await openssl("req", "-x509", ...key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority");
+    await openssl("req", "-x509", ...key, "-keyout", "other.key", "-out", "other.pem", "-subj", "/CN=stranger");
+    for (const name of ["server", "client"]) {
+      await openssl("req", ...key, "-keyout", `${name}.key`, "-out", `${name}.csr`, "-subj", `/CN=${name}`);
+      await writeFile(file("ext"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
+      const sign = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "ext"];
+      await openssl("x509", "-req", "-in", `${name}.csr`, "-out", `${name}.pem`, ...sign);
+    }
+    const tls = ["--tls-cert", file("server.pem"), "--tls-key", file("server.key"), "--tls-client-ca", file("ca.pem")];
+    server = await startServer({ args: ["--listen", "127.0.0.1:0", "--token", token, ...tls] });
+  });
+  after(() => server.close());
+
+  test("a client certificate of the authority is accepted, and other certificates are not", async () => {
+    const [, target = ""] = server.addresses;
+    const ca = await readFile(file("ca.pem"));
+    const mutual = { ca, cert: await readFile(file("client.pem")), key: await readFile(file("client.key")) };
+    await using client = await connect({ target, token, tls: mutual });
+    assert.ok((await client.serverInfo()).version);
+    const stranger = { ca, cert: await readFile(file("other.pem")), key: await readFile(file("other.key")) };
+    await assert.rejects(connect({ target, token, tls: stranger }), /cannot connect/);
+    await assert.rejects(connect({ target, token, tls: true }), /cannot connect to .*certificate/);
+    await assert.rejects(connect({ target, token, tls: false }), /cannot connect/);
+  });
+});
+
+describe("servers", () => {
+  test("a participant and its tool survive a restart of the server", async () => {
+    const home = ["--home", file("home"), "--user-home", folder, "--no-login", "--offline-model", exampleModel];
+    const options = (listen: string) => ({
+      binary,
+      cli: process.env["COPILOT_CLI_PATH"],
+      dataDirectory: file("data"),
+      timeoutMs: 90_000,
+      args: ["--listen", listen, "--token", token, "--drain-grace", "100ms", ...home],
+    });
+    const first = await startPrivate(options("127.0.0.1:0"));
+    const target = first.output.flatMap((line) => /listening address=(127\S+)/.exec(line)?.[1] ?? [])[0] ?? "";
+    await using client = await connect({ target, token });
+    const changes = new Queue<ConnectionChange>();
+    const tool = defineTool({ name: "get_weather", description: "", handler: () => "sun" });
+    await using session = await client.createSession({
+      tools: [tool],
+      onPermission: () => "approve",
+      onConnection: (change) => changes.put(change),
+      graceMs: 60_000,
+    });
+    assert.equal((await session.sendAndWait("hello")).text, "You said: hello");
+    await first.close();
+    assert.equal((await changes.take()).type, "broken");
+    await using second = await startPrivate(options(target));
+    assert.ok(second.target);
+    let change = await changes.take();
+    while (change.type === "broken") change = await changes.take();
+    assert.match(change.type, /^(restored|participant-expired)$/);
+    assert.match((await session.sendAndWait("weather")).text, /^The tool says: sun/);
+  });
+
+  test("connect starts a private server, and stops it with the client", async () => {
+    const cli = process.env["COPILOT_CLI_PATH"];
+    const args = ["--offline-model", "default", "--no-login", "--home", file("private")];
+    const client = await connect({ start: { binary, cli, args, timeoutMs: 90_000 } });
+    assert.equal((await client.serverInfo()).capabilities?.offlineModel, true);
+    await client.close();
+    await assert.rejects(client.serverInfo(), Error);
+  });
+
+  test("a binary that does not start is an error with its output", async () => {
+    await assert.rejects(startPrivate({ binary: file("nothing") }), /nothing did not start: .*ENOENT.*PATH/);
+    await assert.rejects(
+      startPrivate({ binary, args: ["--no-such-flag"] }),
+      /did not start: it exited with 2[^]*no-such-flag/,
+    );
+  });
+
+  test("targets that are no server are refused with a clear error", async () => {
+    await assert.rejects(connect({ target: "nonsense" }), /not a target: "nonsense"; want unix:PATH/);
+    await assert.rejects(connect({ target: file("no.sock") }), /ENOENT/);
+    await assert.rejects(connect({ target: "127.0.0.1:1" }), /cannot connect to "127.0.0.1:1": .*ECONNREFUSED/);
+    const server = createServer((_request, response) => response.writeHead(404).end("not found"));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    await assert.rejects(connect({ target: `127.0.0.1:${port}` }), IncompatibleServerError);
+    server.close();
+  });
+});
+
+describe("tokens", () => {
+  /** A server that accepts one token, and a client whose token function returns `tokens` in order. */
+  function rotating(accepted: string, tokens: string[]) {
+    const seen: (string | null)[] = [];
+    let at = 0;
+    const token = () => tokens[Math.min(at++, tokens.length - 1)] ?? "";
+    const transport = createRouterTransport(
+      ({ service }) =>
+        service(RuntimeService, {
+          getServerInfo: (_request, { requestHeader }) => {
+            seen.push(requestHeader.get("authorization"));
+            if (requestHeader.get("authorization") === `Bearer ${accepted}`) return {};
+            throw new ConnectError("expired", Code.Unauthenticated, { "copilot-reason": "UNAUTHENTICATED" });
+          },
+        }),
+      { transport: { interceptors: [bearer(token)] } },
+    );
+    return { client: new Client(transport, { reconnect: { minBackoffMs: 1 } }), seen };
+  }
+
+  test("a call with an expired token is repeated with its successor", async () => {
+    const { client, seen } = rotating("new", ["old", "new"]);
+    await client.serverInfo();
+    assert.deepEqual(seen, ["Bearer old", "Bearer new"]);
+  });
+
+  test("a wrong token is final", async () => {
+    const { client, seen } = rotating("new", ["old"]);
+    await assert.rejects(client.serverInfo(), (error) => isReason(error, "UNAUTHENTICATED"));
+    assert.equal(seen.length, 1);
+  });
+});
