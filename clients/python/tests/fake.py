@@ -163,6 +163,9 @@ class Fake:
             await asyncio.gather(receiving, return_exceptions=True)
 
     async def Subscribe(self, request: bridge.SubscribeRequest, context: Any) -> None:
+        if function := self.streams.get("Subscribe"):
+            await function(request, context)
+            return
         stream = ServerStream(request, context)
         self.subscriptions.put_nowait(stream)
         await stream.serve()
@@ -174,6 +177,9 @@ class Fake:
         await self.streams["ReadEvent"](request, context)
 
     async def Run(self, request: bridge.RunRequest, context: Any) -> None:
+        if function := self.streams.get("Run"):
+            await function(request, context)
+            return
         stream = ServerStream(request, context)
         self.runs.put_nowait(stream)
         await stream.serve()

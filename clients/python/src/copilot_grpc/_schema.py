@@ -233,7 +233,13 @@ def _dataclass_fields(hint: Any) -> dict[str, Field]:
 
 def _typeddict_fields(hint: Any) -> dict[str, Field]:
     hints = typing_extensions.get_type_hints(hint, include_extras=True)
-    return {name: Field(shape_of(hints[name]), name in hint.__required_keys__) for name in hints}
+    fields = {}
+    for name, member in hints.items():
+        # __required_keys__ does not see markers in annotations that are text.
+        marked: Any = typing.get_origin(member)
+        required = name in hint.__required_keys__ and marked is not typing_extensions.NotRequired
+        fields[name] = Field(shape_of(member), required or marked is typing_extensions.Required)
+    return fields
 
 
 def object_shape(make: Callable[..., Any] | None, fields: dict[str, Field]) -> Shape:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import os
+import posixpath
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 if TYPE_CHECKING:
@@ -72,8 +73,7 @@ class DirectoryFiles:
         self._root = Path(directory).resolve()
 
     def _path(self, path: str) -> Path:
-        inside = PurePosixPath(os.path.normpath("/" + path)).relative_to("/")
-        found = self._root / inside
+        found = self._root / posixpath.normpath("/" + path.lstrip("/")).lstrip("/")
         if not found.parent.resolve().is_relative_to(self._root) or not found.resolve().is_relative_to(self._root):
             raise PermissionError(f"{path} is outside of the directory")
         return found
