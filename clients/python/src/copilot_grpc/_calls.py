@@ -155,7 +155,7 @@ class Calls:
             link = await self._live()
             call.reply = asyncio.get_running_loop().create_future()
             frame = bridge.AttachRequest(answer=bridge.CallbackAnswer(callback_id=callback_id, answer=answer))
-            await link.send(frame)
+            await link.send_now(frame)
             if link.is_down:
                 continue
             if answer.HasField("abstain"):

@@ -164,19 +164,22 @@ class Cursor:
 
     def note(self, frame: bridge.SubscribeResponse) -> bool:
         """Moves the cursor. Returns False for a frame whose events have all been read before."""
-        if frame.HasField("events"):
+        kind = frame.WhichOneof("frame")
+        after = self._after
+        if kind == "events":
             events = frame.events.events
-            while events and self._after is not None and Position.of(events[0].position) <= self._after:
+            while events and after is not None and Position.of(events[0].position) <= after:
                 del events[0]
             if not events:
                 return False
-            self._after = Position.of(events[-1].position)
+            self._after = after = Position.of(events[-1].position)
         if frame.HasField("resume_after"):
-            self._progress.note(frame.resume_after)
             seen = Position.of(frame.resume_after)
-            if self._after is None or seen > self._after:
+            if after is None or seen > after:
                 self._after = seen
-        return frame.WhichOneof("frame") is not None
+        if self._after is not None and self._after > (self._progress.last or (0, 0)):
+            self._progress.last = self._after
+        return kind is not None
 
     def _request(self) -> bridge.SubscribeRequest:
         cursor = bridge.SessionCursor(session_id=self._session_id)
@@ -203,12 +206,10 @@ async def events_of(
     """The events and gaps in frames."""
     try:
         async for frame in frames:
-            if frame.HasField("gap"):
-                if is_told(frame.gap, ephemeral_gaps):
-                    yield Gap(frame.gap)
-            else:
-                for message in frame.events.events:
-                    yield Event(message)
+            for event in map(Event, frame.events.events):
+                yield event
+            if frame.HasField("gap") and is_told(frame.gap, ephemeral_gaps):
+                yield Gap(frame.gap)
     finally:
         await frames.aclose()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import permission
 from ._answers import answer_error, answer_hook, answer_of, answer_raw
-from ._run import call_handler, trace
+from ._run import call_handler, is_traced, trace
 from .bridge import v1 as bridge
 from .errors import HandlerError, ToolError
 from .options import Abstain, ParticipantOptions, RawRequest
@@ -75,24 +75,24 @@ class Handlers:
 
     async def answer(self, callback: bridge.Callback) -> bridge.Answer:
         """Answers a callback. Only the task's cancellation raises."""
-        tool_call = callback.tool_call if callback.HasField("tool_call") else None
-        parent = callback.traceparent or (tool_call.traceparent if tool_call else "")
-        state = callback.tracestate or (tool_call.tracestate if tool_call else "")
-        with trace(parent, state):
-            try:
-                answer = await self._dispatch(callback, parent, state)
-            except HandlerError as error:
-                return answer_error(str(error))
-            except Exception as error:
-                _log.exception("callback handler failed", extra=_about(callback))
-                return answer_error(f"the handler failed with {type(error).__name__}")
+        try:
+            if not callback.traceparent or not is_traced():
+                answer = await self._dispatch(callback)
+            else:
+                with trace(callback.traceparent, callback.tracestate):
+                    answer = await self._dispatch(callback)
+        except HandlerError as error:
+            return answer_error(str(error))
+        except Exception as error:
+            _log.exception("callback handler failed", extra=_about(callback))
+            return answer_error(f"the handler failed with {type(error).__name__}")
         size = answer.ByteSize()
         return answer if size <= MAX_ANSWER else answer_error(f"the answer has {size} bytes, more than {MAX_ANSWER}")
 
-    async def _dispatch(self, callback: bridge.Callback, parent: str, state: str) -> bridge.Answer:
+    async def _dispatch(self, callback: bridge.Callback) -> bridge.Answer:
         match callback.WhichOneof("request"):
             case "tool_call":
-                return await self._answer_tool(callback, parent, state)
+                return await self._answer_tool(callback)
             case "permission":
                 request = permission.PermissionRequest.of(callback)
                 decision = permission.as_message(request, await call_handler(_given(self._permission), request))
@@ -106,17 +106,21 @@ class Handlers:
                 return answer_of(kind, message, await call_handler(self._by_kind[kind], message))
         raise HandlerError("the request has a form that this library does not know")
 
-    async def _answer_tool(self, callback: bridge.Callback, parent: str, state: str) -> bridge.Answer:
+    async def _answer_tool(self, callback: bridge.Callback) -> bridge.Answer:
         request = callback.tool_call
         tool = self.tools.get(request.tool_name)
         if tool is None or tool.function is None:
             return abstain()
         call = ToolCall(
             callback.session_id, callback.callback_id, request.tool_call_id, request.tool_name,
-            request.working_directory, parent, state,
+            request.working_directory, callback.traceparent, callback.tracestate,
         )  # fmt: skip
         try:
-            result = await call_handler(tool.function, **tool.arguments(request.arguments_json, call))
+            arguments = tool.arguments(request.arguments_json, call)
+            if tool.is_coroutine:
+                result = await tool.function(**arguments)
+            else:
+                result = await call_handler(tool.function, **arguments)
             if isinstance(result, Abstain):
                 return abstain()
             return bridge.Answer(tool=tool_answer(result))

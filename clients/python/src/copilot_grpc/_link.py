@@ -21,9 +21,9 @@ SILENCE = 3 * HEARTBEAT
 
 
 class Link:
-    """An Attach stream. One task reads it; `send` may be called by any task.
+    """An Attach stream. One task reads it; any task may send.
 
-    Cancelling a task in grpc's `write` would cancel the whole stream, so a task of the link does all writing.
+    Cancelling a task in grpc's `write` cancels the whole stream, so that `send` lets a task of the link write.
     """
 
     def __init__(self, stub: CallbackServiceAsyncStub, *, heartbeat: float, silence: float) -> None:
@@ -32,6 +32,7 @@ class Link:
         self._heard_at = self._clock()
         self._lost: CopilotError | None = None
         self._out: asyncio.Queue[tuple[bridge.AttachRequest, asyncio.Future[None]]] = asyncio.Queue()
+        self._writing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
         self._tasks = [
             asyncio.create_task(self._write(), name="copilot-grpc attach writer"),
@@ -50,6 +51,11 @@ class Link:
             await taken
         finally:
             self._waiting.discard(taken)
+
+    async def send_now(self, frame: bridge.AttachRequest) -> None:
+        """Like `send`, without the detour, for tasks that are only cancelled together with the link."""
+        if not self.is_down:
+            await self._write_frame(frame)
 
     async def read(self) -> bridge.AttachResponse:
         """Returns the next frame. Raises CopilotError when the stream has ended, for whatever reason."""
@@ -85,13 +91,16 @@ class Link:
     async def _write(self) -> None:
         while True:
             frame, taken = await self._out.get()
+            await self._write_frame(frame)
+            if not taken.done():
+                taken.set_result(None)
+
+    async def _write_frame(self, frame: bridge.AttachRequest) -> None:
+        async with self._writing:
             try:
                 await self._call.write(frame)
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 self.down()  # `read` raises the cause
-                return
-            if not taken.done():
-                taken.set_result(None)
 
     async def _beat(self, heartbeat: float, silence: float) -> None:
         frame = bridge.AttachRequest(heartbeat=bridge.AttachHeartbeat())

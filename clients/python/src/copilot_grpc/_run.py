@@ -39,12 +39,14 @@ MAX_THREADS = 128
 _threads: Any = None
 
 
+def is_traced() -> bool:
+    """Whether the program uses OpenTelemetry."""
+    return "opentelemetry" in sys.modules
+
+
 @contextmanager
 def trace(traceparent: str, tracestate: str) -> Iterator[None]:
-    """Makes a callback's trace the current one, if the program uses OpenTelemetry."""
-    if not traceparent or "opentelemetry" not in sys.modules:
-        yield
-        return
+    """Makes a callback's trace the current one, in a program that uses OpenTelemetry."""
     from opentelemetry import context, propagate
 
     carrier = {"traceparent": traceparent}
@@ -59,7 +61,7 @@ def trace(traceparent: str, tracestate: str) -> Iterator[None]:
 
 def current_trace() -> dict[str, str]:
     """The traceparent and tracestate of the current span; empty without OpenTelemetry."""
-    if "opentelemetry" not in sys.modules:
+    if not is_traced():
         return {}
     from opentelemetry import propagate
 

@@ -134,6 +134,7 @@ class Tool(Generic[P, R]):
         skip_permission: The agent calls the tool without a permission request.
         overrides_built_in: The tool replaces a built-in tool of the same name.
         owned_by_session: The tool stays with the session when the participant leaves.
+        is_coroutine: The tool runs on the event loop; other tools run in a thread.
     """
 
     def __init__(
@@ -155,6 +156,7 @@ class Tool(Generic[P, R]):
         self.skip_permission, self.overrides_built_in = skip_permission, overrides_built_in
         self.owned_by_session = owned_by_session
         self._extra = dict(extra or {})
+        self.is_coroutine = inspect.iscoroutinefunction(function)
         self._decode: Callable[[Any], dict[str, Any]] | None = None
         self._call_parameter = ""
         self.parameters = dict(parameters) if parameters is not None else self._derive()
@@ -180,11 +182,6 @@ class Tool(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
-
-    @property
-    def is_coroutine(self) -> bool:
-        """Whether the tool runs on the event loop; other tools run in a thread."""
-        return inspect.iscoroutinefunction(self.function)
 
     def arguments(self, arguments_json: str, call: ToolCall) -> dict[str, Any]:
         """The keyword arguments of a call. Raises ToolError, with words for the model, if they do not fit."""
