@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import sys
 import time
 from typing import Any
 
@@ -107,7 +106,7 @@ async def library_calls(target: str) -> int:
 
 def least(make: Any, *arguments: Any) -> float:
     """The least CPU time of several runs, in microseconds for each event or call."""
-    found = []
+    found: list[float] = []
     for _ in range(RUNS):
         begin = time.process_time()
         count = asyncio.run(make(*arguments))
@@ -133,4 +132,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

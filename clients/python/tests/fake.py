@@ -72,7 +72,9 @@ class Attached(ServerStream[bridge.AttachStart]):
         session = bridge.Session(session_id="s1", position=position(1, 3))
         started = bridge.AttachStarted(participant_id=participant_id, participant_token="secret", session=session)
         await self.send(bridge.AttachResponse(started=started))
-        await self.tell(started=bridge.SubscriptionStarted(position=position(1, 3), session=session, pending_callbacks=pending))
+        await self.tell(
+            started=bridge.SubscriptionStarted(position=position(1, 3), session=session, pending_callbacks=pending)
+        )
 
     async def tell(self, **frame: Any) -> None:
         """Sends a frame about the session."""

@@ -50,7 +50,7 @@ async def test_first_frame_declares_everything() -> None:
         start = stream.request
         assert start.create.session_id == "given" and start.create.config.model == "m1"
         assert start.create.request_id and start.create.callback_timeout.seconds == 2
-        assert start.name == "tests" and start.grace.seconds == 7 and start.filter.none
+        assert start.name == "tests" and start.grace.seconds == 7 and start.filter.exclude_all
         assert [definition.name for definition in start.tools] == ["weather"]
         kinds = bridge.CallbackKind
         assert list(start.handlers.kinds) == [kinds.CALLBACK_KIND_USER_INPUT, kinds.CALLBACK_KIND_HOOK]
@@ -428,7 +428,9 @@ async def test_answers_of_a_session_that_is_being_opened() -> None:
         opening = asyncio.ensure_future(client.create_session(on_provider_token=lambda request: "tok"))
         stream = await soon(fake.attaches.get())
         await stream.send(
-            bridge.AttachResponse(opening=bridge.AttachOpening(participant_id="p1", participant_token="t", session_id="s1"))
+            bridge.AttachResponse(
+                opening=bridge.AttachOpening(participant_id="p1", participant_token="t", session_id="s1")
+            )
         )
         callback = bridge.Callback(
             callback_id="g", session_id="s1", kind=bridge.CallbackKind.CALLBACK_KIND_PROVIDER_TOKEN

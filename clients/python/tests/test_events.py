@@ -30,7 +30,7 @@ def frame(seq: int, **kind: Any) -> bridge.SubscribeResponse:
     return bridge.SubscribeResponse(session_id="s1", resume_after=position(1, seq), **kind)
 
 
-CLOSED = bridge.Closed(reason=bridge.CloseReason.CLOSE_REASON_DISCONNECTED)
+CLOSED = bridge.SubscriptionClosed(reason=bridge.CloseReason.CLOSE_REASON_DISCONNECTED)
 
 
 async def collect(stream: Any) -> list[Event]:
@@ -51,11 +51,13 @@ async def test_events_continue_where_the_stream_broke(code: str) -> None:
         reading = asyncio.ensure_future(collect(client.session("s1").events()))
         stream = await subscribed(fake)
         assert not stream.request.sessions[0].HasField("after")
-        await stream.send(frame(0, attached=bridge.Attached()), events(1, 2))
+        await stream.send(frame(0, started=bridge.SubscriptionStarted()), events(1, 2))
         stream.end(grpc.StatusCode[code] if code != "OK" else None)
         again = await subscribed(fake)
         assert again.request.sessions[0].after == position(1, 2)
-        await again.send(frame(2, attached=bridge.Attached()), events(2, 3), events(3), frame(3, closed=CLOSED))
+        await again.send(
+            frame(2, started=bridge.SubscriptionStarted()), events(2, 3), events(3), frame(3, closed=CLOSED)
+        )
         assert positions(await soon(reading)) == ["1/1", "1/2", "1/3"]
 
 
@@ -73,7 +75,7 @@ async def test_go_away_and_draining_reconnect() -> None:
         stream = await subscribed(fake)
         await stream.send(events(1), bridge.SubscribeResponse(go_away=bridge.GoAway()))
         stream = await subscribed(fake)
-        draining = bridge.Closed(reason=bridge.CloseReason.CLOSE_REASON_DRAINING)
+        draining = bridge.SubscriptionClosed(reason=bridge.CloseReason.CLOSE_REASON_DRAINING)
         await stream.send(events(2), frame(2, closed=draining))
         stream = await subscribed(fake)
         assert stream.request.sessions[0].after == position(1, 2)
@@ -104,7 +106,7 @@ async def test_where_events_start() -> None:
         session = client.session("s1")
         for options, want in (
             ({}, bridge.SessionCursor(session_id="s1")),
-            ({"start": "now"}, bridge.SessionCursor(session_id="s1", start=bridge.Start.START_TAIL)),
+            ({"start": "now"}, bridge.SessionCursor(session_id="s1", start=bridge.StreamStart.STREAM_START_END)),
             ({"after": Position(1, 7)}, bridge.SessionCursor(session_id="s1", after=position(1, 7))),
         ):
             reading = asyncio.ensure_future(collect(session.events(**options)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.resources import files
 
 import pytest
@@ -54,7 +54,7 @@ def test_messages_are_found_by_name() -> None:
     from copilot_grpc.cli import v1 as cli
 
     for package in (bridge, cli):
-        for name in package._MODULES:  # type: ignore[attr-defined]
+        for name in package._MODULES:
             assert getattr(package, name) is not None
     try:
         bridge.NoSuchMessage  # type: ignore[attr-defined] # noqa: B018
@@ -64,7 +64,7 @@ def test_messages_are_found_by_name() -> None:
 
 @pytest.mark.skipif(not installed("copilot-grpc-cli"), reason="`make client-python` installs the extra")
 def test_the_extra_has_the_services_of_the_cli() -> None:
-    from copilot_grpc.cli.v1 import session_plan_pb2, session_plan_pb2_grpc
-
-    assert session_plan_pb2.DESCRIPTOR.package == "copilot.cli.v1"
-    assert hasattr(session_plan_pb2_grpc, "SessionPlanServiceStub")
+    messages = import_module("copilot_grpc.cli.v1.session_plan_pb2")
+    services = import_module("copilot_grpc.cli.v1.session_plan_pb2_grpc")
+    assert messages.DESCRIPTOR.package == "copilot.cli.v1"
+    assert hasattr(services, "SessionPlanServiceStub")

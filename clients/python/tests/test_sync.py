@@ -42,9 +42,10 @@ def background() -> Iterator[Background]:
     try:
         yield Background(fake, target, loop)
     finally:
-        asyncio.run_coroutine_threadsafe(served.__aexit__(None, None, None), loop).result(PATIENCE)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(served.__aexit__(None, None, None), loop).result(PATIENCE)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
 
 
 async def make() -> Fake:
@@ -55,8 +56,9 @@ def test_handlers_may_call_the_client_and_calls_run_in_any_thread() -> None:
     @tool
     def ask() -> str:
         """Asks the server."""
-        return client.get_session("s1").name
+        return str(client.get_session("s1").name)
 
+    with background() as server, ExitStack() as stack:
         server.fake.unary["GetSession"] = lambda *_: bridge.GetSessionResponse(session=bridge.Session(name="mine"))
         client = Client.connect(server.target, reconnect=QUICKLY)
         stack.callback(client.close)

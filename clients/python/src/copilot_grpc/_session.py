@@ -287,10 +287,10 @@ class Session:
         url: str = "",
     ) -> str:  # fmt: skip
         """Writes a line to the session's timeline, for its users, not for the model. Returns the event's id."""
-        request = bridge.LogRequest(session_id=self._id, message=message, ephemeral=ephemeral, url=url)
+        request = bridge.WriteLogRequest(session_id=self._id, message=message, ephemeral=ephemeral, url=url)
         if level is not None:
             request.level = level
-        return str((await self._call(self.connection.sessions.Log, request)).event_id)
+        return str((await self._call(self.connection.sessions.WriteLog, request)).event_id)
 
     async def update_provider(self, provider: cli.ProviderConfig, *, fields: Sequence[str] = ()) -> None:
         """Changes fields of the model provider from the next turn on; default: the fields with a value."""
