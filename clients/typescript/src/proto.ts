@@ -15,7 +15,13 @@ export type { Answer, Callback, CallbackRequested, CallbackResolved } from "#gen
 export { AttachRequestSchema, CallbackService } from "#gen/copilot/bridge/v1/callback_service_pb.js";
 export type { AttachRequest, AttachResponse } from "#gen/copilot/bridge/v1/callback_service_pb.js";
 export { ErrorReason } from "#gen/copilot/bridge/v1/error_pb.js";
-export { CloseReason, EventService, GapReason, SessionChange, StreamStart } from "#gen/copilot/bridge/v1/event_service_pb.js";
+export {
+  CloseReason,
+  EventService,
+  GapReason,
+  SessionChange,
+  StreamStart,
+} from "#gen/copilot/bridge/v1/event_service_pb.js";
 export type {
   SubscriptionStarted,
   SubscriptionClosed,

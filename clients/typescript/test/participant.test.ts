@@ -78,7 +78,7 @@ describe("start", () => {
     const server = new ScriptedServer();
     const opening = server.client.createSession({ onGitHubToken: () => ({ token: "t", expiresInSeconds: 60 }) });
     const stream = await server.attaches.take();
-    stream.frame({ case: "opening", value: { participantId: "p1", token: "secret", sessionId: "s1" } });
+    stream.frame({ case: "opening", value: { participantId: "p1", participantToken: "secret", sessionId: "s1" } });
     stream.callback({ callbackId: "c1", kind: 17, request: { case: "githubToken", value: {} } });
     const { answer } = await stream.next("answer");
     assert.equal(answer?.answer.case, "githubToken");
@@ -224,7 +224,7 @@ describe("reconnection", () => {
     stream.cut();
     const second = await server.attaches.take();
     assert.deepEqual(second.request.session, { case: "joinSessionId", value: "s1" });
-    assert.equal(second.request.token, "secret");
+    assert.equal(second.request.participantToken, "secret");
     assert.equal(second.request.after?.seq, 5n);
     second.start({ resumed: true, pending: [toolCall("c1")] });
     assert.equal(await toolText(second), "call 1");
@@ -267,7 +267,7 @@ describe("reconnection", () => {
     const { server, stream, session } = await open({ tools: [tool(() => "moved")] });
     stream.stream({ frame: { case: "goAway", value: { reason: 2 } } });
     const second = await server.attaches.take();
-    assert.equal(second.request.token, "secret");
+    assert.equal(second.request.participantToken, "secret");
     second.start({ resumed: true });
     await stream.aborted;
     second.callback(toolCall("c1"));
@@ -280,7 +280,7 @@ describe("reconnection", () => {
     stream.cut();
     (await server.attaches.take()).end(refusal(Code.NotFound, "PARTICIPANT_NOT_FOUND"));
     const third = await server.attaches.take();
-    assert.equal(third.request.token, "");
+    assert.equal(third.request.participantToken, "");
     third.start();
     assert.deepEqual([(await changes.take()).type, (await changes.take()).type], ["broken", "participant-expired"]);
   });

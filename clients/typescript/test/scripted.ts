@@ -117,7 +117,7 @@ export class AttachStream extends Stream<AttachStart, Frame<typeof AttachRespons
   start(options: { resumed?: boolean; pending?: CallbackInit[] } = {}): void {
     const session = { sessionId: "s1", position: { epoch: 1n, seq: 5n } };
     const { resumed = false, pending = [] } = options;
-    this.frame({ case: "started", value: { participantId: "p1", token: "secret", session, returned: resumed } });
+    this.frame({ case: "started", value: { participantId: "p1", participantToken: "secret", session, resumed } });
     this.stream({ sessionId: "s1", frame: { case: "started", value: { pendingCallbacks: pending } } });
   }
 

@@ -275,7 +275,7 @@ describe("without bidirectional streams", () => {
     );
     assert.equal(request.handlers?.permission, true);
     const stream = await server.subscribes.take();
-    assert.deepEqual([stream.request.callbacks, stream.request.sessions[0]?.filter?.none], [true, true]);
+    assert.deepEqual([stream.request.callbacks, stream.request.sessions[0]?.filter?.excludeAll], [true, true]);
     stream.send({ sessionId: "s1", frame: { case: "started", value: { pendingCallbacks: [toolCall("c1")] } } });
     const session = await opening;
     assert.equal((await resolved.take()).callbackId, "c1");
