@@ -1,5 +1,4 @@
-import { Code } from "@connectrpc/connect";
-import { CopilotError, toCopilotError } from "./errors.js";
+import { CopilotError, isBroken, toCopilotError } from "./errors.js";
 
 /** How broken streams are opened again. */
 export interface ReconnectPolicy {
@@ -75,8 +74,7 @@ export async function retry<T>(policy: ReconnectPolicy, signal: AbortSignal, cal
       return await call();
     } catch (thrown) {
       const error = toCopilotError(thrown);
-      const again = error instanceof CopilotError && error.code === Code.Unavailable && !signal.aborted;
-      if (!again || !(await backoff.wait(error, signal))) throw error;
+      if (signal.aborted || !isBroken(error) || !(await backoff.wait(error, signal))) throw error;
     }
   }
 }

@@ -3,7 +3,7 @@ import { Code } from "@connectrpc/connect";
 import { abortable, Slots } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
 import { type Call, newCall, WithdrawnError } from "./call.js";
-import { CopilotError, isReason, toCopilotError } from "./errors.js";
+import { CopilotError, isBroken, isReason, toCopilotError } from "./errors.js";
 import { errorAnswer, type HandlerTable, type Responder } from "./handlers.js";
 import { type Link, LinkDownError } from "./link.js";
 import { errorText, type Logger } from "./logger.js";
@@ -28,6 +28,8 @@ export interface CallEnvironment {
   readonly reconnect: ReconnectPolicy;
   readonly maxConcurrentTools: number;
   readonly aroundCallback: AroundCallback | undefined;
+  /** Aborts when the participation is over. */
+  readonly over: AbortSignal;
   /** Waits for a link. Rejects when the signal or the participation ends. */
   live(signal: AbortSignal): Promise<Link>;
   /** Reads a callback whose request did not fit into a frame. */
@@ -140,13 +142,13 @@ export class PendingCalls {
     const { signal } = entry.controller;
     const { callbackId } = entry.callback;
     const backoff = new Backoff(this.#env.reconnect);
-    while (!signal.aborted) {
+    while (!signal.aborted && !this.#env.over.aborted) {
       try {
         const link = await this.#env.live(signal);
         await abortable(link.answer(callbackId, answer), signal);
         return;
       } catch (thrown) {
-        if (signal.aborted) return;
+        if (signal.aborted || this.#env.over.aborted) return;
         if (thrown instanceof LinkDownError) {
           backoff.reset();
           continue;
@@ -156,7 +158,7 @@ export class PendingCalls {
         this.#env.logger.warn("answer refused", { callback_id: callbackId, error });
         const code = error instanceof CopilotError ? error.code : undefined;
         if (code === Code.InvalidArgument && answer.answer.case !== "error") answer = errorAnswer(error.message);
-        else if (code !== Code.Unavailable || !(await backoff.wait(error, signal))) return;
+        else if (!isBroken(error) || !(await backoff.wait(error, signal))) return;
       }
     }
   }

@@ -97,6 +97,7 @@ export class Participant {
       logger: env.logger,
       reconnect: env.reconnect,
       aroundCallback: env.aroundCallback,
+      over: this.#over.signal,
       live: (signal) => this.live(signal),
       readCallback: (callback) => env.readCallback(callback.sessionId, callback.callbackId, this.#over.signal),
     });
@@ -118,7 +119,18 @@ export class Participant {
 
   /** Opens the session and keeps the participation up in the background. */
   async open(session: NonNullable<AttachStartInit["session"]>, signal: AbortSignal): Promise<Opened> {
-    const start = this.#start(session);
+    try {
+      return await this.#openFirst(this.#start(session), signal);
+    } catch (error) {
+      // Handlers may be running since `opening`.
+      const reason = toCopilotError(error);
+      this.#over.abort(reason);
+      this.#calls.end(reason);
+      throw reason;
+    }
+  }
+
+  async #openFirst(start: AttachStartInit, signal: AbortSignal): Promise<Opened> {
     const { link, opened } = await retry(callPolicy(this.#env.reconnect), signal, () =>
       this.#env.open(start, this.#observer, signal),
     );

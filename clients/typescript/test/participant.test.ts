@@ -86,6 +86,23 @@ describe("start", () => {
     assert.equal((await opening).id, "s1");
   });
 
+  test("a session that cannot be opened ends the handlers that run since its opening", async () => {
+    const server = new ScriptedServer();
+    const running = new Queue<Call>();
+    const onGitHubToken = (_request: unknown, call: Call) => (
+      running.put(call),
+      new Promise<undefined>(() => undefined)
+    );
+    const opening = server.client.createSession({ onGitHubToken });
+    const stream = await server.attaches.take();
+    stream.frame({ case: "opening", value: { participantId: "p1", participantToken: "secret", sessionId: "s1" } });
+    stream.callback({ callbackId: "c1", kind: 17, request: { case: "githubToken", value: {} } });
+    const call = await running.take();
+    stream.end(refusal(Code.FailedPrecondition, "SESSION_REFUSED"));
+    await assert.rejects(opening, (error) => isReason(error, "SESSION_REFUSED"));
+    assert.ok(isReason(call.signal.reason, "SESSION_REFUSED"));
+  });
+
   test("a refusal of the server is the error of the call", async () => {
     const server = new ScriptedServer();
     const opening = server.client.createSession();

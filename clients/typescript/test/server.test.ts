@@ -252,6 +252,14 @@ describe("sessions", () => {
     await assert.rejects(client.resumeSession(session.id), (error) => isReason(error, "SESSION_NOT_FOUND"));
   });
 
+  test("services of copilot.cli.v1 are available for a session", async () => {
+    const { SessionNameService } = await import("@copilot-grpc/client/cli");
+    await using session = await client.createSession();
+    const names = client.use(SessionNameService);
+    await names.set({ sessionId: session.id, name: "a name" });
+    assert.equal((await names.get({ sessionId: session.id })).name, "a name");
+  });
+
   test("two participants share a session", async () => {
     await using session = await client.createSession({ tools: [weather(() => "shared")] });
     await using other = await client.joinSession(session.id, { name: "other", onPermission: () => "approve" });

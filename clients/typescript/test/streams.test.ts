@@ -178,7 +178,8 @@ describe("calls", () => {
       sessions: {
         send: ({ requestId }) => {
           ids.push(requestId);
-          if (ids.length < 3) throw new ConnectError("the connection broke", Code.Unavailable);
+          if (ids.length === 1) throw new ConnectError("the connection broke", Code.Unavailable);
+          if (ids.length === 2) throw new ConnectError("the stream was reset", Code.Canceled);
           return { messageId: "m1" };
         },
       },
@@ -292,7 +293,7 @@ describe("without bidirectional streams", () => {
     let [calls, attempts] = [0, 0];
     const resolved = new Queue<ResolveRequest>();
     const { server } = open((request) => {
-      if (++attempts === 1) throw new ConnectError("the connection broke", Code.Unavailable);
+      if (++attempts === 1) throw new ConnectError("the connection broke", Code.Internal);
       resolved.put(request);
     });
     const tool = defineTool({ name: "tool", description: "", handler: () => `call ${++calls}` });
