@@ -26,6 +26,7 @@ after(async () => {
 
 /** Packs the package without building it again, and installs it. */
 async function install(): Promise<void> {
+  await run(process.execPath, ["scripts/license.mjs"], { cwd: packageRoot });
   const packed = await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", project], {
     cwd: packageRoot,
   });
@@ -157,7 +158,7 @@ test("the lock file and the package have no registry and no files of this machin
   const urls = lock.split("\n").filter((line) => /"resolved"|registry/.test(line));
   assert.deepEqual(urls, []);
   const names = await readdir(join(project, "node_modules/@copilot-grpc/client"), { recursive: true });
-  assert.ok(names.includes("README.md"));
+  assert.ok(names.includes("README.md") && names.includes("LICENSE"));
   assert.deepEqual(
     names.filter((name) => /(^|\/)(src|test|build|scripts|examples)(\/|$)/.test(name)),
     [],
