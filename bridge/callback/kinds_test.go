@@ -27,8 +27,8 @@ var notCallbacks = map[string]string{
 	"host.unregisterSession":  "asked of the CLI's own supervisor, which the bridge is not",
 	"session.event":           "the journal's source",
 	"session.lifecycle":       "a notification, watched with WatchSessions",
-	"shell.exit":              "a notification to who ran the shell",
-	"shell.output":            "a notification to who ran the shell",
+	"shell.exit":              "a notification about a command of session.shell.exec",
+	"shell.output":            "a notification about a command of session.shell.exec",
 	"tool.user_requested":     "tells that the user ran a tool by hand",
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -45,8 +44,6 @@ func (rt *Runtime) notification(method string, params []byte) {
 	switch method {
 	case lifecycleEvent:
 		rt.lifecycle(params)
-	case shell.Output, shell.Exit:
-		rt.shells.Take(method, params)
 	case telemetryEvent:
 		rt.takeTelemetry(params)
 	case hostEvent:

@@ -17,7 +17,6 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/participants"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
-	"github.com/copilot-grpc/copilot-grpc/bridge/shell"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -37,7 +36,6 @@ type Runtime struct {
 
 	// told is closed when the sessions know of the end.
 	told   chan struct{}
-	shells shell.Table
 	guests guestCalls
 	// fenced says that its confinement differs from the policy's.
 	fenced atomic.Bool
@@ -124,9 +122,6 @@ func (rt *Runtime) Unroute(s *session.Session) {
 // Version returns the CLI's version.
 func (rt *Runtime) Version() string { return rt.Process().Info().CLIVersion }
 
-// Shells implements shell.Host.
-func (rt *Runtime) Shells() *shell.Table { return &rt.shells }
-
 // Err returns why the runtime ended; nil while it runs.
 func (rt *Runtime) Err() error {
 	rt.mu.RLock()
@@ -195,7 +190,6 @@ func (rt *Runtime) ended(cause error) {
 		f.table.Remove(session.Key(rt.profile.Tenant, id), rt.profile)
 	}
 	rt.mu.Unlock()
-	rt.shells.End(cause)
 	var wanted []*session.Session
 	for _, s := range sessions {
 		if s.Loader().RuntimeLost(rt, cause) {

@@ -14,11 +14,11 @@ var (
 			"process, but does not continue the turn. The bridge ends the turn.",
 		Test: "TestBridgeOfASessionFileSystemIsKilled",
 	}
-	SilentShells = Quirk{
-		Name: "silent-shells", From: "1.0.92",
-		Why: "session.shell.exec reports neither the output nor the end of a command. RunShell calls " +
-			"session.shell.executeUserRequested instead. Older versions lack the events of that method.",
-		Test: "TestRunShell",
+	NoUserShells = Quirk{
+		Name: "no-user-shells", Until: "1.0.89",
+		Why: "The CLI sends no events about the commands of session.shell.executeUserRequested. The bridge refuses " +
+			"RunShell.",
+		Test: "TestRunShellNeedsEvents",
 	}
 )
 
@@ -37,4 +37,4 @@ var (
 )
 
 // All is the whole table.
-var All = []Quirk{AgentsNeedNames, LeavesWork, SilentShells, ReportsSteering, IgnoresRepository}
+var All = []Quirk{AgentsNeedNames, LeavesWork, NoUserShells, ReportsSteering, IgnoresRepository}

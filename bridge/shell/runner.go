@@ -1,22 +1,20 @@
 // Package shell runs commands in the runtimes of sessions and streams their output.
 //
-// The mutex of a Table guards its list of commands; that of a command guards its output. A Table
-// may lock a command, never the other way round. A Runner has one channel for each session in
-// which a command has run, which Forget removes. The call to the CLI of a command that runs in
-// the name of the user has a goroutine, which Run joins.
+// The CLI runs a command in the name of the user and reports its output in events with the id of a tool call. The event
+// of the command's start contains that id.
+//
+// A Runner has one channel for each session in which a command has run, which Forget removes. Each command has a
+// goroutine for its call to the CLI, which Run joins.
 package shell
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
-	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
-	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
@@ -25,9 +23,6 @@ import (
 
 // closeTimeout bounds the end of a command whose caller has gone.
 const closeTimeout = 30 * time.Second
-
-// Host is a runtime that keeps the output of its commands.
-type Host interface{ Shells() *Table }
 
 // Runner runs commands. It is safe for concurrent use.
 type Runner struct {
@@ -60,95 +55,15 @@ func (rn *Runner) Run(
 		return err
 	}
 	defer s.Loader().Hold()()
-	silent, err := silent(ctx, s)
+	rt, err := s.Loader().Load(ctx)
 	if err != nil {
 		return err
 	}
-	if silent {
-		return rn.runAsUser(ctx, s, r, timeout, emit)
+	if v := rt.Version(); quirks.NoUserShells.In(v) {
+		return fault.New(fault.MethodUnknown, "RunShell requires CLI 1.0.92 or later; the session's runtime has CLI %s", v)
 	}
-	id, sh, forget, err := startCommand(ctx, s, r, timeout)
-	if err != nil {
-		return err
-	}
-	defer forget()
-	err = emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_ProcessId{ProcessId: id}})
-	for over := false; err == nil && !over; {
-		var pieces []*bridgev1.RunShellResponse
-		pieces, over, err = sh.drain()
-		for i := 0; i < len(pieces) && err == nil; i++ {
-			err = emit(pieces[i])
-		}
-		if over || err != nil {
-			break
-		}
-		select {
-		case <-sh.changed:
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-rn.shutdown.Stopping():
-			err = fault.New(fault.Draining, "the server stops")
-		}
-	}
-	if err != nil {
-		rn.kill(ctx, s, id)
-	}
-	return err
+	return rn.runAsUser(ctx, s, r, timeout, emit)
 }
 
 // maxTime bounds the time limit of a command.
 const maxTime = 24 * time.Hour
-
-// silent reports whether the session's CLI is one that does not tell of such commands.
-func silent(ctx context.Context, s *session.Session) (bool, error) {
-	rt, err := s.Loader().Load(ctx)
-	if err != nil {
-		return false, err
-	}
-	return quirks.SilentShells.In(rt.Version()), nil
-}
-
-// startCommand has the CLI start a command.
-func startCommand(ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration) (
-	id string, sh *command, forget func(), err error,
-) {
-	rt, err := s.Loader().Load(ctx)
-	if err != nil {
-		return "", nil, nil, err
-	}
-	host, ok := rt.(Host)
-	if !ok {
-		return "", nil, nil, fault.New(fault.Internal, "the runtime is a %T", rt)
-	}
-	var params jsonobj.Object
-	params.SetString("command", r.GetCommand())
-	if r.GetWorkingDirectory() != "" {
-		params.SetString("cwd", r.GetWorkingDirectory())
-	}
-	if timeout > 0 {
-		text, _ := json.Marshal(timeout.Milliseconds()) // a number always encodes
-		params.Set("timeout", text)
-	}
-	result, at, err := s.Loader().Do(ctx, "session.shell.exec", params)
-	position.Record(ctx, position.Position(at))
-	if err != nil {
-		return "", nil, nil, err
-	}
-	var started struct{ ProcessID string }
-	if err := json.Unmarshal(result, &started); err != nil || started.ProcessID == "" {
-		return "", nil, nil, fault.New(fault.CLIProtocolError, "session.shell.exec gave no process id")
-	}
-	id = started.ProcessID
-	return id, host.Shells().get(id, true), func() { host.Shells().forget(id) }, nil
-}
-
-// kill ends a command whose caller has gone.
-func (rn *Runner) kill(ctx context.Context, s *session.Session, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	var params jsonobj.Object
-	params.SetString("processId", id)
-	if _, _, err := s.Loader().Do(ctx, "session.shell.kill", params); err != nil {
-		rn.log.Warn("ending a command failed", "session_id", s.ID(), "process_id", id, "error", err)
-	}
-}

@@ -14,10 +14,6 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// A newer CLI does not tell what commands write that session.shell.exec started. It runs
-// others in the name of the user, and tells what those write in events, by the id of a tool
-// call: which that is, the event of their beginning says.
-
 // userShell is a command that runs in the name of the user.
 type userShell struct {
 	runner  *Runner
@@ -43,8 +39,7 @@ type shellResult struct {
 // maxRead is how much of the journal is read at a time.
 const maxRead = 256 << 10
 
-// runAsUser runs a command and emits its output, for a CLI that is silent about
-// other commands.
+// runAsUser runs a command and emits its output.
 func (rn *Runner) runAsUser(
 	ctx context.Context, s *session.Session, r *bridgev1.RunShellRequest, timeout time.Duration,
 	emit func(*bridgev1.RunShellResponse) error,

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -50,7 +53,30 @@ func shell(st *harness.Scripted, s *copilot.Session, command string) (r ran) {
 
 func newShellFixture(t *testing.T) *harness.Scripted {
 	t.Helper()
-	return harness.NewOwnScripted(t, harness.HostConfig{Raw: true})
+	st := harness.NewOwnScripted(t, harness.HostConfig{Raw: true})
+	if st.Has(quirks.NoUserShells) {
+		t.Skip("this CLI sends no events about a user's commands; TestRunShellNeedsEvents covers it")
+	}
+	return st
+}
+
+// TestRunShellNeedsEvents covers CLIs without the events: the call is refused and the command does not run.
+func TestRunShellNeedsEvents(t *testing.T) {
+	t.Parallel()
+	st := harness.NewOwnScripted(t, harness.HostConfig{Raw: true})
+	if !st.Has(quirks.NoUserShells) {
+		t.Skip("this CLI sends the events")
+	}
+	s := st.Create(copilot.SessionOptions{})
+	stream, err := st.Client.Raw().RunShell(st.Ctx, &bridgev1.RunShellRequest{SessionId: s.ID(), Command: "echo > ran"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = stream.Recv()
+	harness.WantError(t, err, codes.Unimplemented, bridgev1.ErrorReason_ERROR_REASON_METHOD_UNKNOWN)
+	if _, err := os.Stat(filepath.Join(st.Dir, "ran")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the command ran: %v", err)
+	}
 }
 
 func TestRunShell(t *testing.T) {

@@ -312,8 +312,8 @@ type isRunShellResponse_Frame interface {
 }
 
 type RunShellResponse_ProcessId struct {
-	// The command runs. The id is the CLI's, not the system's process id; from CLI 1.0.92 it is
-	// the id of the tool call in the events. The first frame.
+	// The command runs. The id of the tool call in the session's events, not the system's process
+	// id. The first frame.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3,oneof"`
 }
 
@@ -328,7 +328,7 @@ type RunShellResponse_Stderr struct {
 }
 
 type RunShellResponse_LostBytes struct {
-	// Number of bytes missing here; -1 if unknown.
+	// Output is missing here. Always -1: the size is unknown.
 	LostBytes int64 `protobuf:"varint,4,opt,name=lost_bytes,json=lostBytes,proto3,oneof"`
 }
 

@@ -40,11 +40,10 @@ type RawServiceClient interface {
 	// RunShell runs a command in a session's working directory, on the CLI's machine, and streams
 	// its output until it ends. Cancelling the call ends the command.
 	//
-	// Before CLI 1.0.92 neither the agent nor the session's history contains the command, and
-	// output above 1 MiB that the caller is too slow for is lost. From CLI 1.0.92 the command runs
-	// in the name of the user: the session's events contain it, the agent receives it with the next
-	// message, and a slow caller loses only events that the journal no longer has. `lost_bytes`
-	// reports the loss in both cases.
+	// The command runs in the name of the user: the session's events contain it, and the agent
+	// receives it with the next message. A slow caller loses only output whose events the journal no
+	// longer has; `lost_bytes` reports the loss. Requires CLI 1.0.92; with an older CLI the call
+	// fails with METHOD_UNKNOWN.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
@@ -106,11 +105,10 @@ type RawServiceServer interface {
 	// RunShell runs a command in a session's working directory, on the CLI's machine, and streams
 	// its output until it ends. Cancelling the call ends the command.
 	//
-	// Before CLI 1.0.92 neither the agent nor the session's history contains the command, and
-	// output above 1 MiB that the caller is too slow for is lost. From CLI 1.0.92 the command runs
-	// in the name of the user: the session's events contain it, the agent receives it with the next
-	// message, and a slow caller loses only events that the journal no longer has. `lost_bytes`
-	// reports the loss in both cases.
+	// The command runs in the name of the user: the session's events contain it, and the agent
+	// receives it with the next message. A slow caller loses only output whose events the journal no
+	// longer has; `lost_bytes` reports the loss. Requires CLI 1.0.92; with an older CLI the call
+	// fails with METHOD_UNKNOWN.
 	//
 	// Errors: FAILED_PRECONDITION FEATURE_DISABLED; INVALID_ARGUMENT INVALID_FIELD;
 	// NOT_FOUND SESSION_NOT_FOUND; UNIMPLEMENTED METHOD_UNKNOWN; UNAVAILABLE RUNTIME_LOST;
