@@ -4577,7 +4577,7 @@ type AttachmentBlob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The data.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3,oneof" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Name to show to people.
 	DisplayName   *string                    `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
@@ -4845,7 +4845,7 @@ type AttachmentFile struct {
 	DisplayName string `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	// Lines that matter; absent: all.
 	LineRange *AttachmentFileLineRange `protobuf:"bytes,3,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType         *string                    `protobuf:"bytes,4,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	AssetId          *string                    `protobuf:"bytes,5,opt,name=asset_id,json=assetId,proto3,oneof" json:"asset_id,omitempty"`
 	ByteLength       *int64                     `protobuf:"varint,6,opt,name=byte_length,json=byteLength,proto3,oneof" json:"byte_length,omitempty"`
@@ -6927,7 +6927,7 @@ func (x *CatalogTrustSnapshotUnsupported) GetJsonExtra() string {
 type EmbeddedBlobResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uri   string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Blob     []byte  `protobuf:"bytes,3,opt,name=blob,proto3" json:"blob,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -6997,7 +6997,7 @@ func (x *EmbeddedBlobResourceContents) GetJsonExtra() string {
 type EmbeddedTextResourceContents struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uri   string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Text     string  `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Members without a field above, as the text of a JSON object.

@@ -8810,7 +8810,7 @@ type BinaryAssetData struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	AssetId string                 `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
 	Type    BinaryAssetType        `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetType" json:"type,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength  int64   `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
 	Data        []byte  `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
@@ -8913,7 +8913,7 @@ type BinaryAssetReference struct {
 	state   protoimpl.MessageState   `protogen:"open.v1"`
 	Type    BinaryAssetReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetReferenceType" json:"type,omitempty"`
 	AssetId string                   `protobuf:"bytes,2,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength  int64   `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -21974,7 +21974,7 @@ func (x *ModelTurnStartedData) GetJsonExtra() string {
 type OmittedBinaryResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Type  OmittedBinaryType      `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.OmittedBinaryType" json:"type,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType      string                     `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength    int64                      `protobuf:"varint,3,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
 	OmittedReason OmittedBinaryOmittedReason `protobuf:"varint,4,opt,name=omitted_reason,json=omittedReason,proto3,enum=copilot.cli.v1.OmittedBinaryOmittedReason" json:"omitted_reason,omitempty"`
@@ -25811,7 +25811,7 @@ type PersistedBinaryImage struct {
 	state protoimpl.MessageState   `protogen:"open.v1"`
 	Type  PersistedBinaryImageType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.PersistedBinaryImageType" json:"type,omitempty"`
 	Data  []byte                   `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// The member metadata, as JSON text.
@@ -33355,7 +33355,7 @@ func (*ToolExecutionCompleteContent_Unrecognized) isToolExecutionCompleteContent
 type ToolExecutionCompleteContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -33418,7 +33418,7 @@ func (x *ToolExecutionCompleteContentAudio) GetJsonExtra() string {
 type ToolExecutionCompleteContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -33643,7 +33643,7 @@ type ToolExecutionCompleteContentResourceLink struct {
 	Title       *string                                         `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
 	Uri         string                                          `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
 	Description *string                                         `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Size     *int64  `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -33741,7 +33741,7 @@ func (x *ToolExecutionCompleteContentResourceLink) GetJsonExtra() string {
 type ToolExecutionCompleteContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Src   string                 `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string                                           `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Sizes    []string                                          `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
 	Theme    ToolExecutionCompleteContentResourceLinkIconTheme `protobuf:"varint,4,opt,name=theme,proto3,enum=copilot.cli.v1.ToolExecutionCompleteContentResourceLinkIconTheme" json:"theme,omitempty"`
@@ -34736,7 +34736,7 @@ func (x *ToolExecutionCompleteToolDescriptionMetaUI) GetJsonExtra() string {
 type ToolExecutionCompleteUIResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uri   string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string                               `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	Text     *string                              `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	Blob     *string                              `protobuf:"bytes,4,opt,name=blob,proto3,oneof" json:"blob,omitempty"`

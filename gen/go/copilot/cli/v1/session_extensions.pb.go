@@ -1264,7 +1264,7 @@ func (*PushAttachment_Unrecognized) isPushAttachment_Variant() {}
 type PushAttachmentBlob struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	DisplayName *string `protobuf:"bytes,3,opt,name=display_name,json=displayName,proto3,oneof" json:"display_name,omitempty"`
 	// Members without a field above, as the text of a JSON object.

@@ -1440,7 +1440,7 @@ func (x *McpAppsHostContextDetails) GetJsonExtra() string {
 type McpAppsResourceContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uri   string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Text     *string `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	Blob     *string `protobuf:"bytes,4,opt,name=blob,proto3,oneof" json:"blob,omitempty"`

@@ -585,7 +585,7 @@ func (x *McpPromptArgument) GetJsonExtra() string {
 type McpPromptIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Src   string                 `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string  `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Sizes    []string `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
 	Theme    *string  `protobuf:"bytes,4,opt,name=theme,proto3,oneof" json:"theme,omitempty"`

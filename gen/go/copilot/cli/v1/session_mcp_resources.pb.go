@@ -421,7 +421,7 @@ type McpResource struct {
 	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Title       *string                `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
 	Description *string                `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    *string                 `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Size        *int64                  `protobuf:"varint,6,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	Icons       []*McpResourceIcon      `protobuf:"bytes,7,rep,name=icons,proto3" json:"icons,omitempty"`
@@ -624,7 +624,7 @@ func (x *McpResourceAnnotations) GetJsonExtra() string {
 type McpResourceContent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uri   string                 `protobuf:"bytes,1,opt,name=uri,proto3" json:"uri,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Text     *string `protobuf:"bytes,3,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	Blob     *string `protobuf:"bytes,4,opt,name=blob,proto3,oneof" json:"blob,omitempty"`
@@ -711,7 +711,7 @@ func (x *McpResourceContent) GetJsonExtra() string {
 type McpResourceIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Src   string                 `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Sizes    *string `protobuf:"bytes,3,opt,name=sizes,proto3,oneof" json:"sizes,omitempty"`
 	Theme    *string `protobuf:"bytes,4,opt,name=theme,proto3,oneof" json:"theme,omitempty"`
@@ -801,7 +801,7 @@ type McpResourceTemplate struct {
 	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Title       *string                `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
 	Description *string                `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    *string                 `protobuf:"bytes,5,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Icons       []*McpResourceIcon      `protobuf:"bytes,6,rep,name=icons,proto3" json:"icons,omitempty"`
 	Annotations *McpResourceAnnotations `protobuf:"bytes,7,opt,name=annotations,proto3" json:"annotations,omitempty"`

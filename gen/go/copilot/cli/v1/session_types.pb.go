@@ -2515,7 +2515,7 @@ type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
 	Type ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"type,omitempty"`
 	// The content.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// The member metadata, as JSON text.
@@ -2795,7 +2795,7 @@ func (*ExternalToolTextResultForLlmContent_Unrecognized) isExternalToolTextResul
 type ExternalToolTextResultForLlmContentAudio struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -2858,7 +2858,7 @@ func (x *ExternalToolTextResultForLlmContentAudio) GetJsonExtra() string {
 type ExternalToolTextResultForLlmContentImage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType string `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
@@ -3083,7 +3083,7 @@ type ExternalToolTextResultForLlmContentResourceLink struct {
 	Title       *string                                                `protobuf:"bytes,3,opt,name=title,proto3,oneof" json:"title,omitempty"`
 	Uri         string                                                 `protobuf:"bytes,4,opt,name=uri,proto3" json:"uri,omitempty"`
 	Description *string                                                `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string `protobuf:"bytes,6,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Size     *int64  `protobuf:"varint,7,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -3181,7 +3181,7 @@ func (x *ExternalToolTextResultForLlmContentResourceLink) GetJsonExtra() string 
 type ExternalToolTextResultForLlmContentResourceLinkIcon struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Src   string                 `protobuf:"bytes,1,opt,name=src,proto3" json:"src,omitempty"`
-	// MIME type of the content.
+	// The content's MIME type.
 	MimeType *string                                                  `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3,oneof" json:"mime_type,omitempty"`
 	Sizes    []string                                                 `protobuf:"bytes,3,rep,name=sizes,proto3" json:"sizes,omitempty"`
 	Theme    ExternalToolTextResultForLlmContentResourceLinkIconTheme `protobuf:"varint,4,opt,name=theme,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme" json:"theme,omitempty"`
