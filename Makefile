@@ -79,7 +79,7 @@ check: ## format, vet, lint and unit tests, with the time of each: for use befor
 unit: ## unit tests, quickly: without the race detector
 	@.ci/step "unit tests" go .ci/unit
 
-race: ## unit tests under the race detector
+race: ## unit tests, with the race detector where goroutines or locks are
 	@.ci/step "unit tests (race detector)" go .ci/unit -race
 
 check-generated: ## generating makes no difference
