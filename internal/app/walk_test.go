@@ -208,6 +208,14 @@ func call(
 	if m.IsStreamingServer() {
 		limit = streamTime
 	}
+	return callWithin(ctx, limit, conn, m, request)
+}
+
+// callWithin is call with a time limit.
+func callWithin(
+	ctx context.Context, limit time.Duration, conn *grpc.ClientConn, m protoreflect.MethodDescriptor,
+	request proto.Message,
+) (string, *status.Status) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	desc := &grpc.StreamDesc{ServerStreams: m.IsStreamingServer(), ClientStreams: m.IsStreamingClient()}
@@ -381,6 +389,11 @@ func (ts *tenants) walkStranger(t *testing.T, rpcs []protoreflect.MethodDescript
 			got, st := call(t.Context(), conn, m, about[i])
 			between := len(ts.cli(as).Log())
 			want, wantSt := call(t.Context(), conn, m, none[i])
+			if m.IsStreamingServer() && plain(got, st) != plain(want, wantSt) {
+				// On a busy machine a stream can have its first reply, or its error, after streamTime.
+				got, st = callWithin(t.Context(), testTimeout, conn, m, about[i])
+				want, wantSt = callWithin(t.Context(), testTimeout, conn, m, none[i])
+			}
 			if a, b := plain(got, st), plain(want, wantSt); a != b {
 				t.Errorf("%s: acme's session gives\n  %s\na missing one\n  %s", m.FullName(), a, b)
 			}
