@@ -20,7 +20,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 async def _run(function: Any, arguments: dict[str, Any]) -> None:
-    await asyncio.wait_for(function(**arguments), 120)
+    await asyncio.wait_for(function(**arguments), 300)
     for _ in range(100):  # grpc ends its own tasks a little later
         left = [t for t in asyncio.all_tasks() if t.get_name().startswith("copilot-grpc")]
         if not left:

@@ -22,7 +22,7 @@ from copilot_grpc.bridge.v1.session_service_pb2_grpc import add_SessionServiceSe
 
 T = TypeVar("T")
 # Bounds every wait of a test. It is far more than anything takes.
-PATIENCE = 30.0
+PATIENCE = 120.0
 QUICKLY = Reconnect(first=0.001, longest=0.005, give_up_after=PATIENCE)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from copilot_grpc import Client, Position, Reconnect, ServerIncompatible, ServerNotFound, Token, answers
 from copilot_grpc import _channel as channel
 from copilot_grpc.bridge import v1 as bridge
+from copilot_grpc.bridge.v1.runtime_service_pb2_grpc import add_RuntimeServiceServicer_to_server
 from copilot_grpc.errors import CopilotError, DeadlineExceeded, InvalidField, LimitExceeded, Unauthenticated
 
 from .fake import QUICKLY, Fake, connected, position, refuse, serve
@@ -178,8 +181,6 @@ async def test_tokens(tmp_path: Path) -> None:
     fake, seen = Fake(), list[str]()
     with_token(fake, seen)
     server = grpc.aio.server()
-    from copilot_grpc.bridge.v1.runtime_service_pb2_grpc import add_RuntimeServiceServicer_to_server
-
     add_RuntimeServiceServicer_to_server(fake, server)  # type: ignore[arg-type]
     port = server.add_secure_port("127.0.0.1:0", grpc.local_server_credentials(grpc.LocalConnectionType.LOCAL_TCP))
     await server.start()
@@ -265,3 +266,45 @@ async def test_reconnection_gives_up() -> None:
         session = await opening
         stream.end(grpc.StatusCode.UNAVAILABLE, "cut off")
         assert "cut off" in str(await session.wait_ended())
+
+
+def certificates(folder: Path) -> None:
+    """Makes a CA with the certificates of a server and of a client."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca")
+    for name in ("server", "client"):
+        openssl("req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / "ext").write_text("subjectAltName=DNS:agents.example")
+        signing = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "ext")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-out", f"{name}.pem", *signing)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates")
+async def test_tls_and_client_certificates(tmp_path: Path) -> None:
+    certificates(tmp_path)
+    files = {name: (tmp_path / name).read_bytes() for name in ("ca.pem", "server.pem", "server.key")}
+    pair = [(files["server.key"], files["server.pem"])]
+    fake, server = Fake(), grpc.aio.server()
+    add_RuntimeServiceServicer_to_server(fake, server)  # type: ignore[arg-type]
+    open_to_all = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(pair))
+    mutual = server.add_secure_port(
+        "127.0.0.1:0", grpc.ssl_server_credentials(pair, files["ca.pem"], require_client_auth=True)
+    )
+    await server.start()
+    try:
+        options: dict[str, Any] = {"ca": tmp_path / "ca.pem", "server_name": "agents.example", "connect_timeout": 30}
+        async with Client.connect(f"127.0.0.1:{open_to_all}", token="secret", **options) as client:
+            assert client.info.version == "0.1.0"
+        own: dict[str, Any] = {"certificate": tmp_path / "client.pem", "key": (tmp_path / "client.key").read_bytes()}
+        async with Client.connect(f"127.0.0.1:{mutual}", **options, **own) as client:
+            assert client.info.version == "0.1.0"
+        with pytest.raises(ServerNotFound):
+            await Client.connect(f"127.0.0.1:{mutual}", **options)
+        with pytest.raises(ServerNotFound):
+            await Client.connect(f"127.0.0.1:{open_to_all}", **{**options, "server_name": "other.example"})
+    finally:
+        await server.stop(None)

@@ -122,7 +122,7 @@ async def test_cancelled_wait_leaves_the_turn_or_aborts_it(server: Server) -> No
     async with Client.connect(server.target) as client:
         async with client.create_session() as session:
             for abort in (False, True):
-                events = session.events(start="now", types=["assistant.turn_start", "abort"])
+                events = session.events(after=session.position, types=["assistant.turn_start"])
                 waiting = asyncio.ensure_future(session.send_and_wait("slowly", abort_on_cancel=abort))
                 async with events:
                     async for event in events:
@@ -131,8 +131,9 @@ async def test_cancelled_wait_leaves_the_turn_or_aborts_it(server: Server) -> No
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
-                running = (await session.get()).turn_running
-                assert running != abort
+                while abort and (await session.get()).turn_running:
+                    await asyncio.sleep(0.01)  # the CLI ends the turn a little later
+                assert (await session.get()).turn_running != abort
                 await session.abort()
 
 
