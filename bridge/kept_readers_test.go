@@ -49,9 +49,10 @@ func TestStoppedReaderOnDisk(t *testing.T) {
 			}
 			for _, e := range f.GetEvents().GetEvents() {
 				switch {
-				case e.GetEvent().GetType() == "session.idle":
+				case e.GetEvent().GetEventType() == "session.idle":
 					idle++
-				case !e.GetEvent().GetEphemeral() && slices.Contains([]string{"user.message", "assistant.message"}, e.GetEvent().GetType()):
+				case !e.GetEvent().GetEphemeral() &&
+					slices.Contains([]string{"user.message", "assistant.message"}, e.GetEvent().GetEventType()):
 					got = append(got, e.GetEvent().GetId())
 				}
 			}

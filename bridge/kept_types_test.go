@@ -53,7 +53,7 @@ func TestKeptTypesOutliveTheBridge(t *testing.T) {
 		s.frame(last, func(f *bridgev1.SubscribeResponse) bool {
 			for _, e := range f.GetEvents().GetEvents() {
 				if strings.Contains(e.String(), "marked") {
-					got = append(got, e.GetEvent().GetType())
+					got = append(got, e.GetEvent().GetEventType())
 				}
 			}
 			return slices.Contains(words(f), last)

@@ -190,7 +190,7 @@ func words(f *bridgev1.SubscribeResponse) (out []string) {
 		return []string{"<" + string(fd.Name()) + ">"}
 	}
 	for _, e := range f.GetEvents().GetEvents() {
-		out = append(out, e.GetEvent().GetType())
+		out = append(out, e.GetEvent().GetEventType())
 	}
 	return out
 }
@@ -201,7 +201,7 @@ func (s *reading) all(eventType string) (got []string) {
 	for {
 		for _, e := range s.next().GetEvents().GetEvents() {
 			got = append(got, fmt.Sprint(e))
-			if e.GetEvent().GetType() == eventType {
+			if e.GetEvent().GetEventType() == eventType {
 				return got
 			}
 		}

@@ -72,7 +72,7 @@ func TestSeveralSessionsOnAStream(t *testing.T) {
 		f := s.next()
 		for _, e := range f.GetEvents().GetEvents() {
 			seen[f.GetSessionId()] += e.GetEvent().GetAssistantMessage().GetContent()
-			if e.GetEvent().GetType() == "session.idle" {
+			if e.GetEvent().GetEventType() == "session.idle" {
 				idle++
 			}
 		}

@@ -15,7 +15,7 @@ func TestHostEventsAreWithheld(t *testing.T) {
 	id := "s"
 	event := func(kind string) *cliv1.CallbackHostServiceEventRequest {
 		return &cliv1.CallbackHostServiceEventRequest{
-			Scope: &cliv1.HostEventScope{Type: "session", SessionId: &id, JsonExtra: `{"more":1}`}, Kind: kind,
+			Scope: &cliv1.HostEventScope{ScopeType: "session", SessionId: &id, JsonExtra: `{"more":1}`}, Kind: kind,
 			PayloadJson: `{"token":"secret"}`, JsonExtra: `{"token":"secret"}`,
 		}
 	}
@@ -25,7 +25,7 @@ func TestHostEventsAreWithheld(t *testing.T) {
 		want := &bridgev1.WatchHostEventsResponse{RuntimeId: "rt", Event: event(kind)}
 		if !openHostEvents[kind] {
 			want.PayloadWithheld = true
-			scope := &cliv1.HostEventScope{Type: "session", SessionId: &id}
+			scope := &cliv1.HostEventScope{ScopeType: "session", SessionId: &id}
 			want.Event = &cliv1.CallbackHostServiceEventRequest{Scope: scope, Kind: kind}
 		}
 		if !proto.Equal(out, want) {

@@ -63,7 +63,7 @@ func withhold(out *bridgev1.WatchHostEventsResponse) {
 	if openHostEvents[e.GetKind()] {
 		return
 	}
-	scope := &cliv1.HostEventScope{Type: e.GetScope().GetType(), SessionId: e.GetScope().SessionId}
+	scope := &cliv1.HostEventScope{ScopeType: e.GetScope().GetScopeType(), SessionId: e.GetScope().SessionId}
 	out.Event = &cliv1.CallbackHostServiceEventRequest{Scope: scope, Kind: e.GetKind()}
 	out.PayloadWithheld = true
 }

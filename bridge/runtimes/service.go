@@ -120,7 +120,7 @@ func (svc *Service) Ping(ctx context.Context, r *bridgev1.PingRequest) (*bridgev
 	if err != nil { // the round trip does not include its start
 		return nil, err
 	}
-	greeting := &cliv1.InternalServerServiceConnectResponse{}
+	greeting := &cliv1.InternalServerServiceConnectServerResponse{}
 	if err := svc.codec.FromJSONAs(rt.Process().Info().Greeting, greeting, translate.Exact); err != nil {
 		return nil, err
 	}

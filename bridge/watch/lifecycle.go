@@ -10,7 +10,7 @@ func notifying(send func(*bridgev1.WatchSessionsResponse) error) func(*bridgev1.
 	return func(r *bridgev1.WatchSessionsResponse) error {
 		if kind, ok := lifecycleTypes[r.GetChange()]; ok {
 			r.Notification = &cliv1.CallbackSessionServiceLifecycleRequest{
-				Type: kind, SessionId: r.GetSession().GetSessionId(),
+				LifecycleType: kind, SessionId: r.GetSession().GetSessionId(),
 			}
 			if kind != cliv1.SessionLifecycleType_SESSION_LIFECYCLE_TYPE_SESSION_DELETED {
 				r.Notification.Metadata = lifecycleMetadata(r.GetSession())

@@ -39,7 +39,7 @@ func TestFieldNumbers(t *testing.T) {
 		{&bridgev1.Event{}, "truncated", fieldEventCut, protoreflect.BoolKind, false},
 		{&bridgev1.Position{}, "epoch", fieldEpoch, protoreflect.Uint64Kind, false},
 		{&bridgev1.Position{}, "seq", fieldSeq, protoreflect.Uint64Kind, false},
-		{&cliv1.SessionEvent{}, "type", fieldType, protoreflect.StringKind, false},
+		{&cliv1.SessionEvent{}, "event_type", fieldType, protoreflect.StringKind, false},
 		{&cliv1.SessionEvent{}, "unrecognized", fieldUnrecognized, protoreflect.StringKind, false},
 	} {
 		d := test.m.ProtoReflect().Descriptor()
@@ -97,8 +97,8 @@ func checkEncoding(t *testing.T, c *Codec, r *journal.Record, form journal.Form)
 	if (event.GetCause() == bridgev1.EventCause_EVENT_CAUSE_BRIDGE) != r.Bridge {
 		t.Errorf("cause is %v", event.GetCause())
 	}
-	if event.GetEvent().GetType() != r.Type {
-		t.Errorf("type is %q", event.GetEvent().GetType())
+	if event.GetEvent().GetEventType() != r.Type {
+		t.Errorf("type is %q", event.GetEvent().GetEventType())
 	}
 	if event.GetTruncated() != (len(r.JSON) > journal.MaxEventBytes) || (event.OriginalJson != nil) != original {
 		t.Errorf("truncated %v, original %v", event.GetTruncated(), event.OriginalJson != nil)

@@ -37,7 +37,7 @@ func collect(events iter.Seq2[*bridgev1.Event, error]) <-chan seen {
 }
 
 func event(seq uint64) *bridgev1.Event {
-	return &bridgev1.Event{Position: pos(1, seq), Event: &cliv1.SessionEvent{Type: "assistant.message"}}
+	return &bridgev1.Event{Position: pos(1, seq), Event: &cliv1.SessionEvent{EventType: "assistant.message"}}
 }
 
 func events(seqs ...uint64) *bridgev1.SubscribeResponse {

@@ -92,7 +92,7 @@ func ExampleSession_Events() {
 		case err != nil:
 			log.Fatal(err)
 		}
-		fmt.Println(ev.GetEvent().GetType())
+		fmt.Println(ev.GetEvent().GetEventType())
 		saved = ev.GetPosition()
 	}
 }

@@ -166,7 +166,8 @@ func (s *SessionFS) reading() []Handler {
 				if e.IsDir() {
 					kind = cliv1.SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY
 				}
-				out.Entries = append(out.Entries, &cliv1.SessionFsReaddirWithTypesEntry{Name: e.Name(), Type: kind})
+				entry := &cliv1.SessionFsReaddirWithTypesEntry{Name: e.Name(), EntryType: kind}
+				out.Entries = append(out.Entries, entry)
 			}
 			return out, nil
 		}),

@@ -344,8 +344,8 @@ func TestFidelity(t *testing.T) {
 				if err := json.Unmarshal([]byte(ev.GetOriginalJson()), &original); err != nil {
 					t.Fatal(err)
 				}
-				if original["type"] != ev.GetEvent().GetType() {
-					t.Errorf("%s is %s", ev.GetEvent().GetType(), ev.GetOriginalJson())
+				if original["type"] != ev.GetEvent().GetEventType() {
+					t.Errorf("%s is %s", ev.GetEvent().GetEventType(), ev.GetOriginalJson())
 				}
 				if ev.GetEvent().GetUnrecognized() != "" {
 					unrecognised++
@@ -355,7 +355,7 @@ func TestFidelity(t *testing.T) {
 					if _, recorded := line.(map[string]any)["data"].(map[string]any)["contentBlocks"]; !recorded {
 						delete(original["data"].(map[string]any), "contentBlocks") // not every version records it
 					}
-					wantSame(t, ev.GetEvent().GetType(), original, line)
+					wantSame(t, ev.GetEvent().GetEventType(), original, line)
 				}
 			}
 		}
@@ -460,8 +460,8 @@ func TestManySubscribers(t *testing.T) {
 				}
 				for _, ev := range f.GetEvents().GetEvents() {
 					got.events = append(got.events,
-						fmt.Sprint(ev.GetPosition(), ev.GetEvent().GetId(), ev.GetEvent().GetType()))
-					if ev.GetEvent().GetType() == "session.idle" {
+						fmt.Sprint(ev.GetPosition(), ev.GetEvent().GetId(), ev.GetEvent().GetEventType()))
+					if ev.GetEvent().GetEventType() == "session.idle" {
 						results <- got
 						return
 					}

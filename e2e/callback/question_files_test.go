@@ -69,8 +69,8 @@ var fileQuestions = map[string]question{
 		&cliv1.CallbackSessionFsServiceReaddirResponse{Error: noSuchFile}),
 	"readdirWithTypes": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_READDIR_WITH_TYPES, `fs_readdir_with_types:{`,
 		&cliv1.CallbackSessionFsServiceReaddirWithTypesResponse{Entries: []*cliv1.SessionFsReaddirWithTypesEntry{{
-			Name: "a",
-			Type: cliv1.SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY,
+			Name:      "a",
+			EntryType: cliv1.SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_DIRECTORY,
 		}}}, `{"entries":[{"name":"a","type":"directory"}]}`,
 		&cliv1.CallbackSessionFsServiceReaddirWithTypesResponse{Error: noSuchFile}),
 	"rm": onFile(bridgev1.CallbackKind_CALLBACK_KIND_FS_RM, `recursive:true`,

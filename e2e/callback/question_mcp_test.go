@@ -83,8 +83,9 @@ func withFar(header, value string, refresh *int64) func(*harness.Scripted, *cliv
 		st.Far = harness.NewMCPEndpoint(st.T, header, value)
 		c.McpServers = map[string]*cliv1.McpSerializableServerConfig{"far": {Variant: &cliv1.McpSerializableServerConfig_Http{
 			Http: &cliv1.McpServerConfigHttp{
-				Type: cliv1.McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_HTTP, HeadersRefreshTtlMs: refresh,
-				Url: st.Far.Server.URL + "/mcp", Tools: &cliv1.StringList{Items: []string{"*"}},
+				ServerType:          cliv1.McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_HTTP,
+				HeadersRefreshTtlMs: refresh,
+				Url:                 st.Far.Server.URL + "/mcp", Tools: &cliv1.StringList{Items: []string{"*"}},
 			},
 		}}}
 	}

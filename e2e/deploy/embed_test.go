@@ -80,7 +80,7 @@ func TestEmbed(t *testing.T) {
 		if err != nil {
 			t.Fatalf("history: %v", err)
 		}
-		types = append(types, event.GetEvent().GetType())
+		types = append(types, event.GetEvent().GetEventType())
 	}
 	if list := strings.Join(types, " "); !strings.Contains(list, "user.message") ||
 		!strings.Contains(list, "assistant.message") {

@@ -272,7 +272,7 @@ func TestNginxDrain(t *testing.T) {
 				break
 			}
 			s.events = append(s.events, e)
-			if e.GetEvent().GetType() == "session.idle" {
+			if e.GetEvent().GetEventType() == "session.idle" {
 				idle++
 			}
 			if idle == 2 {

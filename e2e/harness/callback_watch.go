@@ -74,7 +74,7 @@ func (w *CallbackWatch) take(frame *bridgev1.SubscribeResponse) {
 		w.turns = append(w.turns, e.GetOutcome())
 	}
 	for _, ev := range frame.GetEvents().GetEvents() {
-		w.events = append(w.events, ev.GetEvent().GetType())
+		w.events = append(w.events, ev.GetEvent().GetEventType())
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})

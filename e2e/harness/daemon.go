@@ -258,7 +258,7 @@ func (d *Daemon) After(id string, at *bridgev1.Position, until string) (ids []st
 		}
 		for _, e := range f.GetEvents().GetEvents() {
 			ids = append(ids, e.GetEvent().GetId())
-			if e.GetEvent().GetType() == until {
+			if e.GetEvent().GetEventType() == until {
 				return ids, gaps
 			}
 		}

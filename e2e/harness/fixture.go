@@ -144,10 +144,10 @@ func (r *Fixture) Before(version string) bool {
 // Provider is the offline model by chat completions.
 func (r *Fixture) Provider() *cliv1.ProviderConfig {
 	return &cliv1.ProviderConfig{
-		Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
-		WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS,
-		BaseUrl: r.Model.OpenAIBaseURL(),
-		ApiKey:  proto.String("offline"),
+		ProviderType: cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
+		WireApi:      cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS,
+		BaseUrl:      r.Model.OpenAIBaseURL(),
+		ApiKey:       proto.String("offline"),
 	}
 }
 
@@ -240,7 +240,7 @@ func (r *Fixture) diagnose(ctx context.Context, c *copilot.Client) {
 				types = append(types, fmt.Sprintf("(%v)", err))
 				continue
 			}
-			types = append(types, fmt.Sprintf("%d:%s", ev.GetPosition().GetSeq(), ev.GetEvent().GetType()))
+			types = append(types, fmt.Sprintf("%d:%s", ev.GetPosition().GetSeq(), ev.GetEvent().GetEventType()))
 		}
 		r.T.Logf("journal of %s: %s", id, strings.Join(types, " "))
 	}

@@ -55,14 +55,14 @@ func (s *TestSession) Submit(text string, opts ...copilot.SendOption) *bridgev1.
 // WaitFor waits for the first event of a type, from the session's first event on.
 func (s *TestSession) WaitFor(eventType string) *bridgev1.Event {
 	s.Fixture.T.Helper()
-	return s.WaitUntil(eventType, func(ev *bridgev1.Event) bool { return ev.GetEvent().GetType() == eventType })
+	return s.WaitUntil(eventType, func(ev *bridgev1.Event) bool { return ev.GetEvent().GetEventType() == eventType })
 }
 
 // WaitAfter waits for the first event of a type after a position.
 func (s *TestSession) WaitAfter(pos *bridgev1.Position, eventType string) *bridgev1.Event {
 	s.Fixture.T.Helper()
 	return s.WaitUntil(eventType, func(ev *bridgev1.Event) bool {
-		return ev.GetEvent().GetType() == eventType && copilot.ComparePositions(ev.GetPosition(), pos) > 0
+		return ev.GetEvent().GetEventType() == eventType && copilot.ComparePositions(ev.GetPosition(), pos) > 0
 	})
 }
 
@@ -100,7 +100,7 @@ func (s *TestSession) Recorded() []*bridgev1.Event {
 func Types(events []*bridgev1.Event) []string {
 	all := make([]string, len(events))
 	for i, ev := range events {
-		all[i] = ev.GetEvent().GetType()
+		all[i] = ev.GetEvent().GetEventType()
 	}
 	return all
 }

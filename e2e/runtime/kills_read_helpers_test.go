@@ -108,7 +108,7 @@ func (s *killed) read(after *bridgev1.Position) told {
 			}
 		}
 		for _, e := range f.GetEvents().GetEvents() {
-			switch ev := e.GetEvent(); ev.GetType() {
+			switch ev := e.GetEvent(); ev.GetEventType() {
 			case "user.message":
 				out.has[ev.GetUserMessage().GetContent()]++
 				open = append(open, ev.GetUserMessage().GetContent())

@@ -37,7 +37,7 @@ func providerKinds() []providerKind {
 		version string) func(*offlinemodel.Scope) *cliv1.ProviderConfig {
 		return func(s *offlinemodel.Scope) *cliv1.ProviderConfig {
 			// CLI 1.0.81 drops the path of Azure's URL
-			c := &cliv1.ProviderConfig{Type: t, WireApi: w, BaseUrl: base(s), ApiKey: proto.String(s.Name())}
+			c := &cliv1.ProviderConfig{ProviderType: t, WireApi: w, BaseUrl: base(s), ApiKey: proto.String(s.Name())}
 			if version != "" {
 				c.Azure = &cliv1.ProviderConfigAzure{ApiVersion: proto.String(version)}
 			}

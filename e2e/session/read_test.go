@@ -95,7 +95,7 @@ func TestSessionSubscribeResumesByPosition(t *testing.T) {
 			if last++; ev.GetPosition().GetSeq() != last {
 				t.Fatalf("event %v follows %d", ev.GetPosition(), last-1)
 			}
-			if ev.GetEvent().GetType() == "session.idle" {
+			if ev.GetEvent().GetEventType() == "session.idle" {
 				return
 			}
 		}
@@ -251,8 +251,8 @@ func TestSessionListEventsFiltered(t *testing.T) {
 				t.Fatal(err)
 			}
 			n++
-			if !tt.holds(ev.GetEvent().GetType(), ev.GetEvent().GetEphemeral()) {
-				t.Errorf("%s: %s came", tt.name, ev.GetEvent().GetType())
+			if !tt.holds(ev.GetEvent().GetEventType(), ev.GetEvent().GetEphemeral()) {
+				t.Errorf("%s: %s came", tt.name, ev.GetEvent().GetEventType())
 			}
 		}
 		if n < 2 {

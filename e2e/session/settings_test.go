@@ -38,8 +38,8 @@ func TestSessionLog(t *testing.T) {
 			func(ev *bridgev1.Event) bool { return ev.GetEvent().GetId() == id }).GetEvent()
 		text := got.GetSessionInfo().GetMessage() + got.GetSessionWarning().GetMessage() +
 			got.GetSessionError().GetMessage()
-		if got.GetType() != line.eventType || text != line.message {
-			t.Errorf("%q became %s %q", line.message, got.GetType(), text)
+		if got.GetEventType() != line.eventType || text != line.message {
+			t.Errorf("%q became %s %q", line.message, got.GetEventType(), text)
 		}
 		if got.GetEphemeral() != (line.message == "in passing") {
 			t.Errorf("%q is ephemeral: %t", line.message, got.GetEphemeral())

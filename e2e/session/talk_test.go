@@ -58,7 +58,7 @@ func TestSessionStartEvent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.GetEvent().GetType() != "session.start" {
+		if ev.GetEvent().GetEventType() != "session.start" {
 			continue // others come in any order
 		}
 		start := ev.GetEvent().GetSessionStart()
@@ -86,7 +86,7 @@ func TestSessionEventOrder(t *testing.T) {
 		}
 	}
 	for _, ev := range events {
-		switch data := ev.GetEvent(); data.GetType() {
+		switch data := ev.GetEvent(); data.GetEventType() {
 		case "user.message":
 			if got := data.GetUserMessage().GetContent(); got != "hello" {
 				t.Errorf("user.message says %q", got)
@@ -309,7 +309,7 @@ func TestSessionRunTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen = append(seen, ev.GetEvent().GetType())
+		seen = append(seen, ev.GetEvent().GetEventType())
 	}
 	out, err := turn.Outcome()
 	if err != nil || out.Err() != nil || out.GetText() != "You said: hello" {

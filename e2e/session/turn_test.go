@@ -240,7 +240,7 @@ func TestRunStreamsATurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen = append(seen, ev.GetEvent().GetType())
+		seen = append(seen, ev.GetEvent().GetEventType())
 		text.WriteString(ev.GetEvent().GetAssistantMessageDelta().GetDeltaContent())
 	}
 	harness.WantOrder(t, seen, "user.message", "assistant.turn_start", "external_tool.requested",

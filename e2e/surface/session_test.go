@@ -345,7 +345,7 @@ func sampleHistory(t *testing.T, r *sample) {
 		&cliv1.SessionServiceGetMessagesRequest{SessionId: s.ID()})
 	check(t,
 		slices.ContainsFunc(messages.GetEvents(),
-			func(e *cliv1.SessionEvent) bool { return e.GetType() == "session.compaction_complete" }),
+			func(e *cliv1.SessionEvent) bool { return e.GetEventType() == "session.compaction_complete" }),
 		"no compaction in the history")
 }
 

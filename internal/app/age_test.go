@@ -54,13 +54,13 @@ func TestClientOutlivesItsConnections(t *testing.T) {
 				t.Error(err)
 				break
 			}
-			if e.GetEvent().GetType() == "user.message" && e.GetEvent().GetUserMessage().GetContent() == last {
+			if e.GetEvent().GetEventType() == "user.message" && e.GetEvent().GetUserMessage().GetContent() == last {
 				ended = true
 			}
 			if !e.GetEvent().GetEphemeral() {
 				ids = append(ids, e.GetEvent().GetId())
 			}
-			if ended && e.GetEvent().GetType() == "session.idle" {
+			if ended && e.GetEvent().GetEventType() == "session.idle" {
 				break
 			}
 		}

@@ -160,8 +160,8 @@ func TestApp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		types = append(types, ev.GetEvent().GetType())
-		if ev.GetEvent().GetType() == "session.idle" {
+		types = append(types, ev.GetEvent().GetEventType())
+		if ev.GetEvent().GetEventType() == "session.idle" {
 			break
 		}
 	}

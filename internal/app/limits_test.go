@@ -325,7 +325,7 @@ func TestPendingCallbacksOfATenant(t *testing.T) {
 				break
 			}
 			for _, e := range f.GetEvents().GetEvents() {
-				if e.GetEvent().GetType() == "external_tool.requested" {
+				if e.GetEvent().GetEventType() == "external_tool.requested" {
 					seen++
 				}
 			}

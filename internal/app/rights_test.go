@@ -135,7 +135,7 @@ func awaitRunning(t *testing.T, conn *grpc.ClientConn, id string, messages int) 
 			t.Fatal(err)
 		}
 		for _, e := range f.GetEvents().GetEvents() {
-			if kind := e.GetEvent().GetType(); kind == "user.message" || kind == "pending_messages.modified" {
+			if kind := e.GetEvent().GetEventType(); kind == "user.message" || kind == "pending_messages.modified" {
 				seen++
 			}
 		}

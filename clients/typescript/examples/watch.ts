@@ -16,7 +16,7 @@ for await (const item of client.session(sessionId).events({ from, filter: { incl
     console.log(`gap up to ${formatPosition(item.through)}`);
     continue;
   }
-  console.log(`event ${formatPosition(item.position)} ${item.event?.type}`);
+  console.log(`event ${formatPosition(item.position)} ${item.event?.eventType}`);
   writeFileSync(file, formatPosition(item.position));
-  if (item.event?.type === "session.idle") break;
+  if (item.event?.eventType === "session.idle") break;
 }

@@ -122,7 +122,7 @@ function registerReads(handlers: HandlerTable, files: FileSystem): void {
         return {
           entries: entries.map(({ name, isDirectory }) => ({
             name,
-            type: isDirectory ? EntryType.directory : EntryType.file,
+            entryType: isDirectory ? EntryType.directory : EntryType.file,
           })),
         };
       },

@@ -47,7 +47,7 @@ export function binary(data: Uint8Array, mimeType: string, text = ""): ToolResul
   return new ToolResult({
     textResultForLlm: text,
     resultType: "success",
-    binaryResultsForLlm: [{ type, data, mimeType }],
+    binaryResultsForLlm: [{ binaryType: type, data, mimeType }],
   });
 }
 

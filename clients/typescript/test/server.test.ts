@@ -92,7 +92,7 @@ describe("turns", () => {
     const controller = new AbortController();
     const turn = session.run("hang", { signal: controller.signal });
     for await (const item of turn) {
-      if (!isGap(item) && item.event?.type === "user.message") break;
+      if (!isGap(item) && item.event?.eventType === "user.message") break;
     }
     controller.abort(new Error("enough"));
     await assert.rejects(turn.outcome(), /enough/);
@@ -246,7 +246,7 @@ describe("sessions", () => {
     assert.equal((await client.getSession(session.id)).sessionId, session.id);
     const types: string[] = [];
     for await (const item of again.history({ types: ["user.message"] }))
-      if (!isGap(item)) types.push(item.event?.type ?? "");
+      if (!isGap(item)) types.push(item.event?.eventType ?? "");
     assert.deepEqual(types, ["user.message"]);
     await again.delete();
     await assert.rejects(client.resumeSession(session.id), (error) => isReason(error, "SESSION_NOT_FOUND"));

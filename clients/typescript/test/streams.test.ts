@@ -35,7 +35,7 @@ async function collect(items: AsyncIterable<EventOrGap>): Promise<string[]> {
   const seen: string[] = [];
   for await (const item of items) {
     seen.push(
-      isGap(item) ? `gap ${formatPosition(item.through)}` : `${formatPosition(item.position)} ${item.event?.type}`,
+      isGap(item) ? `gap ${formatPosition(item.through)}` : `${formatPosition(item.position)} ${item.event?.eventType}`,
     );
   }
   return seen;

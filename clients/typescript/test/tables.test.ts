@@ -139,7 +139,7 @@ describe("tool results", () => {
     const { answer } = answerTool(binary(new Uint8Array([1]), "application/pdf", "a file"));
     assert.ok(answer.case === "tool" && answer.value.outcome.case === "result");
     const [file] = answer.value.outcome.value.binaryResultsForLlm;
-    assert.deepEqual([file?.type, file?.mimeType, file?.data.length], [2, "application/pdf", 1]);
+    assert.deepEqual([file?.binaryType, file?.mimeType, file?.data.length], [2, "application/pdf", 1]);
   });
   test("abstain", () => assert.equal(answerTool(abstain).answer.case, "abstain"));
 });

@@ -210,7 +210,7 @@ const tables: Record<
   },
   "a closed session, and frames that are newer than the library": {
     frames: [
-      event("1/1", { case: "unrecognized", value: "{}" }, { type: "new.event" }),
+      event("1/1", { case: "unrecognized", value: "{}" }, { eventType: "new.event" }),
       create(SubscribeResponseSchema, { resumeAfter: parsePosition("1/9") }),
       frame("1/9", { case: "goAway", value: {} }),
       frame("1/9", { case: "closed", value: { reason: 2 } }),

@@ -71,11 +71,11 @@ func (d *demo) event(ev *cliv1.SessionEvent) {
 		d.screen.add("agent", data.AssistantMessageDelta.GetDeltaContent())
 	case *cliv1.SessionEvent_ToolExecutionStart:
 		start := data.ToolExecutionStart
-		d.screen.say("event", "%s: %s %s", ev.GetType(), start.GetToolName(), start.GetArgumentsJson())
+		d.screen.say("event", "%s: %s %s", ev.GetEventType(), start.GetToolName(), start.GetArgumentsJson())
 	case *cliv1.SessionEvent_ToolExecutionComplete:
-		d.screen.say("event", "%s: success %t", ev.GetType(), data.ToolExecutionComplete.GetSuccess())
+		d.screen.say("event", "%s: success %t", ev.GetEventType(), data.ToolExecutionComplete.GetSuccess())
 	case *cliv1.SessionEvent_SessionIdle:
-		d.screen.say("event", "%s: the turn has ended", ev.GetType())
+		d.screen.say("event", "%s: the turn has ended", ev.GetEventType())
 	}
 }
 

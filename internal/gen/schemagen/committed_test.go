@@ -170,7 +170,7 @@ func TestCommittedSecretsAreRedacted(t *testing.T) {
 		"NamedProviderConfig.api_key", "NamedProviderConfig.bearer_token", "NamedProviderConfig.headers",
 		"McpServerConfigStdio.env", "McpServerConfigHttp.headers", "SessionServiceSendRequest.request_headers",
 		"SessionServiceResumeResponse.granted_environment_variables", "CallbackHostServiceEventRequest.payload_json",
-		"InternalServerServiceConnectRequest.token", "CallbackProviderTokenServiceGetTokenResponse.token",
+		"InternalServerServiceConnectServerRequest.token", "CallbackProviderTokenServiceGetTokenResponse.token",
 	} {
 		message, field, _ := strings.Cut(want, ".")
 		m := messages[message]

@@ -1,7 +1,5 @@
 package schemagen
 
-import "strings"
-
 // Exceptions to the rules, as data. Every row says why it is there; a row that
 // matches nothing in the newest set of schemas fails the run.
 
@@ -58,24 +56,4 @@ type paramsOverride struct {
 
 var paramsOverrides = []paramsOverride{
 	{"hooks.invoke", "HookInvocation", "the schema leaves the input opaque; its form follows from the hook type"},
-}
-
-// matches compares a method's name with a pattern in which * stands for any text.
-func matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == name
-	}
-	if !strings.HasPrefix(name, parts[0]) {
-		return false
-	}
-	name = name[len(parts[0]):]
-	for _, part := range parts[1 : len(parts)-1] {
-		i := strings.Index(name, part)
-		if i < 0 {
-			return false
-		}
-		name = name[i+len(part):]
-	}
-	return strings.HasSuffix(name, parts[len(parts)-1])
 }

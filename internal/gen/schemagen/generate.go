@@ -150,6 +150,16 @@ func deadRows(m *Model, hits map[string]bool) error {
 			dead = append(dead, "params "+r.Method)
 		}
 	}
+	for _, r := range memberNames {
+		if !hits["member "+r.Path] {
+			dead = append(dead, "member "+r.Path)
+		}
+	}
+	for _, r := range rpcNames {
+		if !hits["rpc "+r.Method] {
+			dead = append(dead, "rpc "+r.Method)
+		}
+	}
 	if len(dead) > 0 {
 		slices.Sort(dead)
 		return fmt.Errorf("exceptions that match nothing: %s", strings.Join(dead, "; "))

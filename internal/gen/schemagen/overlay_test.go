@@ -143,19 +143,3 @@ func TestWordingErrors(t *testing.T) {
 		t.Errorf("dead: got %q", dead)
 	}
 }
-
-func TestMatches(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"a.b", "a.b", true}, {"a.b", "a.bc", false}, {"a.*", "a.b.c", true}, {"a.*", "b.a.", false},
-		{"*.handlePending*", "x.y.handlePendingZ", true}, {"*.handlePending*", "x.handle", false},
-		{"*.token", "X.token", true}, {"*.token", "X.tokens", false},
-	} {
-		if got := matches(tc.pattern, tc.name); got != tc.want {
-			t.Errorf("%q %q: got %v", tc.pattern, tc.name, got)
-		}
-	}
-}

@@ -156,7 +156,7 @@ func TestPlanEnvelope(t *testing.T) {
 	if m.Shape != ShapeEnvelope || m.Discriminator != "type" || m.DataMember != "data" {
 		t.Fatalf("got %+v", m)
 	}
-	for name, number := range map[string]int{"type": 1, "id": 2, "timestamp": 3, "parent_id": 4, "agent_id": 5,
+	for name, number := range map[string]int{"event_type": 1, "id": 2, "timestamp": 3, "parent_id": 4, "agent_id": 5,
 		"ephemeral": 6, "session_idle": 10, "note": 11} {
 		if f := fieldNamed(t, m, name); f.Number != number {
 			t.Errorf("%s: got number %d, want %d", name, f.Number, number)

@@ -1,5 +1,7 @@
 package schemagen
 
+import "github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
+
 // secretRow names a member that holds credentials: it is marked debug_redact, so
 // that nothing which honours the mark prints it. Flags, numbers and enums of that
 // name are none.
@@ -47,7 +49,7 @@ func (p *planner) secret(path string, f *Field) bool {
 	}
 	found := false
 	for _, row := range secretRows {
-		if matches(row.Path, path) {
+		if protorules.Match(row.Path, path) {
 			p.hits["secret "+row.Path] = true
 			found = true
 		}

@@ -53,7 +53,7 @@ func serviceOf(x *Method) *Service {
 
 func (p *planner) rpc(s *Service, x *Method) *RPC {
 	last := x.Name[strings.LastIndexByte(x.Name, '.')+1:]
-	r := &RPC{Name: pascal(last), Method: x}
+	r := &RPC{Name: p.rpcOf(x.Name, last), Method: x}
 	r.Request = p.request(s.Name+r.Name+"Request", x)
 	r.Response = p.response(s.Name+r.Name+"Response", x)
 	for _, m := range []*Message{r.Request, r.Response} {

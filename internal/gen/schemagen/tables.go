@@ -13,7 +13,7 @@ import (
 // where the schemas are not at hand.
 func TablesSum() (string, error) {
 	h := sha256.New()
-	fmt.Fprintln(h, Version, renames, presences, nullings, paramsOverrides, secretRows)
+	fmt.Fprintln(h, Version, renames, presences, nullings, paramsOverrides, secretRows, memberNames, rpcNames)
 	for _, fsys := range []fs.FS{overlayFiles, wordFiles} {
 		err := fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {

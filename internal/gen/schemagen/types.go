@@ -3,13 +3,15 @@ package schemagen
 import (
 	"fmt"
 	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/gen/protorules"
 )
 
 // field plans the field of a member.
 func (p *planner) field(msg *Message, prop *Prop) *Field {
 	path := msg.Path + "." + prop.Name
 	f := &Field{
-		JSON: prop.Name, Name: fieldName(prop.Name), Required: prop.Required,
+		JSON: prop.Name, Name: p.memberField(msg.Name, prop.Name), Required: prop.Required,
 		Internal: prop.Internal, Deprecated: prop.Deprecated, Doc: prop.Doc, Life: prop.Life,
 	}
 	t, def := p.m.resolve(prop.Type)
@@ -32,7 +34,7 @@ func (p *planner) field(msg *Message, prop *Prop) *Field {
 
 func (p *planner) presence(path string) bool {
 	for _, row := range presences {
-		if matches(row.Path, path) {
+		if protorules.Match(row.Path, path) {
 			p.hits["presence "+row.Path] = true
 			return true
 		}

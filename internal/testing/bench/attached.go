@@ -97,7 +97,7 @@ func (a *attached) frame(r *bridgev1.AttachResponse) error {
 			return a.answer(c)
 		}
 		for _, e := range f.Stream.GetEvents().GetEvents() {
-			switch e.GetEvent().GetType() {
+			switch e.GetEvent().GetEventType() {
 			case "session.info":
 				a.info = e.GetEvent().GetSessionInfo().GetMessage()
 			case "session.idle":

@@ -73,7 +73,8 @@ func TestCounter(t *testing.T) {
 	t.Parallel()
 	event := func(message string) *bridgev1.Event {
 		return &bridgev1.Event{Position: &bridgev1.Position{Epoch: 1, Seq: 2}, Event: &cliv1.SessionEvent{
-			Type: "session.info", Data: &cliv1.SessionEvent_SessionInfo{SessionInfo: &cliv1.InfoData{Message: message}},
+			EventType: "session.info",
+			Data:      &cliv1.SessionEvent_SessionInfo{SessionInfo: &cliv1.InfoData{Message: message}},
 		}}
 	}
 	batch := func(events ...*bridgev1.Event) *bridgev1.SubscribeResponse {

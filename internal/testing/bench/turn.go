@@ -144,8 +144,8 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 		all[name] = d
 	}
 	typed := &cliv1.SessionConfig{Model: &name, Streaming: &streaming, Provider: &cliv1.ProviderConfig{
-		Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
-		WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS, BaseUrl: base, ApiKey: &key,
+		ProviderType: cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
+		WireApi:      cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS, BaseUrl: base, ApiKey: &key,
 	}}
 	for _, way := range []string{"unix", "tcp"} {
 		b, err := r.startBridge(ctx, r.cfg.CLI)

@@ -46,9 +46,9 @@ func newModel(ctx context.Context) (*model, error) {
 
 func (m *model) provider() *cliv1.ProviderConfig {
 	return &cliv1.ProviderConfig{
-		Type:    cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
-		WireApi: cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS,
-		BaseUrl: m.scope.OpenAIBaseURL(), ApiKey: proto.String("offline"),
+		ProviderType: cliv1.ProviderConfigType_PROVIDER_CONFIG_TYPE_OPENAI,
+		WireApi:      cliv1.ProviderConfigWireApi_PROVIDER_CONFIG_WIRE_API_COMPLETIONS,
+		BaseUrl:      m.scope.OpenAIBaseURL(), ApiKey: proto.String("offline"),
 	}
 }
 

@@ -70,7 +70,7 @@ type entry struct {
 func (e entry) kept() bool { return !e.ephemeral || journal.KeptTypes[e.kind] }
 
 func entryOf(e *bridgev1.Event) entry {
-	return entry{at: placeOf(e.GetPosition()), id: e.GetEvent().GetId(), kind: e.GetEvent().GetType(),
+	return entry{at: placeOf(e.GetPosition()), id: e.GetEvent().GetId(), kind: e.GetEvent().GetEventType(),
 		ephemeral: e.GetEvent().GetEphemeral()}
 }
 

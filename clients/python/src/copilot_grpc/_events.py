@@ -34,7 +34,7 @@ class Event:
     @property
     def type(self) -> str:
         """The CLI's name of the type, such as "assistant.message"."""
-        return self.message.event.type
+        return self.message.event.event_type
 
     @property
     def position(self) -> Position:

@@ -204,7 +204,7 @@ class SessionFiles:
         types, prefix = cli.SessionFsReaddirWithTypesEntryType, "SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_"
         found = [
             cli.SessionFsReaddirWithTypesEntry(
-                name=entry.name, type=types.Value(prefix + ("DIRECTORY" if entry.is_directory else "FILE"))
+                name=entry.name, entry_type=types.Value(prefix + ("DIRECTORY" if entry.is_directory else "FILE"))
             )
             for entry in entries or ()
         ]

@@ -147,12 +147,12 @@ func (s *server) blast(request []byte) error {
 	for _, p := range loadcli.Payloads {
 		if p.Name == words[1] {
 			// As many bytes as the event has on the wire, nearly: its data stays text.
-			b.frame, err = frame(&cliv1.SessionEvent{Type: p.Type,
+			b.frame, err = frame(&cliv1.SessionEvent{EventType: p.Type,
 				Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: p.Data}})
 		}
 	}
 	if err == nil {
-		b.last, err = frame(&cliv1.SessionEvent{Type: "session.info",
+		b.last, err = frame(&cliv1.SessionEvent{EventType: "session.info",
 			Data: &cliv1.SessionEvent_Unrecognized{Unrecognized: loadcli.Done}})
 	}
 	if err != nil {

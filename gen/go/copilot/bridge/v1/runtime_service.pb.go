@@ -949,7 +949,7 @@ type PingResponse struct {
 	// Time until the CLI's reply.
 	RoundTrip *durationpb.Duration `protobuf:"bytes,3,opt,name=round_trip,json=roundTrip,proto3" json:"round_trip,omitempty"`
 	// The CLI's answer when the server connected.
-	Greeting      *v1.InternalServerServiceConnectResponse `protobuf:"bytes,4,opt,name=greeting,proto3" json:"greeting,omitempty"`
+	Greeting      *v1.InternalServerServiceConnectServerResponse `protobuf:"bytes,4,opt,name=greeting,proto3" json:"greeting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1005,7 +1005,7 @@ func (x *PingResponse) GetRoundTrip() *durationpb.Duration {
 	return nil
 }
 
-func (x *PingResponse) GetGreeting() *v1.InternalServerServiceConnectResponse {
+func (x *PingResponse) GetGreeting() *v1.InternalServerServiceConnectServerResponse {
 	if x != nil {
 		return x.Greeting
 	}
@@ -1310,13 +1310,13 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x05cause\x18\x05 \x01(\x0e2\x1d.copilot.bridge.v1.EventCauseR\x05cause\"s\n" +
 	"\vPingRequest\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12J\n" +
-	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xdf\x01\n" +
+	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xe5\x01\n" +
 	"\fPingResponse\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12)\n" +
 	"\x10protocol_version\x18\x02 \x01(\x05R\x0fprotocolVersion\x128\n" +
 	"\n" +
-	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x12P\n" +
-	"\bgreeting\x18\x04 \x01(\v24.copilot.cli.v1.InternalServerServiceConnectResponseR\bgreeting\"b\n" +
+	"round_trip\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\troundTrip\x12V\n" +
+	"\bgreeting\x18\x04 \x01(\v2:.copilot.cli.v1.InternalServerServiceConnectServerResponseR\bgreeting\"b\n" +
 	"\x14GetAuthStatusRequest\x12J\n" +
 	"\x0fruntime_profile\x18\x01 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\xab\x01\n" +
 	"\x15GetAuthStatusResponse\x12$\n" +
@@ -1386,7 +1386,7 @@ var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(*v1.CallbackHostServiceEventRequest)(nil),            // 21: copilot.cli.v1.CallbackHostServiceEventRequest
 	(EventCause)(0),                                       // 22: copilot.bridge.v1.EventCause
 	(*RuntimeProfile)(nil),                                // 23: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectResponse)(nil),       // 24: copilot.cli.v1.InternalServerServiceConnectResponse
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 24: copilot.cli.v1.InternalServerServiceConnectServerResponse
 	(*v1.Model)(nil),                                      // 25: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
@@ -1404,7 +1404,7 @@ var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	22, // 11: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
 	23, // 12: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
 	18, // 13: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	24, // 14: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectResponse
+	24, // 14: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
 	23, // 15: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
 	23, // 16: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
 	25, // 17: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model

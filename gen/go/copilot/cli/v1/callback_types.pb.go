@@ -4951,7 +4951,7 @@ func (x *CallbackSessionFsServiceWriteFileBytesResponse) GetUnrecognized() strin
 type CallbackSessionServiceLifecycleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What happened.
-	Type SessionLifecycleType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.SessionLifecycleType" json:"type,omitempty"`
+	LifecycleType SessionLifecycleType `protobuf:"varint,1,opt,name=lifecycle_type,json=type,proto3,enum=copilot.cli.v1.SessionLifecycleType" json:"lifecycle_type,omitempty"`
 	// Session it happened to.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// What is known about the session; absent when it was deleted.
@@ -4992,9 +4992,9 @@ func (*CallbackSessionServiceLifecycleRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_types_proto_rawDescGZIP(), []int{58}
 }
 
-func (x *CallbackSessionServiceLifecycleRequest) GetType() SessionLifecycleType {
+func (x *CallbackSessionServiceLifecycleRequest) GetLifecycleType() SessionLifecycleType {
 	if x != nil {
-		return x.Type
+		return x.LifecycleType
 	}
 	return SessionLifecycleType_SESSION_LIFECYCLE_TYPE_UNSPECIFIED
 }
@@ -9169,7 +9169,7 @@ func (x *HookUserPromptTransformedOutput) GetJsonExtra() string {
 type HostEventScope struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Kind of thing; "session" is the only one seen.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	ScopeType string `protobuf:"bytes,1,opt,name=scope_type,json=type,proto3" json:"scope_type,omitempty"`
 	// The session.
 	SessionId *string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3,oneof" json:"session_id,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -9208,9 +9208,9 @@ func (*HostEventScope) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_callback_types_proto_rawDescGZIP(), []int{107}
 }
 
-func (x *HostEventScope) GetType() string {
+func (x *HostEventScope) GetScopeType() string {
 	if x != nil {
-		return x.Type
+		return x.ScopeType
 	}
 	return ""
 }
@@ -10040,9 +10040,9 @@ func (x *SessionFsError) GetJsonExtra() string {
 }
 
 type SessionFsReaddirWithTypesEntry struct {
-	state protoimpl.MessageState             `protogen:"open.v1"`
-	Name  string                             `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type  SessionFsReaddirWithTypesEntryType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.SessionFsReaddirWithTypesEntryType" json:"type,omitempty"`
+	state     protoimpl.MessageState             `protogen:"open.v1"`
+	Name      string                             `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	EntryType SessionFsReaddirWithTypesEntryType `protobuf:"varint,2,opt,name=entry_type,json=type,proto3,enum=copilot.cli.v1.SessionFsReaddirWithTypesEntryType" json:"entry_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -10086,9 +10086,9 @@ func (x *SessionFsReaddirWithTypesEntry) GetName() string {
 	return ""
 }
 
-func (x *SessionFsReaddirWithTypesEntry) GetType() SessionFsReaddirWithTypesEntryType {
+func (x *SessionFsReaddirWithTypesEntry) GetEntryType() SessionFsReaddirWithTypesEntryType {
 	if x != nil {
-		return x.Type
+		return x.EntryType
 	}
 	return SessionFsReaddirWithTypesEntryType_SESSION_FS_READDIR_WITH_TYPES_ENTRY_TYPE_UNSPECIFIED
 }
@@ -10976,9 +10976,9 @@ const file_copilot_cli_v1_callback_types_proto_rawDesc = "" +
 	".CallbackSessionFsServiceWriteFileBytesResponse\x12<\n" +
 	"\x05value\x18\x01 \x01(\v2\x1e.copilot.cli.v1.SessionFsErrorB\x06\x82\x80\x19\x02 \x01R\x05value\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\x06B\x0f\n" +
-	"\r_unrecognized\"\xf7\x01\n" +
-	"&CallbackSessionServiceLifecycleRequest\x12@\n" +
-	"\x04type\x18\x01 \x01(\x0e2$.copilot.cli.v1.SessionLifecycleTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12%\n" +
+	"\r_unrecognized\"\x81\x02\n" +
+	"&CallbackSessionServiceLifecycleRequest\x12J\n" +
+	"\x0elifecycle_type\x18\x01 \x01(\x0e2$.copilot.cli.v1.SessionLifecycleTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12%\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12D\n" +
 	"\bmetadata\x18\x03 \x01(\v2(.copilot.cli.v1.SessionLifecycleMetadataR\bmetadata\x12\x1e\n" +
@@ -11499,9 +11499,10 @@ const file_copilot_cli_v1_callback_types_proto_rawDesc = "" +
 	"\x1bmodified_transformed_prompt\x18\x01 \x01(\tH\x00R\x19modifiedTransformedPrompt\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1e\n" +
-	"\x1c_modified_transformed_prompt\"\x7f\n" +
-	"\x0eHostEventScope\x12\x1a\n" +
-	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\"\n" +
+	"\x1c_modified_transformed_prompt\"\x85\x01\n" +
+	"\x0eHostEventScope\x12 \n" +
+	"\n" +
+	"scope_type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\"\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tH\x00R\tsessionId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -11585,10 +11586,11 @@ const file_copilot_cli_v1_callback_types_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\n" +
 	"\n" +
 	"\b_messageB\x10\n" +
-	"\x0e_write_changed\"\xac\x01\n" +
+	"\x0e_write_changed\"\xb2\x01\n" +
 	"\x1eSessionFsReaddirWithTypesEntry\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12N\n" +
-	"\x04type\x18\x02 \x01(\x0e22.copilot.cli.v1.SessionFsReaddirWithTypesEntryTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12T\n" +
+	"\n" +
+	"entry_type\x18\x02 \x01(\x0e22.copilot.cli.v1.SessionFsReaddirWithTypesEntryTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb5\x02\n" +
 	"\x1aSessionFsSqliteQueryResult\x12+\n" +
@@ -11999,7 +12001,7 @@ var file_copilot_cli_v1_callback_types_proto_depIdxs = []int32{
 	132, // 34: copilot.cli.v1.CallbackSessionFsServiceStatResponse.error:type_name -> copilot.cli.v1.SessionFsError
 	132, // 35: copilot.cli.v1.CallbackSessionFsServiceWriteFileResponse.value:type_name -> copilot.cli.v1.SessionFsError
 	132, // 36: copilot.cli.v1.CallbackSessionFsServiceWriteFileBytesResponse.value:type_name -> copilot.cli.v1.SessionFsError
-	15,  // 37: copilot.cli.v1.CallbackSessionServiceLifecycleRequest.type:type_name -> copilot.cli.v1.SessionLifecycleType
+	15,  // 37: copilot.cli.v1.CallbackSessionServiceLifecycleRequest.lifecycle_type:type_name -> copilot.cli.v1.SessionLifecycleType
 	137, // 38: copilot.cli.v1.CallbackSessionServiceLifecycleRequest.metadata:type_name -> copilot.cli.v1.SessionLifecycleMetadata
 	141, // 39: copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.sections:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformRequest.SectionsEntry
 	142, // 40: copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.sections:type_name -> copilot.cli.v1.CallbackSystemMessageServiceTransformResponse.SectionsEntry
@@ -12065,7 +12067,7 @@ var file_copilot_cli_v1_callback_types_proto_depIdxs = []int32{
 	157, // 100: copilot.cli.v1.McpInstallationReviewUninstall.target:type_name -> copilot.cli.v1.McpPlanTarget
 	158, // 101: copilot.cli.v1.McpInstallationReviewUninstall.policy:type_name -> copilot.cli.v1.McpPlanPolicyResult
 	11,  // 102: copilot.cli.v1.SessionFsError.code:type_name -> copilot.cli.v1.SessionFsErrorCode
-	12,  // 103: copilot.cli.v1.SessionFsReaddirWithTypesEntry.type:type_name -> copilot.cli.v1.SessionFsReaddirWithTypesEntryType
+	12,  // 103: copilot.cli.v1.SessionFsReaddirWithTypesEntry.entry_type:type_name -> copilot.cli.v1.SessionFsReaddirWithTypesEntryType
 	132, // 104: copilot.cli.v1.SessionFsSqliteQueryResult.error:type_name -> copilot.cli.v1.SessionFsError
 	14,  // 105: copilot.cli.v1.SessionFsSqliteTransactionError.error_class:type_name -> copilot.cli.v1.SessionFsSqliteTransactionErrorClass
 	13,  // 106: copilot.cli.v1.SessionFsSqliteTransactionStatement.query_type:type_name -> copilot.cli.v1.SessionFsSqliteQueryType

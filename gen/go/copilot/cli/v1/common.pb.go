@@ -5194,11 +5194,11 @@ func (x *AttachmentGitHubCommit) GetJsonExtra() string {
 
 // A Attachment with the type github_file.
 type AttachmentGitHubFile struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  *GitHubRepoRef         `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   string                 `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	Path  string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Url   string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   *GitHubRepoRef         `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef string                 `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
+	Path   string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Url    string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5242,9 +5242,9 @@ func (x *AttachmentGitHubFile) GetRepo() *GitHubRepoRef {
 	return nil
 }
 
-func (x *AttachmentGitHubFile) GetRef() string {
+func (x *AttachmentGitHubFile) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -5341,10 +5341,10 @@ func (x *AttachmentGitHubFileDiff) GetJsonExtra() string {
 }
 
 type AttachmentGitHubFileDiffSide struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  *GitHubRepoRef         `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   string                 `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	Path  string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   *GitHubRepoRef         `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef string                 `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
+	Path   string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5388,9 +5388,9 @@ func (x *AttachmentGitHubFileDiffSide) GetRepo() *GitHubRepoRef {
 	return nil
 }
 
-func (x *AttachmentGitHubFileDiffSide) GetRef() string {
+func (x *AttachmentGitHubFileDiffSide) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -5579,7 +5579,7 @@ type AttachmentGitHubRepository struct {
 	Repo        *GitHubRepoRef         `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Ref         *string                `protobuf:"bytes,4,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
+	GitRef      *string                `protobuf:"bytes,4,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -5637,9 +5637,9 @@ func (x *AttachmentGitHubRepository) GetDescription() string {
 	return ""
 }
 
-func (x *AttachmentGitHubRepository) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *AttachmentGitHubRepository) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -5655,7 +5655,7 @@ func (x *AttachmentGitHubRepository) GetJsonExtra() string {
 type AttachmentGitHubSnippet struct {
 	state     protoimpl.MessageState   `protogen:"open.v1"`
 	Repo      *GitHubRepoRef           `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref       string                   `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	GitRef    string                   `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
 	Path      string                   `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Url       string                   `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	LineRange *AttachmentFileLineRange `protobuf:"bytes,5,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
@@ -5702,9 +5702,9 @@ func (x *AttachmentGitHubSnippet) GetRepo() *GitHubRepoRef {
 	return nil
 }
 
-func (x *AttachmentGitHubSnippet) GetRef() string {
+func (x *AttachmentGitHubSnippet) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -9396,7 +9396,7 @@ type McpServerConfigHttp struct {
 	// The only tools to offer; "*" stands for all. An empty list offers none.
 	Tools *StringList `protobuf:"bytes,3,opt,name=tools,proto3" json:"tools,omitempty"`
 	// Which of MCP's HTTP transports it speaks. Default: "http".
-	Type            McpServerConfigHttpType `protobuf:"varint,4,opt,name=type,proto3,enum=copilot.cli.v1.McpServerConfigHttpType" json:"type,omitempty"`
+	ServerType      McpServerConfigHttpType `protobuf:"varint,4,opt,name=server_type,json=type,proto3,enum=copilot.cli.v1.McpServerConfigHttpType" json:"server_type,omitempty"`
 	IsDefaultServer *bool                   `protobuf:"varint,5,opt,name=is_default_server,json=isDefaultServer,proto3,oneof" json:"is_default_server,omitempty"`
 	FilterMapping   *FilterMapping          `protobuf:"bytes,6,opt,name=filter_mapping,json=filterMapping,proto3" json:"filter_mapping,omitempty"`
 	// Longest time a call may take, in milliseconds.
@@ -9485,9 +9485,9 @@ func (x *McpServerConfigHttp) GetTools() *StringList {
 	return nil
 }
 
-func (x *McpServerConfigHttp) GetType() McpServerConfigHttpType {
+func (x *McpServerConfigHttp) GetServerType() McpServerConfigHttpType {
 	if x != nil {
-		return x.Type
+		return x.ServerType
 	}
 	return McpServerConfigHttpType_MCP_SERVER_CONFIG_HTTP_TYPE_UNSPECIFIED
 }
@@ -9706,8 +9706,8 @@ type McpServerConfigStdio struct {
 	// Its working directory.
 	Cwd *string `protobuf:"bytes,23,opt,name=cwd,proto3,oneof" json:"cwd,omitempty"`
 	// Its environment.
-	Env  map[string]string        `protobuf:"bytes,24,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Type McpServerConfigStdioType `protobuf:"varint,25,opt,name=type,proto3,enum=copilot.cli.v1.McpServerConfigStdioType" json:"type,omitempty"`
+	Env        map[string]string        `protobuf:"bytes,24,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ServerType McpServerConfigStdioType `protobuf:"varint,25,opt,name=server_type,json=type,proto3,enum=copilot.cli.v1.McpServerConfigStdioType" json:"server_type,omitempty"`
 	// In milliseconds. At most 2147483647. Since CLI 1.0.87.
 	SlowConnectionThresholdMs *int64 `protobuf:"varint,26,opt,name=slow_connection_threshold_ms,json=slowConnectionThresholdMs,proto3,oneof" json:"slow_connection_threshold_ms,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -9914,9 +9914,9 @@ func (x *McpServerConfigStdio) GetEnv() map[string]string {
 	return nil
 }
 
-func (x *McpServerConfigStdio) GetType() McpServerConfigStdioType {
+func (x *McpServerConfigStdio) GetServerType() McpServerConfigStdioType {
 	if x != nil {
-		return x.Type
+		return x.ServerType
 	}
 	return McpServerConfigStdioType_MCP_SERVER_CONFIG_STDIO_TYPE_UNSPECIFIED
 }
@@ -10054,7 +10054,7 @@ type ModelCapabilities struct {
 	// Name of the model's tokenizer.
 	Tokenizer *string `protobuf:"bytes,5,opt,name=tokenizer,proto3,oneof" json:"tokenizer,omitempty"`
 	// What the model is for, such as chat.
-	Type *string `protobuf:"bytes,6,opt,name=type,proto3,oneof" json:"type,omitempty"`
+	ModelType *string `protobuf:"bytes,6,opt,name=model_type,json=type,proto3,oneof" json:"model_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -10126,9 +10126,9 @@ func (x *ModelCapabilities) GetTokenizer() string {
 	return ""
 }
 
-func (x *ModelCapabilities) GetType() string {
-	if x != nil && x.Type != nil {
-		return *x.Type
+func (x *ModelCapabilities) GetModelType() string {
+	if x != nil && x.ModelType != nil {
+		return *x.ModelType
 	}
 	return ""
 }
@@ -14968,11 +14968,11 @@ func (x *UsageMetricsAgentMetric) GetJsonExtra() string {
 }
 
 type UsageMetricsCodeChanges struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	LinesAdded         int64                  `protobuf:"varint,1,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
-	LinesRemoved       int64                  `protobuf:"varint,2,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
-	FilesModifiedCount int64                  `protobuf:"varint,3,opt,name=files_modified_count,json=filesModifiedCount,proto3" json:"files_modified_count,omitempty"`
-	FilesModified      []string               `protobuf:"bytes,4,rep,name=files_modified,json=filesModified,proto3" json:"files_modified,omitempty"`
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	LinesAdded        int64                  `protobuf:"varint,1,opt,name=lines_added,json=linesAdded,proto3" json:"lines_added,omitempty"`
+	LinesRemoved      int64                  `protobuf:"varint,2,opt,name=lines_removed,json=linesRemoved,proto3" json:"lines_removed,omitempty"`
+	ModifiedFileCount int64                  `protobuf:"varint,3,opt,name=modified_file_count,json=filesModifiedCount,proto3" json:"modified_file_count,omitempty"`
+	FilesModified     []string               `protobuf:"bytes,4,rep,name=files_modified,json=filesModified,proto3" json:"files_modified,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -15023,9 +15023,9 @@ func (x *UsageMetricsCodeChanges) GetLinesRemoved() int64 {
 	return 0
 }
 
-func (x *UsageMetricsCodeChanges) GetFilesModifiedCount() int64 {
+func (x *UsageMetricsCodeChanges) GetModifiedFileCount() int64 {
 	if x != nil {
-		return x.FilesModifiedCount
+		return x.ModifiedFileCount
 	}
 	return 0
 }
@@ -16498,10 +16498,10 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
-	"\x04type\x12\x0f\"github_commit\"\"\xde\x01\n" +
+	"\x04type\x12\x0f\"github_commit\"\"\xe2\x01\n" +
 	"\x14AttachmentGitHubFile\x129\n" +
-	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x18\n" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
@@ -16513,10 +16513,10 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x04base\x18\x03 \x01(\v2,.copilot.cli.v1.AttachmentGitHubFileDiffSideR\x04base\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra: \x82\x80\x19\x1c\x12\x1a\n" +
-	"\x04type\x12\x12\"github_file_diff\"\"\xaf\x01\n" +
+	"\x04type\x12\x12\"github_file_diff\"\"\xb3\x01\n" +
 	"\x1cAttachmentGitHubFileDiffSide\x129\n" +
-	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb1\x02\n" +
@@ -16536,20 +16536,21 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1e\x82\x80\x19\x1a\x12\x18\n" +
-	"\x04type\x12\x10\"github_release\"\"\x8a\x02\n" +
+	"\x04type\x12\x10\"github_release\"\"\x92\x02\n" +
 	"\x1aAttachmentGitHubRepository\x129\n" +
 	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
 	"\x03url\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x15\n" +
-	"\x03ref\x18\x04 \x01(\tH\x01R\x03ref\x88\x01\x01\x12\x1e\n" +
+	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x19\n" +
+	"\agit_ref\x18\x04 \x01(\tH\x01R\x03ref\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
 	"\x04type\x12\x13\"github_repository\"B\x0e\n" +
-	"\f_descriptionB\x06\n" +
-	"\x04_ref\"\xb4\x02\n" +
+	"\f_descriptionB\n" +
+	"\n" +
+	"\b_git_ref\"\xb8\x02\n" +
 	"\x17AttachmentGitHubSnippet\x129\n" +
-	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2\x1d.copilot.cli.v1.GitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x18\n" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12N\n" +
 	"\n" +
@@ -16947,12 +16948,12 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\rredirect_port\x18\x01 \x01(\x03H\x00R\fredirectPort\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x10\n" +
-	"\x0e_redirect_port\"\x8b\x0f\n" +
+	"\x0e_redirect_port\"\x92\x0f\n" +
 	"\x13McpServerConfigHttp\x12&\n" +
 	"\fdisplay_name\x18\x01 \x01(\tH\x00R\vdisplayName\x88\x01\x01\x12Q\n" +
 	"\x12safe_for_telemetry\x18\x02 \x01(\v2#.copilot.cli.v1.McpSafeForTelemetryR\x10safeForTelemetry\x120\n" +
-	"\x05tools\x18\x03 \x01(\v2\x1a.copilot.cli.v1.StringListR\x05tools\x12;\n" +
-	"\x04type\x18\x04 \x01(\x0e2'.copilot.cli.v1.McpServerConfigHttpTypeR\x04type\x12/\n" +
+	"\x05tools\x18\x03 \x01(\v2\x1a.copilot.cli.v1.StringListR\x05tools\x12B\n" +
+	"\vserver_type\x18\x04 \x01(\x0e2'.copilot.cli.v1.McpServerConfigHttpTypeR\x04type\x12/\n" +
 	"\x11is_default_server\x18\x05 \x01(\bH\x01R\x0fisDefaultServer\x88\x01\x01\x12D\n" +
 	"\x0efilter_mapping\x18\x06 \x01(\v2\x1d.copilot.cli.v1.FilterMappingR\rfilterMapping\x12\x1d\n" +
 	"\atimeout\x18\a \x01(\x03H\x02R\atimeout\x88\x01\x01\x127\n" +
@@ -17000,7 +17001,7 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x17_headers_refresh_ttl_msB\x12\n" +
 	"\x10_oauth_client_idB\x16\n" +
 	"\x14_oauth_public_clientB\x1f\n" +
-	"\x1d_slow_connection_threshold_ms\"\xd6\f\n" +
+	"\x1d_slow_connection_threshold_ms\"\xdd\f\n" +
 	"\x14McpServerConfigStdio\x12&\n" +
 	"\fdisplay_name\x18\x01 \x01(\tH\x00R\vdisplayName\x88\x01\x01\x12Q\n" +
 	"\x12safe_for_telemetry\x18\x02 \x01(\v2#.copilot.cli.v1.McpSafeForTelemetryR\x10safeForTelemetry\x120\n" +
@@ -17028,8 +17029,8 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\acommand\x18\x15 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\acommand\x12\x12\n" +
 	"\x04args\x18\x16 \x03(\tR\x04args\x12\x15\n" +
 	"\x03cwd\x18\x17 \x01(\tH\tR\x03cwd\x88\x01\x01\x12D\n" +
-	"\x03env\x18\x18 \x03(\v2-.copilot.cli.v1.McpServerConfigStdio.EnvEntryB\x03\x80\x01\x01R\x03env\x12<\n" +
-	"\x04type\x18\x19 \x01(\x0e2(.copilot.cli.v1.McpServerConfigStdioTypeR\x04type\x12D\n" +
+	"\x03env\x18\x18 \x03(\v2-.copilot.cli.v1.McpServerConfigStdio.EnvEntryB\x03\x80\x01\x01R\x03env\x12C\n" +
+	"\vserver_type\x18\x19 \x01(\x0e2(.copilot.cli.v1.McpServerConfigStdioTypeR\x04type\x12D\n" +
 	"\x1cslow_connection_threshold_ms\x18\x1a \x01(\x03H\n" +
 	"R\x19slowConnectionThresholdMs\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -17058,21 +17059,22 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x03ttl\x18\x01 \x01(\x03H\x00R\x03ttl\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x06\n" +
-	"\x04_ttl\"\xde\x02\n" +
+	"\x04_ttl\"\xea\x02\n" +
 	"\x11ModelCapabilities\x12E\n" +
 	"\bsupports\x18\x01 \x01(\v2).copilot.cli.v1.ModelCapabilitiesSupportsR\bsupports\x12?\n" +
 	"\x06limits\x18\x02 \x01(\v2'.copilot.cli.v1.ModelCapabilitiesLimitsR\x06limits\x12\x1b\n" +
 	"\x06family\x18\x03 \x01(\tH\x00R\x06family\x88\x01\x01\x12\x1b\n" +
 	"\x06object\x18\x04 \x01(\tH\x01R\x06object\x88\x01\x01\x12!\n" +
-	"\ttokenizer\x18\x05 \x01(\tH\x02R\ttokenizer\x88\x01\x01\x12\x17\n" +
-	"\x04type\x18\x06 \x01(\tH\x03R\x04type\x88\x01\x01\x12\x1e\n" +
+	"\ttokenizer\x18\x05 \x01(\tH\x02R\ttokenizer\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"model_type\x18\x06 \x01(\tH\x03R\x04type\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_familyB\t\n" +
 	"\a_objectB\f\n" +
 	"\n" +
-	"_tokenizerB\a\n" +
-	"\x05_type\"\xf3\x02\n" +
+	"_tokenizerB\r\n" +
+	"\v_model_type\"\xf3\x02\n" +
 	"\x17ModelCapabilitiesLimits\x121\n" +
 	"\x11max_prompt_tokens\x18\x01 \x01(\x03H\x00R\x11max_prompt_tokens\x88\x01\x01\x121\n" +
 	"\x11max_output_tokens\x18\x02 \x01(\x03H\x01R\x11max_output_tokens\x88\x01\x01\x12A\n" +
@@ -17719,12 +17721,12 @@ const file_copilot_cli_v1_common_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12=\n" +
 	"\x05value\x18\x02 \x01(\v2'.copilot.cli.v1.UsageMetricsModelMetricR\x05value:\x028\x01B\r\n" +
 	"\v_agent_nameB\x15\n" +
-	"\x13_agent_display_name\"\xf8\x01\n" +
+	"\x13_agent_display_name\"\xf7\x01\n" +
 	"\x17UsageMetricsCodeChanges\x12'\n" +
 	"\vlines_added\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"linesAdded\x12+\n" +
-	"\rlines_removed\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\flinesRemoved\x128\n" +
-	"\x14files_modified_count\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x12filesModifiedCount\x12-\n" +
+	"\rlines_removed\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\flinesRemoved\x127\n" +
+	"\x13modified_file_count\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x12filesModifiedCount\x12-\n" +
 	"\x0efiles_modified\x18\x04 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\rfilesModified\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x80\x05\n" +
@@ -18942,7 +18944,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	130, // 87: copilot.cli.v1.McpServerAuthConfig.redirect_port:type_name -> copilot.cli.v1.McpServerAuthConfigRedirectPort
 	126, // 88: copilot.cli.v1.McpServerConfigHttp.safe_for_telemetry:type_name -> copilot.cli.v1.McpSafeForTelemetry
 	179, // 89: copilot.cli.v1.McpServerConfigHttp.tools:type_name -> copilot.cli.v1.StringList
-	26,  // 90: copilot.cli.v1.McpServerConfigHttp.type:type_name -> copilot.cli.v1.McpServerConfigHttpType
+	26,  // 90: copilot.cli.v1.McpServerConfigHttp.server_type:type_name -> copilot.cli.v1.McpServerConfigHttpType
 	104, // 91: copilot.cli.v1.McpServerConfigHttp.filter_mapping:type_name -> copilot.cli.v1.FilterMapping
 	129, // 92: copilot.cli.v1.McpServerConfigHttp.oidc:type_name -> copilot.cli.v1.McpServerAuthConfig
 	129, // 93: copilot.cli.v1.McpServerConfigHttp.auth:type_name -> copilot.cli.v1.McpServerAuthConfig
@@ -18958,7 +18960,7 @@ var file_copilot_cli_v1_common_proto_depIdxs = []int32{
 	24,  // 103: copilot.cli.v1.McpServerConfigStdio.defer_tools:type_name -> copilot.cli.v1.McpServerConfigDeferTools
 	28,  // 104: copilot.cli.v1.McpServerConfigStdio.source:type_name -> copilot.cli.v1.McpServerSource
 	204, // 105: copilot.cli.v1.McpServerConfigStdio.env:type_name -> copilot.cli.v1.McpServerConfigStdio.EnvEntry
-	27,  // 106: copilot.cli.v1.McpServerConfigStdio.type:type_name -> copilot.cli.v1.McpServerConfigStdioType
+	27,  // 106: copilot.cli.v1.McpServerConfigStdio.server_type:type_name -> copilot.cli.v1.McpServerConfigStdioType
 	138, // 107: copilot.cli.v1.ModelCapabilities.supports:type_name -> copilot.cli.v1.ModelCapabilitiesSupports
 	136, // 108: copilot.cli.v1.ModelCapabilities.limits:type_name -> copilot.cli.v1.ModelCapabilitiesLimits
 	137, // 109: copilot.cli.v1.ModelCapabilitiesLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesLimitsVision

@@ -3265,7 +3265,7 @@ func (x *ApiKeyAuthInfo) GetJsonExtra() string {
 
 type AuthIdentity struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Type           AuthInfoType           `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"type,omitempty"`
+	AuthType       AuthInfoType           `protobuf:"varint,1,opt,name=auth_type,json=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"auth_type,omitempty"`
 	Host           string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Login          *string                `protobuf:"bytes,3,opt,name=login,proto3,oneof" json:"login,omitempty"`
 	EnvVar         *string                `protobuf:"bytes,4,opt,name=env_var,json=envVar,proto3,oneof" json:"env_var,omitempty"`
@@ -3307,9 +3307,9 @@ func (*AuthIdentity) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_common_extra_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *AuthIdentity) GetType() AuthInfoType {
+func (x *AuthIdentity) GetAuthType() AuthInfoType {
 	if x != nil {
-		return x.Type
+		return x.AuthType
 	}
 	return AuthInfoType_AUTH_INFO_TYPE_UNSPECIFIED
 }
@@ -3794,7 +3794,7 @@ type AutoTierDescriptor struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	DisplayName string                 `protobuf:"bytes,2,opt,name=display_name,json=displayName,proto3" json:"display_name,omitempty"`
 	Description string                 `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	Type        string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	TierType    string                 `protobuf:"bytes,4,opt,name=tier_type,json=type,proto3" json:"tier_type,omitempty"`
 	FusionTier  *string                `protobuf:"bytes,5,opt,name=fusion_tier,json=fusionTier,proto3,oneof" json:"fusion_tier,omitempty"`
 	Status      *AutoTierStatus        `protobuf:"bytes,6,opt,name=status,proto3" json:"status,omitempty"`
 	Billing     *AutoTierBilling       `protobuf:"bytes,7,opt,name=billing,proto3" json:"billing,omitempty"`
@@ -3855,9 +3855,9 @@ func (x *AutoTierDescriptor) GetDescription() string {
 	return ""
 }
 
-func (x *AutoTierDescriptor) GetType() string {
+func (x *AutoTierDescriptor) GetTierType() string {
 	if x != nil {
-		return x.Type
+		return x.TierType
 	}
 	return ""
 }
@@ -6655,11 +6655,11 @@ func (*InstalledPluginSource_Unrecognized) isInstalledPluginSource_Variant() {}
 
 // A InstalledPluginSource with the source github.
 type InstalledPluginSourceGitHub struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   *string                `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	Sha   *string                `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	Path  *string                `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef *string                `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
+	Sha    *string                `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	Path   *string                `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6703,9 +6703,9 @@ func (x *InstalledPluginSourceGitHub) GetRepo() string {
 	return ""
 }
 
-func (x *InstalledPluginSourceGitHub) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *InstalledPluginSourceGitHub) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -6789,10 +6789,10 @@ func (x *InstalledPluginSourceLocal) GetJsonExtra() string {
 type InstalledPluginSourceUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A URI.
-	Url  string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Ref  *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	Sha  *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	Url    string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	GitRef *string `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
+	Sha    *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	Path   *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -6836,9 +6836,9 @@ func (x *InstalledPluginSourceUrl) GetUrl() string {
 	return ""
 }
 
-func (x *InstalledPluginSourceUrl) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *InstalledPluginSourceUrl) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -6933,7 +6933,7 @@ type InstructionSource struct {
 	Label           string                    `protobuf:"bytes,2,opt,name=label,proto3" json:"label,omitempty"`
 	SourcePath      string                    `protobuf:"bytes,3,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
 	Content         string                    `protobuf:"bytes,4,opt,name=content,proto3" json:"content,omitempty"`
-	Type            InstructionSourceType     `protobuf:"varint,5,opt,name=type,proto3,enum=copilot.cli.v1.InstructionSourceType" json:"type,omitempty"`
+	SourceType      InstructionSourceType     `protobuf:"varint,5,opt,name=source_type,json=type,proto3,enum=copilot.cli.v1.InstructionSourceType" json:"source_type,omitempty"`
 	Location        InstructionSourceLocation `protobuf:"varint,6,opt,name=location,proto3,enum=copilot.cli.v1.InstructionSourceLocation" json:"location,omitempty"`
 	ApplyTo         []string                  `protobuf:"bytes,7,rep,name=apply_to,json=applyTo,proto3" json:"apply_to,omitempty"`
 	Description     *string                   `protobuf:"bytes,8,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -7003,9 +7003,9 @@ func (x *InstructionSource) GetContent() string {
 	return ""
 }
 
-func (x *InstructionSource) GetType() InstructionSourceType {
+func (x *InstructionSource) GetSourceType() InstructionSourceType {
 	if x != nil {
-		return x.Type
+		return x.SourceType
 	}
 	return InstructionSourceType_INSTRUCTION_SOURCE_TYPE_UNSPECIFIED
 }
@@ -13833,9 +13833,9 @@ const file_copilot_cli_v1_common_extra_proto_rawDesc = "" +
 	"\fcopilot_user\x18\x03 \x01(\v2#.copilot.cli.v1.CopilotUserResponseR\vcopilotUser\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x04type\x12\t\"api-key\"\"\xdd\x02\n" +
-	"\fAuthIdentity\x128\n" +
-	"\x04type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"\x04type\x12\t\"api-key\"\"\xe2\x02\n" +
+	"\fAuthIdentity\x12=\n" +
+	"\tauth_type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x19\n" +
 	"\x05login\x18\x03 \x01(\tH\x00R\x05login\x88\x01\x01\x12\x1c\n" +
 	"\aenv_var\x18\x04 \x01(\tH\x01R\x06envVar\x88\x01\x01\x12,\n" +
@@ -13889,12 +13889,12 @@ const file_copilot_cli_v1_common_extra_proto_rawDesc = "" +
 	"\b_ends_atB\n" +
 	"\n" +
 	"\b_messageB\x0e\n" +
-	"\f_show_banner\"\xee\x02\n" +
+	"\f_show_banner\"\xf3\x02\n" +
 	"\x12AutoTierDescriptor\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12)\n" +
 	"\fdisplay_name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdisplayName\x12(\n" +
-	"\vdescription\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x1a\n" +
-	"\x04type\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12$\n" +
+	"\vdescription\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12\x1f\n" +
+	"\ttier_type\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12$\n" +
 	"\vfusion_tier\x18\x05 \x01(\tH\x00R\n" +
 	"fusionTier\x88\x01\x01\x12>\n" +
 	"\x06status\x18\x06 \x01(\v2\x1e.copilot.cli.v1.AutoTierStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x129\n" +
@@ -14292,32 +14292,34 @@ const file_copilot_cli_v1_common_extra_proto_rawDesc = "" +
 	"\x05local\x18\x04 \x01(\v2*.copilot.cli.v1.InstalledPluginSourceLocalB\v\x82\x80\x19\a*\x05localH\x00R\x05local\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x0e\x82\x80\x19\n" +
 	"\b\x02\x1a\x06sourceB\t\n" +
-	"\avariant\"\xd3\x01\n" +
+	"\avariant\"\xdb\x01\n" +
 	"\x1bInstalledPluginSourceGitHub\x12\x1a\n" +
-	"\x04repo\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x15\n" +
-	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x04repo\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x19\n" +
+	"\agit_ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
 	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
 	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
-	"\x06source\x12\b\"github\"B\x06\n" +
-	"\x04_refB\x06\n" +
+	"\x06source\x12\b\"github\"B\n" +
+	"\n" +
+	"\b_git_refB\x06\n" +
 	"\x04_shaB\a\n" +
 	"\x05_path\"q\n" +
 	"\x1aInstalledPluginSourceLocal\x12\x1a\n" +
 	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x06source\x12\a\"local\"\"\xcb\x01\n" +
+	"\x06source\x12\a\"local\"\"\xd3\x01\n" +
 	"\x18InstalledPluginSourceUrl\x12\x18\n" +
-	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x15\n" +
-	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x19\n" +
+	"\agit_ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
 	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
 	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x06source\x12\x05\"url\"B\x06\n" +
-	"\x04_refB\x06\n" +
+	"\x06source\x12\x05\"url\"B\n" +
+	"\n" +
+	"\b_git_refB\x06\n" +
 	"\x04_shaB\a\n" +
 	"\x05_path\"\x8b\x01\n" +
 	"\x1dInstalledPluginVerifiedSource\x12&\n" +
@@ -14326,14 +14328,14 @@ const file_copilot_cli_v1_common_extra_proto_rawDesc = "" +
 	"repository\x12\"\n" +
 	"\brevision\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\brevision\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x04\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9d\x04\n" +
 	"\x11InstructionSource\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12\x1c\n" +
 	"\x05label\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05label\x12'\n" +
 	"\vsource_path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"sourcePath\x12 \n" +
-	"\acontent\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\acontent\x12A\n" +
-	"\x04type\x18\x05 \x01(\x0e2%.copilot.cli.v1.InstructionSourceTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12M\n" +
+	"\acontent\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\acontent\x12H\n" +
+	"\vsource_type\x18\x05 \x01(\x0e2%.copilot.cli.v1.InstructionSourceTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12M\n" +
 	"\blocation\x18\x06 \x01(\x0e2).copilot.cli.v1.InstructionSourceLocationB\x06\x82\x80\x19\x02\x18\x01R\blocation\x12\x19\n" +
 	"\bapply_to\x18\a \x03(\tR\aapplyTo\x12%\n" +
 	"\vdescription\x18\b \x01(\tH\x00R\vdescription\x88\x01\x01\x12.\n" +
@@ -15856,7 +15858,7 @@ var file_copilot_cli_v1_common_extra_proto_depIdxs = []int32{
 	1,   // 0: copilot.cli.v1.AgentInfo.source:type_name -> copilot.cli.v1.AgentInfoSource
 	178, // 1: copilot.cli.v1.AgentInfo.model_policy:type_name -> copilot.cli.v1.AgentModelPolicy
 	69,  // 2: copilot.cli.v1.ApiKeyAuthInfo.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
-	2,   // 3: copilot.cli.v1.AuthIdentity.type:type_name -> copilot.cli.v1.AuthInfoType
+	2,   // 3: copilot.cli.v1.AuthIdentity.auth_type:type_name -> copilot.cli.v1.AuthInfoType
 	69,  // 4: copilot.cli.v1.AuthIdentity.copilot_user:type_name -> copilot.cli.v1.CopilotUserResponse
 	79,  // 5: copilot.cli.v1.AuthInfo.hmac:type_name -> copilot.cli.v1.HMACAuthInfo
 	77,  // 6: copilot.cli.v1.AuthInfo.env:type_name -> copilot.cli.v1.EnvAuthInfo
@@ -15901,7 +15903,7 @@ var file_copilot_cli_v1_common_extra_proto_depIdxs = []int32{
 	83,  // 45: copilot.cli.v1.InstalledPluginSource.github:type_name -> copilot.cli.v1.InstalledPluginSourceGitHub
 	85,  // 46: copilot.cli.v1.InstalledPluginSource.url:type_name -> copilot.cli.v1.InstalledPluginSourceUrl
 	84,  // 47: copilot.cli.v1.InstalledPluginSource.local:type_name -> copilot.cli.v1.InstalledPluginSourceLocal
-	18,  // 48: copilot.cli.v1.InstructionSource.type:type_name -> copilot.cli.v1.InstructionSourceType
+	18,  // 48: copilot.cli.v1.InstructionSource.source_type:type_name -> copilot.cli.v1.InstructionSourceType
 	17,  // 49: copilot.cli.v1.InstructionSource.location:type_name -> copilot.cli.v1.InstructionSourceLocation
 	137, // 50: copilot.cli.v1.LocalSessionMetadataValue.context:type_name -> copilot.cli.v1.SessionContext
 	97,  // 51: copilot.cli.v1.McpInstallationManagementOutcome.recovery_required:type_name -> copilot.cli.v1.McpInstallationManagementOutcomeRecoveryRequired

@@ -646,10 +646,10 @@ func (x *ConnectorDiscoveryAccount) GetJsonExtra() string {
 
 // Since CLI 1.0.102.
 type ConnectorDiscoveryAuthInfo struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  AuthInfoType           `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"type,omitempty"`
-	Host  string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	Login string                 `protobuf:"bytes,3,opt,name=login,proto3" json:"login,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	AuthType AuthInfoType           `protobuf:"varint,1,opt,name=auth_type,json=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"auth_type,omitempty"`
+	Host     string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	Login    string                 `protobuf:"bytes,3,opt,name=login,proto3" json:"login,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -686,9 +686,9 @@ func (*ConnectorDiscoveryAuthInfo) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_connectors_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *ConnectorDiscoveryAuthInfo) GetType() AuthInfoType {
+func (x *ConnectorDiscoveryAuthInfo) GetAuthType() AuthInfoType {
 	if x != nil {
-		return x.Type
+		return x.AuthType
 	}
 	return AuthInfoType_AUTH_INFO_TYPE_UNSPECIFIED
 }
@@ -875,9 +875,9 @@ const file_copilot_cli_v1_connectors_proto_rawDesc = "" +
 	"account_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\taccountId\x12R\n" +
 	"\tauth_info\x18\x02 \x01(\v2*.copilot.cli.v1.ConnectorDiscoveryAuthInfoB\t\x82\x80\x19\x02\x18\x01\x80\x01\x01R\bauthInfo\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb0\x01\n" +
-	"\x1aConnectorDiscoveryAuthInfo\x128\n" +
-	"\x04type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb5\x01\n" +
+	"\x1aConnectorDiscoveryAuthInfo\x12=\n" +
+	"\tauth_type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1c\n" +
 	"\x05login\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12\x1e\n" +
 	"\n" +
@@ -954,7 +954,7 @@ var file_copilot_cli_v1_connectors_proto_depIdxs = []int32{
 	11, // 3: copilot.cli.v1.ConnectorsServiceListResponse.connectors:type_name -> copilot.cli.v1.ConnectorDiscoveryCatalogEntry
 	11, // 4: copilot.cli.v1.ConnectorsServiceRefreshResponse.connectors:type_name -> copilot.cli.v1.ConnectorDiscoveryCatalogEntry
 	10, // 5: copilot.cli.v1.ConnectorDiscoveryAccount.auth_info:type_name -> copilot.cli.v1.ConnectorDiscoveryAuthInfo
-	12, // 6: copilot.cli.v1.ConnectorDiscoveryAuthInfo.type:type_name -> copilot.cli.v1.AuthInfoType
+	12, // 6: copilot.cli.v1.ConnectorDiscoveryAuthInfo.auth_type:type_name -> copilot.cli.v1.AuthInfoType
 	13, // 7: copilot.cli.v1.ConnectorDiscoveryCatalogEntry.status:type_name -> copilot.cli.v1.ConnectorCatalogStatus
 	1,  // 8: copilot.cli.v1.ConnectorsService.GetAccounts:input_type -> copilot.cli.v1.ConnectorsServiceGetAccountsRequest
 	3,  // 9: copilot.cli.v1.ConnectorsService.GetCapabilities:input_type -> copilot.cli.v1.ConnectorsServiceGetCapabilitiesRequest

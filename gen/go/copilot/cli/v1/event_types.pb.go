@@ -6519,7 +6519,7 @@ type AssistantMessageToolRequest struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The arguments, as the model gave them. The member arguments, as JSON text.
 	ArgumentsJson *string                         `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3,oneof" json:"arguments_json,omitempty"`
-	Type          AssistantMessageToolRequestType `protobuf:"varint,4,opt,name=type,proto3,enum=copilot.cli.v1.AssistantMessageToolRequestType" json:"type,omitempty"`
+	ToolType      AssistantMessageToolRequestType `protobuf:"varint,4,opt,name=tool_type,json=type,proto3,enum=copilot.cli.v1.AssistantMessageToolRequestType" json:"tool_type,omitempty"`
 	ToolTitle     *string                         `protobuf:"bytes,5,opt,name=tool_title,json=toolTitle,proto3,oneof" json:"tool_title,omitempty"`
 	// The MCP server that provides the tool.
 	McpServerName *string `protobuf:"bytes,6,opt,name=mcp_server_name,json=mcpServerName,proto3,oneof" json:"mcp_server_name,omitempty"`
@@ -6586,9 +6586,9 @@ func (x *AssistantMessageToolRequest) GetArgumentsJson() string {
 	return ""
 }
 
-func (x *AssistantMessageToolRequest) GetType() AssistantMessageToolRequestType {
+func (x *AssistantMessageToolRequest) GetToolType() AssistantMessageToolRequestType {
 	if x != nil {
-		return x.Type
+		return x.ToolType
 	}
 	return AssistantMessageToolRequestType_ASSISTANT_MESSAGE_TOOL_REQUEST_TYPE_UNSPECIFIED
 }
@@ -8807,9 +8807,9 @@ func (x *BackgroundTasksChangedData) GetJsonExtra() string {
 
 // Data of the event session.binary_asset.
 type BinaryAssetData struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	AssetId string                 `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
-	Type    BinaryAssetType        `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetType" json:"type,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	AssetId    string                 `protobuf:"bytes,1,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
+	BinaryType BinaryAssetType        `protobuf:"varint,2,opt,name=binary_type,json=type,proto3,enum=copilot.cli.v1.BinaryAssetType" json:"binary_type,omitempty"`
 	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength  int64   `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -8860,9 +8860,9 @@ func (x *BinaryAssetData) GetAssetId() string {
 	return ""
 }
 
-func (x *BinaryAssetData) GetType() BinaryAssetType {
+func (x *BinaryAssetData) GetBinaryType() BinaryAssetType {
 	if x != nil {
-		return x.Type
+		return x.BinaryType
 	}
 	return BinaryAssetType_BINARY_ASSET_TYPE_UNSPECIFIED
 }
@@ -8910,9 +8910,9 @@ func (x *BinaryAssetData) GetJsonExtra() string {
 }
 
 type BinaryAssetReference struct {
-	state   protoimpl.MessageState   `protogen:"open.v1"`
-	Type    BinaryAssetReferenceType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.BinaryAssetReferenceType" json:"type,omitempty"`
-	AssetId string                   `protobuf:"bytes,2,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
+	state      protoimpl.MessageState   `protogen:"open.v1"`
+	BinaryType BinaryAssetReferenceType `protobuf:"varint,1,opt,name=binary_type,json=type,proto3,enum=copilot.cli.v1.BinaryAssetReferenceType" json:"binary_type,omitempty"`
+	AssetId    string                   `protobuf:"bytes,2,opt,name=asset_id,json=assetId,proto3" json:"asset_id,omitempty"`
 	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength  int64   `protobuf:"varint,4,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -8955,9 +8955,9 @@ func (*BinaryAssetReference) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *BinaryAssetReference) GetType() BinaryAssetReferenceType {
+func (x *BinaryAssetReference) GetBinaryType() BinaryAssetReferenceType {
 	if x != nil {
-		return x.Type
+		return x.BinaryType
 	}
 	return BinaryAssetReferenceType_BINARY_ASSET_REFERENCE_TYPE_UNSPECIFIED
 }
@@ -21972,8 +21972,8 @@ func (x *ModelTurnStartedData) GetJsonExtra() string {
 }
 
 type OmittedBinaryResult struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  OmittedBinaryType      `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.OmittedBinaryType" json:"type,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	BinaryType OmittedBinaryType      `protobuf:"varint,1,opt,name=binary_type,json=type,proto3,enum=copilot.cli.v1.OmittedBinaryType" json:"binary_type,omitempty"`
 	// The content's MIME type.
 	MimeType      string                     `protobuf:"bytes,2,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	ByteLength    int64                      `protobuf:"varint,3,opt,name=byte_length,json=byteLength,proto3" json:"byte_length,omitempty"`
@@ -22017,9 +22017,9 @@ func (*OmittedBinaryResult) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{170}
 }
 
-func (x *OmittedBinaryResult) GetType() OmittedBinaryType {
+func (x *OmittedBinaryResult) GetBinaryType() OmittedBinaryType {
 	if x != nil {
-		return x.Type
+		return x.BinaryType
 	}
 	return OmittedBinaryType_OMITTED_BINARY_TYPE_UNSPECIFIED
 }
@@ -25808,9 +25808,9 @@ func (x *PermissionsChangedData) GetJsonExtra() string {
 }
 
 type PersistedBinaryImage struct {
-	state protoimpl.MessageState   `protogen:"open.v1"`
-	Type  PersistedBinaryImageType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.PersistedBinaryImageType" json:"type,omitempty"`
-	Data  []byte                   `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	state      protoimpl.MessageState   `protogen:"open.v1"`
+	BinaryType PersistedBinaryImageType `protobuf:"varint,1,opt,name=binary_type,json=type,proto3,enum=copilot.cli.v1.PersistedBinaryImageType" json:"binary_type,omitempty"`
+	Data       []byte                   `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// The content's MIME type.
 	MimeType    string  `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	Description *string `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
@@ -25852,9 +25852,9 @@ func (*PersistedBinaryImage) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_event_types_proto_rawDescGZIP(), []int{209}
 }
 
-func (x *PersistedBinaryImage) GetType() PersistedBinaryImageType {
+func (x *PersistedBinaryImage) GetBinaryType() PersistedBinaryImageType {
 	if x != nil {
-		return x.Type
+		return x.BinaryType
 	}
 	return PersistedBinaryImageType_PERSISTED_BINARY_IMAGE_TYPE_UNSPECIFIED
 }
@@ -37927,14 +37927,14 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\tH\x00R\x05phase\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_phase\"\xe4\x04\n" +
+	"\x06_phase\"\xe9\x04\n" +
 	"\x1bAssistantMessageToolRequest\x12(\n" +
 	"\ftool_call_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"toolCallId\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12=\n" +
 	"\x0earguments_json\x18\x03 \x01(\tB\x11\x82\x80\x19\r\n" +
-	"\targuments\x10\x01H\x00R\rargumentsJson\x88\x01\x01\x12C\n" +
-	"\x04type\x18\x04 \x01(\x0e2/.copilot.cli.v1.AssistantMessageToolRequestTypeR\x04type\x12\"\n" +
+	"\targuments\x10\x01H\x00R\rargumentsJson\x88\x01\x01\x12H\n" +
+	"\ttool_type\x18\x04 \x01(\x0e2/.copilot.cli.v1.AssistantMessageToolRequestTypeR\x04type\x12\"\n" +
 	"\n" +
 	"tool_title\x18\x05 \x01(\tH\x01R\ttoolTitle\x88\x01\x01\x12+\n" +
 	"\x0fmcp_server_name\x18\x06 \x01(\tH\x02R\rmcpServerName\x88\x01\x01\x12'\n" +
@@ -38263,10 +38263,10 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\v_request_id\"<\n" +
 	"\x1aBackgroundTasksChangedData\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x80\x03\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x87\x03\n" +
 	"\x0fBinaryAssetData\x12!\n" +
-	"\basset_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aassetId\x12;\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x1f.copilot.cli.v1.BinaryAssetTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12#\n" +
+	"\basset_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aassetId\x12B\n" +
+	"\vbinary_type\x18\x02 \x01(\x0e2\x1f.copilot.cli.v1.BinaryAssetTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12#\n" +
 	"\tmime_type\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12'\n" +
 	"\vbyte_length\x18\x04 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"byteLength\x12\x1a\n" +
@@ -38277,9 +38277,9 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x0e\n" +
 	"\f_descriptionB\x10\n" +
-	"\x0e_metadata_json\"\xf2\x02\n" +
-	"\x14BinaryAssetReference\x12D\n" +
-	"\x04type\x18\x01 \x01(\x0e2(.copilot.cli.v1.BinaryAssetReferenceTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12!\n" +
+	"\x0e_metadata_json\"\xf9\x02\n" +
+	"\x14BinaryAssetReference\x12K\n" +
+	"\vbinary_type\x18\x01 \x01(\x0e2(.copilot.cli.v1.BinaryAssetReferenceTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12!\n" +
 	"\basset_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aassetId\x12#\n" +
 	"\tmime_type\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12'\n" +
 	"\vbyte_length\x18\x04 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
@@ -40049,9 +40049,9 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x05_turnB\b\n" +
 	"\x06_modelB\x12\n" +
 	"\x10_model_info_jsonB\x0f\n" +
-	"\r_timestamp_ms\"\xa2\x03\n" +
-	"\x13OmittedBinaryResult\x12=\n" +
-	"\x04type\x18\x01 \x01(\x0e2!.copilot.cli.v1.OmittedBinaryTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12#\n" +
+	"\r_timestamp_ms\"\xa9\x03\n" +
+	"\x13OmittedBinaryResult\x12D\n" +
+	"\vbinary_type\x18\x01 \x01(\x0e2!.copilot.cli.v1.OmittedBinaryTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12#\n" +
 	"\tmime_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12'\n" +
 	"\vbyte_length\x18\x03 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"byteLength\x12Y\n" +
@@ -40555,9 +40555,9 @@ const file_copilot_cli_v1_event_types_proto_rawDesc = "" +
 	"\x17assisted_approval_model\x18\x03 \x01(\tH\x00R\x15assistedApprovalModel\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1a\n" +
-	"\x18_assisted_approval_model\"\xc2\x02\n" +
-	"\x14PersistedBinaryImage\x12D\n" +
-	"\x04type\x18\x01 \x01(\x0e2(.copilot.cli.v1.PersistedBinaryImageTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"\x18_assisted_approval_model\"\xc9\x02\n" +
+	"\x14PersistedBinaryImage\x12K\n" +
+	"\vbinary_type\x18\x01 \x01(\x0e2(.copilot.cli.v1.PersistedBinaryImageTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04data\x18\x02 \x01(\fB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12#\n" +
 	"\tmime_type\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12%\n" +
 	"\vdescription\x18\x04 \x01(\tH\x00R\vdescription\x88\x01\x01\x12:\n" +
@@ -43558,7 +43558,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	146, // 7: copilot.cli.v1.AssistantMessageData.citations:type_name -> copilot.cli.v1.Citations
 	178, // 8: copilot.cli.v1.AssistantMessageData.fusion:type_name -> copilot.cli.v1.FusionAttribution
 	430, // 9: copilot.cli.v1.AssistantMessageServerTools.function_call_namespaces:type_name -> copilot.cli.v1.AssistantMessageServerTools.FunctionCallNamespacesEntry
-	2,   // 10: copilot.cli.v1.AssistantMessageToolRequest.type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
+	2,   // 10: copilot.cli.v1.AssistantMessageToolRequest.tool_type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	105, // 11: copilot.cli.v1.AssistantMessageToolRequest.caller:type_name -> copilot.cli.v1.AssistantMessageToolRequestCaller
 	2,   // 12: copilot.cli.v1.AssistantToolCallDeltaData.tool_type:type_name -> copilot.cli.v1.AssistantMessageToolRequestType
 	115, // 13: copilot.cli.v1.AssistantUsageCopilotUsage.token_details:type_name -> copilot.cli.v1.AssistantUsageCopilotUsageTokenDetail
@@ -43588,8 +43588,8 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	7,   // 37: copilot.cli.v1.AutoTierSwitchFailedData.reason:type_name -> copilot.cli.v1.AutoTierSwitchFailureReason
 	8,   // 38: copilot.cli.v1.AutopilotObjectiveChangedData.operation:type_name -> copilot.cli.v1.AutopilotObjectiveChangedOperation
 	9,   // 39: copilot.cli.v1.AutopilotObjectiveChangedData.status:type_name -> copilot.cli.v1.AutopilotObjectiveChangedStatus
-	11,  // 40: copilot.cli.v1.BinaryAssetData.type:type_name -> copilot.cli.v1.BinaryAssetType
-	10,  // 41: copilot.cli.v1.BinaryAssetReference.type:type_name -> copilot.cli.v1.BinaryAssetReferenceType
+	11,  // 40: copilot.cli.v1.BinaryAssetData.binary_type:type_name -> copilot.cli.v1.BinaryAssetType
+	10,  // 41: copilot.cli.v1.BinaryAssetReference.binary_type:type_name -> copilot.cli.v1.BinaryAssetReferenceType
 	132, // 42: copilot.cli.v1.CanvasRegistryChangedCanvas.actions:type_name -> copilot.cli.v1.CanvasRegistryChangedCanvasAction
 	131, // 43: copilot.cli.v1.CanvasRegistryChangedData.canvases:type_name -> copilot.cli.v1.CanvasRegistryChangedCanvas
 	137, // 44: copilot.cli.v1.CapabilitiesChangedData.ui:type_name -> copilot.cli.v1.CapabilitiesChangedUI
@@ -43732,7 +43732,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	452, // 181: copilot.cli.v1.ModelChangeData.previous_auto_tier:type_name -> copilot.cli.v1.AutoTier
 	452, // 182: copilot.cli.v1.ModelChangeData.auto_tier:type_name -> copilot.cli.v1.AutoTier
 	257, // 183: copilot.cli.v1.ModelResponseLimitsStatusData.status:type_name -> copilot.cli.v1.ModelResponseLimits
-	56,  // 184: copilot.cli.v1.OmittedBinaryResult.type:type_name -> copilot.cli.v1.OmittedBinaryType
+	56,  // 184: copilot.cli.v1.OmittedBinaryResult.binary_type:type_name -> copilot.cli.v1.OmittedBinaryType
 	468, // 185: copilot.cli.v1.OmittedBinaryResult.omitted_reason:type_name -> copilot.cli.v1.OmittedBinaryOmittedReason
 	469, // 186: copilot.cli.v1.PermissionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
 	469, // 187: copilot.cli.v1.PermissionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
@@ -43790,7 +43790,7 @@ var file_copilot_cli_v1_event_types_proto_depIdxs = []int32{
 	270, // 239: copilot.cli.v1.PermissionResult.approved_read_only_for_session:type_name -> copilot.cli.v1.PermissionApprovedReadOnlyForSession
 	484, // 240: copilot.cli.v1.PermissionsChangedData.previous_mode:type_name -> copilot.cli.v1.PermissionMode
 	484, // 241: copilot.cli.v1.PermissionsChangedData.mode:type_name -> copilot.cli.v1.PermissionMode
-	59,  // 242: copilot.cli.v1.PersistedBinaryImage.type:type_name -> copilot.cli.v1.PersistedBinaryImageType
+	59,  // 242: copilot.cli.v1.PersistedBinaryImage.binary_type:type_name -> copilot.cli.v1.PersistedBinaryImageType
 	304, // 243: copilot.cli.v1.PersistedBinaryResult.persisted_binary_image:type_name -> copilot.cli.v1.PersistedBinaryImage
 	265, // 244: copilot.cli.v1.PersistedBinaryResult.omitted_binary_result:type_name -> copilot.cli.v1.OmittedBinaryResult
 	127, // 245: copilot.cli.v1.PersistedBinaryResult.binary_asset_reference:type_name -> copilot.cli.v1.BinaryAssetReference

@@ -380,9 +380,9 @@ func (x *InternalGitHubOwnersServiceNextRequestIdResponse) GetJsonExtra() string
 
 // Internal to the CLI. Since CLI 1.0.102.
 type GitHubOwnerOption struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Login string                 `protobuf:"bytes,1,opt,name=login,proto3" json:"login,omitempty"`
-	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Login     string                 `protobuf:"bytes,1,opt,name=login,proto3" json:"login,omitempty"`
+	OwnerType string                 `protobuf:"bytes,2,opt,name=owner_type,json=type,proto3" json:"owner_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -426,9 +426,9 @@ func (x *GitHubOwnerOption) GetLogin() string {
 	return ""
 }
 
-func (x *GitHubOwnerOption) GetType() string {
+func (x *GitHubOwnerOption) GetOwnerType() string {
 	if x != nil {
-		return x.Type
+		return x.OwnerType
 	}
 	return ""
 }
@@ -481,10 +481,11 @@ const file_copilot_cli_v1_github_owners_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\trequestId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"u\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01\"{\n" +
 	"\x11GitHubOwnerOption\x12\x1c\n" +
-	"\x05login\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12\x1a\n" +
-	"\x04type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\x05login\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12 \n" +
+	"\n" +
+	"owner_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x012\xa3\x04\n" +
 	"\x1bInternalGitHubOwnersService\x12\xa3\x01\n" +

@@ -2078,7 +2078,7 @@ func (x *CatalogUnavailableTransportError) GetJsonExtra() string {
 type DiscoveredMcpServer struct {
 	state               protoimpl.MessageState  `protogen:"open.v1"`
 	Name                string                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type                DiscoveredMcpServerType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.DiscoveredMcpServerType" json:"type,omitempty"`
+	ServerType          DiscoveredMcpServerType `protobuf:"varint,2,opt,name=server_type,json=type,proto3,enum=copilot.cli.v1.DiscoveredMcpServerType" json:"server_type,omitempty"`
 	Source              McpServerSource         `protobuf:"varint,3,opt,name=source,proto3,enum=copilot.cli.v1.McpServerSource" json:"source,omitempty"`
 	SourcePlugin        *string                 `protobuf:"bytes,4,opt,name=source_plugin,json=sourcePlugin,proto3,oneof" json:"source_plugin,omitempty"`
 	SourcePluginVersion *string                 `protobuf:"bytes,5,opt,name=source_plugin_version,json=sourcePluginVersion,proto3,oneof" json:"source_plugin_version,omitempty"`
@@ -2128,9 +2128,9 @@ func (x *DiscoveredMcpServer) GetName() string {
 	return ""
 }
 
-func (x *DiscoveredMcpServer) GetType() DiscoveredMcpServerType {
+func (x *DiscoveredMcpServer) GetServerType() DiscoveredMcpServerType {
 	if x != nil {
-		return x.Type
+		return x.ServerType
 	}
 	return DiscoveredMcpServerType_DISCOVERED_MCP_SERVER_TYPE_UNSPECIFIED
 }
@@ -3482,10 +3482,10 @@ const file_copilot_cli_v1_mcp_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:%\x82\x80\x19!\x12\x1f\n" +
-	"\x04kind\x12\x17\"unavailable-transport\"\"\xc9\x03\n" +
+	"\x04kind\x12\x17\"unavailable-transport\"\"\xd0\x03\n" +
 	"\x13DiscoveredMcpServer\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12;\n" +
-	"\x04type\x18\x02 \x01(\x0e2'.copilot.cli.v1.DiscoveredMcpServerTypeR\x04type\x12?\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12B\n" +
+	"\vserver_type\x18\x02 \x01(\x0e2'.copilot.cli.v1.DiscoveredMcpServerTypeR\x04type\x12?\n" +
 	"\x06source\x18\x03 \x01(\x0e2\x1f.copilot.cli.v1.McpServerSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12(\n" +
 	"\rsource_plugin\x18\x04 \x01(\tH\x00R\fsourcePlugin\x88\x01\x01\x127\n" +
 	"\x15source_plugin_version\x18\x05 \x01(\tH\x01R\x13sourcePluginVersion\x88\x01\x01\x12 \n" +
@@ -3823,7 +3823,7 @@ var file_copilot_cli_v1_mcp_proto_depIdxs = []int32{
 	0,  // 39: copilot.cli.v1.CatalogHandleRejectedError.reason:type_name -> copilot.cli.v1.CatalogHandleRejectionReason
 	2,  // 40: copilot.cli.v1.CatalogNotInstallableError.reason:type_name -> copilot.cli.v1.CatalogNotInstallableReason
 	3,  // 41: copilot.cli.v1.CatalogUnavailableTransportError.reason:type_name -> copilot.cli.v1.CatalogUnavailableTransportReason
-	4,  // 42: copilot.cli.v1.DiscoveredMcpServer.type:type_name -> copilot.cli.v1.DiscoveredMcpServerType
+	4,  // 42: copilot.cli.v1.DiscoveredMcpServer.server_type:type_name -> copilot.cli.v1.DiscoveredMcpServerType
 	55, // 43: copilot.cli.v1.DiscoveredMcpServer.source:type_name -> copilot.cli.v1.McpServerSource
 	41, // 44: copilot.cli.v1.DiscoveredMcpServer.effective_source:type_name -> copilot.cli.v1.McpSourceRef
 	56, // 45: copilot.cli.v1.McpInstallPlan.identity:type_name -> copilot.cli.v1.McpPlanResourceIdentity

@@ -200,7 +200,7 @@ func (TaskKind) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_runtime_types_proto_rawDescGZIP(), []int{2}
 }
 
-type InternalServerServiceConnectResponse struct {
+type InternalServerServiceConnectServerResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ProtocolVersion int64                  `protobuf:"varint,1,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
 	Version         string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
@@ -212,20 +212,20 @@ type InternalServerServiceConnectResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *InternalServerServiceConnectResponse) Reset() {
-	*x = InternalServerServiceConnectResponse{}
+func (x *InternalServerServiceConnectServerResponse) Reset() {
+	*x = InternalServerServiceConnectServerResponse{}
 	mi := &file_copilot_cli_v1_runtime_types_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *InternalServerServiceConnectResponse) String() string {
+func (x *InternalServerServiceConnectServerResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*InternalServerServiceConnectResponse) ProtoMessage() {}
+func (*InternalServerServiceConnectServerResponse) ProtoMessage() {}
 
-func (x *InternalServerServiceConnectResponse) ProtoReflect() protoreflect.Message {
+func (x *InternalServerServiceConnectServerResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_runtime_types_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -237,33 +237,33 @@ func (x *InternalServerServiceConnectResponse) ProtoReflect() protoreflect.Messa
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use InternalServerServiceConnectResponse.ProtoReflect.Descriptor instead.
-func (*InternalServerServiceConnectResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use InternalServerServiceConnectServerResponse.ProtoReflect.Descriptor instead.
+func (*InternalServerServiceConnectServerResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_runtime_types_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *InternalServerServiceConnectResponse) GetProtocolVersion() int64 {
+func (x *InternalServerServiceConnectServerResponse) GetProtocolVersion() int64 {
 	if x != nil {
 		return x.ProtocolVersion
 	}
 	return 0
 }
 
-func (x *InternalServerServiceConnectResponse) GetVersion() string {
+func (x *InternalServerServiceConnectServerResponse) GetVersion() string {
 	if x != nil {
 		return x.Version
 	}
 	return ""
 }
 
-func (x *InternalServerServiceConnectResponse) GetTaskKinds() []TaskKind {
+func (x *InternalServerServiceConnectServerResponse) GetTaskKinds() []TaskKind {
 	if x != nil {
 		return x.TaskKinds
 	}
 	return nil
 }
 
-func (x *InternalServerServiceConnectResponse) GetJsonExtra() string {
+func (x *InternalServerServiceConnectServerResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -1048,8 +1048,8 @@ var File_copilot_cli_v1_runtime_types_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_runtime_types_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/runtime_types.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xe8\x01\n" +
-	"$InternalServerServiceConnectResponse\x121\n" +
+	"\"copilot/cli/v1/runtime_types.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a\x1dcopilot/json/v1/options.proto\"\xee\x01\n" +
+	"*InternalServerServiceConnectServerResponse\x121\n" +
 	"\x10protocol_version\x18\x01 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x0fprotocolVersion\x12 \n" +
 	"\aversion\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aversion\x127\n" +
 	"\n" +
@@ -1217,24 +1217,24 @@ func file_copilot_cli_v1_runtime_types_proto_rawDescGZIP() []byte {
 var file_copilot_cli_v1_runtime_types_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_copilot_cli_v1_runtime_types_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_copilot_cli_v1_runtime_types_proto_goTypes = []any{
-	(ModelPickerCategory)(0),                     // 0: copilot.cli.v1.ModelPickerCategory
-	(ModelPolicyState)(0),                        // 1: copilot.cli.v1.ModelPolicyState
-	(TaskKind)(0),                                // 2: copilot.cli.v1.TaskKind
-	(*InternalServerServiceConnectResponse)(nil), // 3: copilot.cli.v1.InternalServerServiceConnectResponse
-	(*Model)(nil),                                // 4: copilot.cli.v1.Model
-	(*ModelBilling)(nil),                         // 5: copilot.cli.v1.ModelBilling
-	(*ModelBillingPromo)(nil),                    // 6: copilot.cli.v1.ModelBillingPromo
-	(*ModelBillingTokenPrices)(nil),              // 7: copilot.cli.v1.ModelBillingTokenPrices
-	(*ModelBillingTokenPricesLongContext)(nil),   // 8: copilot.cli.v1.ModelBillingTokenPricesLongContext
-	(*ModelMessage)(nil),                         // 9: copilot.cli.v1.ModelMessage
-	(*ModelPolicy)(nil),                          // 10: copilot.cli.v1.ModelPolicy
-	(*ModelWarningText)(nil),                     // 11: copilot.cli.v1.ModelWarningText
-	(*ModelCapabilities)(nil),                    // 12: copilot.cli.v1.ModelCapabilities
-	(ModelPickerPriceCategory)(0),                // 13: copilot.cli.v1.ModelPickerPriceCategory
-	(*ModelProviderRef)(nil),                     // 14: copilot.cli.v1.ModelProviderRef
+	(ModelPickerCategory)(0), // 0: copilot.cli.v1.ModelPickerCategory
+	(ModelPolicyState)(0),    // 1: copilot.cli.v1.ModelPolicyState
+	(TaskKind)(0),            // 2: copilot.cli.v1.TaskKind
+	(*InternalServerServiceConnectServerResponse)(nil), // 3: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*Model)(nil),                              // 4: copilot.cli.v1.Model
+	(*ModelBilling)(nil),                       // 5: copilot.cli.v1.ModelBilling
+	(*ModelBillingPromo)(nil),                  // 6: copilot.cli.v1.ModelBillingPromo
+	(*ModelBillingTokenPrices)(nil),            // 7: copilot.cli.v1.ModelBillingTokenPrices
+	(*ModelBillingTokenPricesLongContext)(nil), // 8: copilot.cli.v1.ModelBillingTokenPricesLongContext
+	(*ModelMessage)(nil),                       // 9: copilot.cli.v1.ModelMessage
+	(*ModelPolicy)(nil),                        // 10: copilot.cli.v1.ModelPolicy
+	(*ModelWarningText)(nil),                   // 11: copilot.cli.v1.ModelWarningText
+	(*ModelCapabilities)(nil),                  // 12: copilot.cli.v1.ModelCapabilities
+	(ModelPickerPriceCategory)(0),              // 13: copilot.cli.v1.ModelPickerPriceCategory
+	(*ModelProviderRef)(nil),                   // 14: copilot.cli.v1.ModelProviderRef
 }
 var file_copilot_cli_v1_runtime_types_proto_depIdxs = []int32{
-	2,  // 0: copilot.cli.v1.InternalServerServiceConnectResponse.task_kinds:type_name -> copilot.cli.v1.TaskKind
+	2,  // 0: copilot.cli.v1.InternalServerServiceConnectServerResponse.task_kinds:type_name -> copilot.cli.v1.TaskKind
 	12, // 1: copilot.cli.v1.Model.capabilities:type_name -> copilot.cli.v1.ModelCapabilities
 	10, // 2: copilot.cli.v1.Model.policy:type_name -> copilot.cli.v1.ModelPolicy
 	5,  // 3: copilot.cli.v1.Model.billing:type_name -> copilot.cli.v1.ModelBilling

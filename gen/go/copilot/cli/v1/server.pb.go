@@ -32,7 +32,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type InternalServerServiceConnectRequest struct {
+type InternalServerServiceConnectServerRequest struct {
 	state                           protoimpl.MessageState `protogen:"open.v1"`
 	EnableGithubTelemetryForwarding *bool                  `protobuf:"varint,1,opt,name=enable_github_telemetry_forwarding,json=enableGitHubTelemetryForwarding,proto3,oneof" json:"enable_github_telemetry_forwarding,omitempty"`
 	ClientInfo                      *ConnectClientInfo     `protobuf:"bytes,2,opt,name=client_info,json=clientInfo,proto3" json:"client_info,omitempty"`
@@ -45,20 +45,20 @@ type InternalServerServiceConnectRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *InternalServerServiceConnectRequest) Reset() {
-	*x = InternalServerServiceConnectRequest{}
+func (x *InternalServerServiceConnectServerRequest) Reset() {
+	*x = InternalServerServiceConnectServerRequest{}
 	mi := &file_copilot_cli_v1_server_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *InternalServerServiceConnectRequest) String() string {
+func (x *InternalServerServiceConnectServerRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*InternalServerServiceConnectRequest) ProtoMessage() {}
+func (*InternalServerServiceConnectServerRequest) ProtoMessage() {}
 
-func (x *InternalServerServiceConnectRequest) ProtoReflect() protoreflect.Message {
+func (x *InternalServerServiceConnectServerRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_server_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -70,40 +70,40 @@ func (x *InternalServerServiceConnectRequest) ProtoReflect() protoreflect.Messag
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use InternalServerServiceConnectRequest.ProtoReflect.Descriptor instead.
-func (*InternalServerServiceConnectRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use InternalServerServiceConnectServerRequest.ProtoReflect.Descriptor instead.
+func (*InternalServerServiceConnectServerRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_server_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *InternalServerServiceConnectRequest) GetEnableGithubTelemetryForwarding() bool {
+func (x *InternalServerServiceConnectServerRequest) GetEnableGithubTelemetryForwarding() bool {
 	if x != nil && x.EnableGithubTelemetryForwarding != nil {
 		return *x.EnableGithubTelemetryForwarding
 	}
 	return false
 }
 
-func (x *InternalServerServiceConnectRequest) GetClientInfo() *ConnectClientInfo {
+func (x *InternalServerServiceConnectServerRequest) GetClientInfo() *ConnectClientInfo {
 	if x != nil {
 		return x.ClientInfo
 	}
 	return nil
 }
 
-func (x *InternalServerServiceConnectRequest) GetToken() string {
+func (x *InternalServerServiceConnectServerRequest) GetToken() string {
 	if x != nil && x.Token != nil {
 		return *x.Token
 	}
 	return ""
 }
 
-func (x *InternalServerServiceConnectRequest) GetSupportedTaskKinds() []TaskKind {
+func (x *InternalServerServiceConnectServerRequest) GetSupportedTaskKinds() []TaskKind {
 	if x != nil {
 		return x.SupportedTaskKinds
 	}
 	return nil
 }
 
-func (x *InternalServerServiceConnectRequest) GetJsonExtra() string {
+func (x *InternalServerServiceConnectServerRequest) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -406,8 +406,8 @@ var File_copilot_cli_v1_server_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcopilot/cli/v1/server.proto\x12\x0ecopilot.cli.v1\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x80\x03\n" +
-	"#InternalServerServiceConnectRequest\x12P\n" +
+	"\x1bcopilot/cli/v1/server.proto\x12\x0ecopilot.cli.v1\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x03\n" +
+	")InternalServerServiceConnectServerRequest\x12P\n" +
 	"\"enable_github_telemetry_forwarding\x18\x01 \x01(\bH\x00R\x1fenableGitHubTelemetryForwarding\x88\x01\x01\x12B\n" +
 	"\vclient_info\x18\x02 \x01(\v2!.copilot.cli.v1.ConnectClientInfoR\n" +
 	"clientInfo\x12\x1e\n" +
@@ -446,9 +446,9 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\f_editor_nameB\x11\n" +
 	"\x0f_editor_versionB\x11\n" +
 	"\x0f_extension_nameB\x14\n" +
-	"\x12_extension_version2\x9f\x01\n" +
-	"\x15InternalServerService\x12\x85\x01\n" +
-	"\aConnect\x123.copilot.cli.v1.InternalServerServiceConnectRequest\x1a4.copilot.cli.v1.InternalServerServiceConnectResponse\"\x0f\x82\x80\x19\v\n" +
+	"\x12_extension_version2\xb1\x01\n" +
+	"\x15InternalServerService\x12\x97\x01\n" +
+	"\rConnectServer\x129.copilot.cli.v1.InternalServerServiceConnectServerRequest\x1a:.copilot.cli.v1.InternalServerServiceConnectServerResponse\"\x0f\x82\x80\x19\v\n" +
 	"\aconnect \x012\xce\x02\n" +
 	"\rServerService\x12g\n" +
 	"\x04Ping\x12(.copilot.cli.v1.ServerServicePingRequest\x1a).copilot.cli.v1.ServerServicePingResponse\"\n" +
@@ -472,7 +472,7 @@ func file_copilot_cli_v1_server_proto_rawDescGZIP() []byte {
 
 var file_copilot_cli_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_copilot_cli_v1_server_proto_goTypes = []any{
-	(*InternalServerServiceConnectRequest)(nil),                  // 0: copilot.cli.v1.InternalServerServiceConnectRequest
+	(*InternalServerServiceConnectServerRequest)(nil),            // 0: copilot.cli.v1.InternalServerServiceConnectServerRequest
 	(*ServerServicePingRequest)(nil),                             // 1: copilot.cli.v1.ServerServicePingRequest
 	(*ServerServicePingResponse)(nil),                            // 2: copilot.cli.v1.ServerServicePingResponse
 	(*ServerServiceRegisterExtensionLaunchProviderRequest)(nil),  // 3: copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
@@ -480,16 +480,16 @@ var file_copilot_cli_v1_server_proto_goTypes = []any{
 	(*ConnectClientInfo)(nil),                                    // 5: copilot.cli.v1.ConnectClientInfo
 	(TaskKind)(0),                                                // 6: copilot.cli.v1.TaskKind
 	(*timestamppb.Timestamp)(nil),                                // 7: google.protobuf.Timestamp
-	(*InternalServerServiceConnectResponse)(nil),                 // 8: copilot.cli.v1.InternalServerServiceConnectResponse
+	(*InternalServerServiceConnectServerResponse)(nil),           // 8: copilot.cli.v1.InternalServerServiceConnectServerResponse
 }
 var file_copilot_cli_v1_server_proto_depIdxs = []int32{
-	5, // 0: copilot.cli.v1.InternalServerServiceConnectRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
-	6, // 1: copilot.cli.v1.InternalServerServiceConnectRequest.supported_task_kinds:type_name -> copilot.cli.v1.TaskKind
+	5, // 0: copilot.cli.v1.InternalServerServiceConnectServerRequest.client_info:type_name -> copilot.cli.v1.ConnectClientInfo
+	6, // 1: copilot.cli.v1.InternalServerServiceConnectServerRequest.supported_task_kinds:type_name -> copilot.cli.v1.TaskKind
 	7, // 2: copilot.cli.v1.ServerServicePingResponse.timestamp:type_name -> google.protobuf.Timestamp
-	0, // 3: copilot.cli.v1.InternalServerService.Connect:input_type -> copilot.cli.v1.InternalServerServiceConnectRequest
+	0, // 3: copilot.cli.v1.InternalServerService.ConnectServer:input_type -> copilot.cli.v1.InternalServerServiceConnectServerRequest
 	1, // 4: copilot.cli.v1.ServerService.Ping:input_type -> copilot.cli.v1.ServerServicePingRequest
 	3, // 5: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:input_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest
-	8, // 6: copilot.cli.v1.InternalServerService.Connect:output_type -> copilot.cli.v1.InternalServerServiceConnectResponse
+	8, // 6: copilot.cli.v1.InternalServerService.ConnectServer:output_type -> copilot.cli.v1.InternalServerServiceConnectServerResponse
 	2, // 7: copilot.cli.v1.ServerService.Ping:output_type -> copilot.cli.v1.ServerServicePingResponse
 	4, // 8: copilot.cli.v1.ServerService.RegisterExtensionLaunchProvider:output_type -> copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse
 	6, // [6:9] is the sub-list for method output_type

@@ -28,7 +28,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	InternalServerService_Connect_FullMethodName = "/copilot.cli.v1.InternalServerService/Connect"
+	InternalServerService_ConnectServer_FullMethodName = "/copilot.cli.v1.InternalServerService/ConnectServer"
 )
 
 // InternalServerServiceClient is the client API for InternalServerService service.
@@ -40,7 +40,7 @@ const (
 type InternalServerServiceClient interface {
 	// Opens the conversation: gives the token, if one is needed, and returns
 	// versions. JSON-RPC: connect.
-	Connect(ctx context.Context, in *InternalServerServiceConnectRequest, opts ...grpc.CallOption) (*InternalServerServiceConnectResponse, error)
+	ConnectServer(ctx context.Context, in *InternalServerServiceConnectServerRequest, opts ...grpc.CallOption) (*InternalServerServiceConnectServerResponse, error)
 }
 
 type internalServerServiceClient struct {
@@ -51,10 +51,10 @@ func NewInternalServerServiceClient(cc grpc.ClientConnInterface) InternalServerS
 	return &internalServerServiceClient{cc}
 }
 
-func (c *internalServerServiceClient) Connect(ctx context.Context, in *InternalServerServiceConnectRequest, opts ...grpc.CallOption) (*InternalServerServiceConnectResponse, error) {
+func (c *internalServerServiceClient) ConnectServer(ctx context.Context, in *InternalServerServiceConnectServerRequest, opts ...grpc.CallOption) (*InternalServerServiceConnectServerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(InternalServerServiceConnectResponse)
-	err := c.cc.Invoke(ctx, InternalServerService_Connect_FullMethodName, in, out, cOpts...)
+	out := new(InternalServerServiceConnectServerResponse)
+	err := c.cc.Invoke(ctx, InternalServerService_ConnectServer_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (c *internalServerServiceClient) Connect(ctx context.Context, in *InternalS
 type InternalServerServiceServer interface {
 	// Opens the conversation: gives the token, if one is needed, and returns
 	// versions. JSON-RPC: connect.
-	Connect(context.Context, *InternalServerServiceConnectRequest) (*InternalServerServiceConnectResponse, error)
+	ConnectServer(context.Context, *InternalServerServiceConnectServerRequest) (*InternalServerServiceConnectServerResponse, error)
 	mustEmbedUnimplementedInternalServerServiceServer()
 }
 
@@ -81,8 +81,8 @@ type InternalServerServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedInternalServerServiceServer struct{}
 
-func (UnimplementedInternalServerServiceServer) Connect(context.Context, *InternalServerServiceConnectRequest) (*InternalServerServiceConnectResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Connect not implemented")
+func (UnimplementedInternalServerServiceServer) ConnectServer(context.Context, *InternalServerServiceConnectServerRequest) (*InternalServerServiceConnectServerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConnectServer not implemented")
 }
 func (UnimplementedInternalServerServiceServer) mustEmbedUnimplementedInternalServerServiceServer() {}
 func (UnimplementedInternalServerServiceServer) testEmbeddedByValue()                               {}
@@ -105,20 +105,20 @@ func RegisterInternalServerServiceServer(s grpc.ServiceRegistrar, srv InternalSe
 	s.RegisterService(&InternalServerService_ServiceDesc, srv)
 }
 
-func _InternalServerService_Connect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(InternalServerServiceConnectRequest)
+func _InternalServerService_ConnectServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InternalServerServiceConnectServerRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(InternalServerServiceServer).Connect(ctx, in)
+		return srv.(InternalServerServiceServer).ConnectServer(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: InternalServerService_Connect_FullMethodName,
+		FullMethod: InternalServerService_ConnectServer_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InternalServerServiceServer).Connect(ctx, req.(*InternalServerServiceConnectRequest))
+		return srv.(InternalServerServiceServer).ConnectServer(ctx, req.(*InternalServerServiceConnectServerRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -131,8 +131,8 @@ var InternalServerService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*InternalServerServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Connect",
-			Handler:    _InternalServerService_Connect_Handler,
+			MethodName: "ConnectServer",
+			Handler:    _InternalServerService_ConnectServer_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

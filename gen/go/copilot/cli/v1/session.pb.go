@@ -2174,8 +2174,8 @@ type SessionServiceLogRequest struct {
 	// The line.
 	Message string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// How important it is.
-	Level SessionLogLevel `protobuf:"varint,3,opt,name=level,proto3,enum=copilot.cli.v1.SessionLogLevel" json:"level,omitempty"`
-	Type  *string         `protobuf:"bytes,4,opt,name=type,proto3,oneof" json:"type,omitempty"`
+	Level   SessionLogLevel `protobuf:"varint,3,opt,name=level,proto3,enum=copilot.cli.v1.SessionLogLevel" json:"level,omitempty"`
+	LogType *string         `protobuf:"bytes,4,opt,name=log_type,json=type,proto3,oneof" json:"log_type,omitempty"`
 	// Keeps the line out of the stored history.
 	Ephemeral *bool `protobuf:"varint,5,opt,name=ephemeral,proto3,oneof" json:"ephemeral,omitempty"`
 	// A URI.
@@ -2238,9 +2238,9 @@ func (x *SessionServiceLogRequest) GetLevel() SessionLogLevel {
 	return SessionLogLevel_SESSION_LOG_LEVEL_UNSPECIFIED
 }
 
-func (x *SessionServiceLogRequest) GetType() string {
-	if x != nil && x.Type != nil {
-		return *x.Type
+func (x *SessionServiceLogRequest) GetLogType() string {
+	if x != nil && x.LogType != nil {
+		return *x.LogType
 	}
 	return ""
 }
@@ -3687,10 +3687,10 @@ func (x *SessionServiceSetForegroundResponse) GetJsonExtra() string {
 }
 
 type SessionServiceShutdownRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	Type      ShutdownType           `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.ShutdownType" json:"type,omitempty"`
-	Reason    *string                `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	SessionId    string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	ShutdownType ShutdownType           `protobuf:"varint,2,opt,name=shutdown_type,json=type,proto3,enum=copilot.cli.v1.ShutdownType" json:"shutdown_type,omitempty"`
+	Reason       *string                `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// Since CLI 1.0.85.
 	DetachSessionEndHooks *bool `protobuf:"varint,4,opt,name=detach_session_end_hooks,json=detachSessionEndHooks,proto3,oneof" json:"detach_session_end_hooks,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -3736,9 +3736,9 @@ func (x *SessionServiceShutdownRequest) GetSessionId() string {
 	return ""
 }
 
-func (x *SessionServiceShutdownRequest) GetType() ShutdownType {
+func (x *SessionServiceShutdownRequest) GetShutdownType() ShutdownType {
 	if x != nil {
-		return x.Type
+		return x.ShutdownType
 	}
 	return ShutdownType_SHUTDOWN_TYPE_UNSPECIFIED
 }
@@ -4275,19 +4275,19 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x1aSessionServiceListResponse\x12M\n" +
 	"\bsessions\x18\x01 \x03(\v2).copilot.cli.v1.LocalSessionMetadataValueB\x06\x82\x80\x19\x02\x18\x01R\bsessions\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xcb\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd3\x02\n" +
 	"\x18SessionServiceLogRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12 \n" +
 	"\amessage\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\amessage\x125\n" +
-	"\x05level\x18\x03 \x01(\x0e2\x1f.copilot.cli.v1.SessionLogLevelR\x05level\x12\x17\n" +
-	"\x04type\x18\x04 \x01(\tH\x00R\x04type\x88\x01\x01\x12!\n" +
+	"\x05level\x18\x03 \x01(\x0e2\x1f.copilot.cli.v1.SessionLogLevelR\x05level\x12\x1b\n" +
+	"\blog_type\x18\x04 \x01(\tH\x00R\x04type\x88\x01\x01\x12!\n" +
 	"\tephemeral\x18\x05 \x01(\bH\x01R\tephemeral\x88\x01\x01\x12\x15\n" +
 	"\x03url\x18\x06 \x01(\tH\x02R\x03url\x88\x01\x01\x12\x15\n" +
 	"\x03tip\x18\a \x01(\tH\x03R\x03tip\x88\x01\x01\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
-	"\x05_typeB\f\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\v\n" +
+	"\t_log_typeB\f\n" +
 	"\n" +
 	"_ephemeralB\x06\n" +
 	"\x04_urlB\x06\n" +
@@ -4521,11 +4521,11 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x05error\x18\x02 \x01(\tH\x00R\x05error\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
-	"\x06_error\"\x9b\x02\n" +
+	"\x06_error\"\xa4\x02\n" +
 	"\x1dSessionServiceShutdownRequest\x12%\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x120\n" +
-	"\x04type\x18\x02 \x01(\x0e2\x1c.copilot.cli.v1.ShutdownTypeR\x04type\x12\x1b\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x129\n" +
+	"\rshutdown_type\x18\x02 \x01(\x0e2\x1c.copilot.cli.v1.ShutdownTypeR\x04type\x12\x1b\n" +
 	"\x06reason\x18\x03 \x01(\tH\x00R\x06reason\x88\x01\x01\x12<\n" +
 	"\x18detach_session_end_hooks\x18\x04 \x01(\bH\x01R\x15detachSessionEndHooks\x88\x01\x01\x12\x1e\n" +
 	"\n" +
@@ -4787,7 +4787,7 @@ var file_copilot_cli_v1_session_proto_depIdxs = []int32{
 	82,  // 80: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
 	42,  // 81: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
 	83,  // 82: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	84,  // 83: copilot.cli.v1.SessionServiceShutdownRequest.type:type_name -> copilot.cli.v1.ShutdownType
+	84,  // 83: copilot.cli.v1.SessionServiceShutdownRequest.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
 	80,  // 84: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
 	85,  // 85: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
 	85,  // 86: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig

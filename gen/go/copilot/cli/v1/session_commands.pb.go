@@ -2191,10 +2191,10 @@ func (x *SlashCommandTextResult) GetJsonExtra() string {
 }
 
 type SlashCommandTimelineEntry struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	Text  string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	Url   *string                `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	EntryType string                 `protobuf:"bytes,1,opt,name=entry_type,json=type,proto3" json:"entry_type,omitempty"`
+	Text      string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Url       *string                `protobuf:"bytes,3,opt,name=url,proto3,oneof" json:"url,omitempty"`
 	// Action that the user can take. Since CLI 1.0.83.
 	Remediation RemediationAction `protobuf:"varint,4,opt,name=remediation,proto3,enum=copilot.cli.v1.RemediationAction" json:"remediation,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -2233,9 +2233,9 @@ func (*SlashCommandTimelineEntry) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_commands_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *SlashCommandTimelineEntry) GetType() string {
+func (x *SlashCommandTimelineEntry) GetEntryType() string {
 	if x != nil {
-		return x.Type
+		return x.EntryType
 	}
 	return ""
 }
@@ -2547,9 +2547,10 @@ const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\x04kind\x12\x06\"text\"B\v\n" +
 	"\t_markdownB\x10\n" +
 	"\x0e_preserve_ansiB\x1b\n" +
-	"\x19_runtime_settings_changed\"\xd7\x01\n" +
-	"\x19SlashCommandTimelineEntry\x12\x1a\n" +
-	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"\x19_runtime_settings_changed\"\xdd\x01\n" +
+	"\x19SlashCommandTimelineEntry\x12 \n" +
+	"\n" +
+	"entry_type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04text\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04text\x12\x15\n" +
 	"\x03url\x18\x03 \x01(\tH\x00R\x03url\x88\x01\x01\x12C\n" +
 	"\vremediation\x18\x04 \x01(\x0e2!.copilot.cli.v1.RemediationActionR\vremediation\x12\x1e\n" +

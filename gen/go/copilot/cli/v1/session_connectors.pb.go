@@ -477,7 +477,7 @@ func (x *InternalSessionConnectorsServiceWithdrawProjectionResponse) GetJsonExtr
 	return ""
 }
 
-type SessionConnectorsServiceConnectRequest struct {
+type SessionConnectorsServiceConnectConnectorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	AccountId     string                 `protobuf:"bytes,2,opt,name=account_id,json=accountId,proto3" json:"account_id,omitempty"`
@@ -488,20 +488,20 @@ type SessionConnectorsServiceConnectRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionConnectorsServiceConnectRequest) Reset() {
-	*x = SessionConnectorsServiceConnectRequest{}
+func (x *SessionConnectorsServiceConnectConnectorRequest) Reset() {
+	*x = SessionConnectorsServiceConnectConnectorRequest{}
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionConnectorsServiceConnectRequest) String() string {
+func (x *SessionConnectorsServiceConnectConnectorRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionConnectorsServiceConnectRequest) ProtoMessage() {}
+func (*SessionConnectorsServiceConnectConnectorRequest) ProtoMessage() {}
 
-func (x *SessionConnectorsServiceConnectRequest) ProtoReflect() protoreflect.Message {
+func (x *SessionConnectorsServiceConnectConnectorRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -513,68 +513,68 @@ func (x *SessionConnectorsServiceConnectRequest) ProtoReflect() protoreflect.Mes
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionConnectorsServiceConnectRequest.ProtoReflect.Descriptor instead.
-func (*SessionConnectorsServiceConnectRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionConnectorsServiceConnectConnectorRequest.ProtoReflect.Descriptor instead.
+func (*SessionConnectorsServiceConnectConnectorRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *SessionConnectorsServiceConnectRequest) GetSessionId() string {
+func (x *SessionConnectorsServiceConnectConnectorRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectRequest) GetAccountId() string {
+func (x *SessionConnectorsServiceConnectConnectorRequest) GetAccountId() string {
 	if x != nil {
 		return x.AccountId
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectRequest) GetConnectorName() string {
+func (x *SessionConnectorsServiceConnectConnectorRequest) GetConnectorName() string {
 	if x != nil {
 		return x.ConnectorName
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectRequest) GetJsonExtra() string {
+func (x *SessionConnectorsServiceConnectConnectorRequest) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
 	return ""
 }
 
-type SessionConnectorsServiceConnectResponse struct {
+type SessionConnectorsServiceConnectConnectorResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The member kind selects the alternative.
 	//
 	// Types that are valid to be assigned to Variant:
 	//
-	//	*SessionConnectorsServiceConnectResponse_Connected
-	//	*SessionConnectorsServiceConnectResponse_ConsentRequired
-	//	*SessionConnectorsServiceConnectResponse_Pending
-	//	*SessionConnectorsServiceConnectResponse_Unrecognized
-	Variant       isSessionConnectorsServiceConnectResponse_Variant `protobuf_oneof:"variant"`
+	//	*SessionConnectorsServiceConnectConnectorResponse_Connected
+	//	*SessionConnectorsServiceConnectConnectorResponse_ConsentRequired
+	//	*SessionConnectorsServiceConnectConnectorResponse_Pending
+	//	*SessionConnectorsServiceConnectConnectorResponse_Unrecognized
+	Variant       isSessionConnectorsServiceConnectConnectorResponse_Variant `protobuf_oneof:"variant"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionConnectorsServiceConnectResponse) Reset() {
-	*x = SessionConnectorsServiceConnectResponse{}
+func (x *SessionConnectorsServiceConnectConnectorResponse) Reset() {
+	*x = SessionConnectorsServiceConnectConnectorResponse{}
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionConnectorsServiceConnectResponse) String() string {
+func (x *SessionConnectorsServiceConnectConnectorResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionConnectorsServiceConnectResponse) ProtoMessage() {}
+func (*SessionConnectorsServiceConnectConnectorResponse) ProtoMessage() {}
 
-func (x *SessionConnectorsServiceConnectResponse) ProtoReflect() protoreflect.Message {
+func (x *SessionConnectorsServiceConnectConnectorResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -586,88 +586,88 @@ func (x *SessionConnectorsServiceConnectResponse) ProtoReflect() protoreflect.Me
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionConnectorsServiceConnectResponse.ProtoReflect.Descriptor instead.
-func (*SessionConnectorsServiceConnectResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionConnectorsServiceConnectConnectorResponse.ProtoReflect.Descriptor instead.
+func (*SessionConnectorsServiceConnectConnectorResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *SessionConnectorsServiceConnectResponse) GetVariant() isSessionConnectorsServiceConnectResponse_Variant {
+func (x *SessionConnectorsServiceConnectConnectorResponse) GetVariant() isSessionConnectorsServiceConnectConnectorResponse_Variant {
 	if x != nil {
 		return x.Variant
 	}
 	return nil
 }
 
-func (x *SessionConnectorsServiceConnectResponse) GetConnected() *SessionConnectorsServiceConnectResponseConnected {
+func (x *SessionConnectorsServiceConnectConnectorResponse) GetConnected() *SessionConnectorsServiceConnectConnectorResponseConnected {
 	if x != nil {
-		if x, ok := x.Variant.(*SessionConnectorsServiceConnectResponse_Connected); ok {
+		if x, ok := x.Variant.(*SessionConnectorsServiceConnectConnectorResponse_Connected); ok {
 			return x.Connected
 		}
 	}
 	return nil
 }
 
-func (x *SessionConnectorsServiceConnectResponse) GetConsentRequired() *SessionConnectorsServiceConnectResponseConsentRequired {
+func (x *SessionConnectorsServiceConnectConnectorResponse) GetConsentRequired() *SessionConnectorsServiceConnectConnectorResponseConsentRequired {
 	if x != nil {
-		if x, ok := x.Variant.(*SessionConnectorsServiceConnectResponse_ConsentRequired); ok {
+		if x, ok := x.Variant.(*SessionConnectorsServiceConnectConnectorResponse_ConsentRequired); ok {
 			return x.ConsentRequired
 		}
 	}
 	return nil
 }
 
-func (x *SessionConnectorsServiceConnectResponse) GetPending() *SessionConnectorsServiceConnectResponsePending {
+func (x *SessionConnectorsServiceConnectConnectorResponse) GetPending() *SessionConnectorsServiceConnectConnectorResponsePending {
 	if x != nil {
-		if x, ok := x.Variant.(*SessionConnectorsServiceConnectResponse_Pending); ok {
+		if x, ok := x.Variant.(*SessionConnectorsServiceConnectConnectorResponse_Pending); ok {
 			return x.Pending
 		}
 	}
 	return nil
 }
 
-func (x *SessionConnectorsServiceConnectResponse) GetUnrecognized() string {
+func (x *SessionConnectorsServiceConnectConnectorResponse) GetUnrecognized() string {
 	if x != nil {
-		if x, ok := x.Variant.(*SessionConnectorsServiceConnectResponse_Unrecognized); ok {
+		if x, ok := x.Variant.(*SessionConnectorsServiceConnectConnectorResponse_Unrecognized); ok {
 			return x.Unrecognized
 		}
 	}
 	return ""
 }
 
-type isSessionConnectorsServiceConnectResponse_Variant interface {
-	isSessionConnectorsServiceConnectResponse_Variant()
+type isSessionConnectorsServiceConnectConnectorResponse_Variant interface {
+	isSessionConnectorsServiceConnectConnectorResponse_Variant()
 }
 
-type SessionConnectorsServiceConnectResponse_Connected struct {
+type SessionConnectorsServiceConnectConnectorResponse_Connected struct {
 	// JSON kind: connected.
-	Connected *SessionConnectorsServiceConnectResponseConnected `protobuf:"bytes,1,opt,name=connected,proto3,oneof"`
+	Connected *SessionConnectorsServiceConnectConnectorResponseConnected `protobuf:"bytes,1,opt,name=connected,proto3,oneof"`
 }
 
-type SessionConnectorsServiceConnectResponse_ConsentRequired struct {
+type SessionConnectorsServiceConnectConnectorResponse_ConsentRequired struct {
 	// JSON kind: consent_required.
-	ConsentRequired *SessionConnectorsServiceConnectResponseConsentRequired `protobuf:"bytes,2,opt,name=consent_required,json=consentRequired,proto3,oneof"`
+	ConsentRequired *SessionConnectorsServiceConnectConnectorResponseConsentRequired `protobuf:"bytes,2,opt,name=consent_required,json=consentRequired,proto3,oneof"`
 }
 
-type SessionConnectorsServiceConnectResponse_Pending struct {
+type SessionConnectorsServiceConnectConnectorResponse_Pending struct {
 	// JSON kind: pending.
-	Pending *SessionConnectorsServiceConnectResponsePending `protobuf:"bytes,3,opt,name=pending,proto3,oneof"`
+	Pending *SessionConnectorsServiceConnectConnectorResponsePending `protobuf:"bytes,3,opt,name=pending,proto3,oneof"`
 }
 
-type SessionConnectorsServiceConnectResponse_Unrecognized struct {
+type SessionConnectorsServiceConnectConnectorResponse_Unrecognized struct {
 	// A value that matches no alternative, as JSON text.
 	Unrecognized string `protobuf:"bytes,1001,opt,name=unrecognized,proto3,oneof"`
 }
 
-func (*SessionConnectorsServiceConnectResponse_Connected) isSessionConnectorsServiceConnectResponse_Variant() {
+func (*SessionConnectorsServiceConnectConnectorResponse_Connected) isSessionConnectorsServiceConnectConnectorResponse_Variant() {
 }
 
-func (*SessionConnectorsServiceConnectResponse_ConsentRequired) isSessionConnectorsServiceConnectResponse_Variant() {
+func (*SessionConnectorsServiceConnectConnectorResponse_ConsentRequired) isSessionConnectorsServiceConnectConnectorResponse_Variant() {
 }
 
-func (*SessionConnectorsServiceConnectResponse_Pending) isSessionConnectorsServiceConnectResponse_Variant() {
+func (*SessionConnectorsServiceConnectConnectorResponse_Pending) isSessionConnectorsServiceConnectConnectorResponse_Variant() {
 }
 
-func (*SessionConnectorsServiceConnectResponse_Unrecognized) isSessionConnectorsServiceConnectResponse_Variant() {
+func (*SessionConnectorsServiceConnectConnectorResponse_Unrecognized) isSessionConnectorsServiceConnectConnectorResponse_Variant() {
 }
 
 type SessionConnectorsServiceContinueConnectionRequest struct {
@@ -2083,10 +2083,10 @@ func (x *SessionConnectorsServiceRefreshResponse) GetJsonExtra() string {
 
 // Since CLI 1.0.92.
 type AuthIdentityMetadata struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  AuthInfoType           `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"type,omitempty"`
-	Host  string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
-	Login string                 `protobuf:"bytes,3,opt,name=login,proto3" json:"login,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	AuthType AuthInfoType           `protobuf:"varint,1,opt,name=auth_type,json=type,proto3,enum=copilot.cli.v1.AuthInfoType" json:"auth_type,omitempty"`
+	Host     string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	Login    string                 `protobuf:"bytes,3,opt,name=login,proto3" json:"login,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2123,9 +2123,9 @@ func (*AuthIdentityMetadata) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *AuthIdentityMetadata) GetType() AuthInfoType {
+func (x *AuthIdentityMetadata) GetAuthType() AuthInfoType {
 	if x != nil {
-		return x.Type
+		return x.AuthType
 	}
 	return AuthInfoType_AUTH_INFO_TYPE_UNSPECIFIED
 }
@@ -2623,7 +2623,7 @@ func (x *ConnectorStatus) GetJsonExtra() string {
 	return ""
 }
 
-type SessionConnectorsServiceConnectResponseConnected struct {
+type SessionConnectorsServiceConnectConnectorResponseConnected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Since CLI 1.0.88.
 	Status *ConnectorStatus `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -2633,20 +2633,20 @@ type SessionConnectorsServiceConnectResponseConnected struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionConnectorsServiceConnectResponseConnected) Reset() {
-	*x = SessionConnectorsServiceConnectResponseConnected{}
+func (x *SessionConnectorsServiceConnectConnectorResponseConnected) Reset() {
+	*x = SessionConnectorsServiceConnectConnectorResponseConnected{}
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionConnectorsServiceConnectResponseConnected) String() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConnected) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionConnectorsServiceConnectResponseConnected) ProtoMessage() {}
+func (*SessionConnectorsServiceConnectConnectorResponseConnected) ProtoMessage() {}
 
-func (x *SessionConnectorsServiceConnectResponseConnected) ProtoReflect() protoreflect.Message {
+func (x *SessionConnectorsServiceConnectConnectorResponseConnected) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2658,26 +2658,26 @@ func (x *SessionConnectorsServiceConnectResponseConnected) ProtoReflect() protor
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionConnectorsServiceConnectResponseConnected.ProtoReflect.Descriptor instead.
-func (*SessionConnectorsServiceConnectResponseConnected) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionConnectorsServiceConnectConnectorResponseConnected.ProtoReflect.Descriptor instead.
+func (*SessionConnectorsServiceConnectConnectorResponseConnected) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{31}
 }
 
-func (x *SessionConnectorsServiceConnectResponseConnected) GetStatus() *ConnectorStatus {
+func (x *SessionConnectorsServiceConnectConnectorResponseConnected) GetStatus() *ConnectorStatus {
 	if x != nil {
 		return x.Status
 	}
 	return nil
 }
 
-func (x *SessionConnectorsServiceConnectResponseConnected) GetJsonExtra() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConnected) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
 	return ""
 }
 
-type SessionConnectorsServiceConnectResponseConsentRequired struct {
+type SessionConnectorsServiceConnectConnectorResponseConsentRequired struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Since CLI 1.0.88.
 	ConsentUrl string `protobuf:"bytes,1,opt,name=consent_url,json=consentUrl,proto3" json:"consent_url,omitempty"`
@@ -2689,20 +2689,20 @@ type SessionConnectorsServiceConnectResponseConsentRequired struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) Reset() {
-	*x = SessionConnectorsServiceConnectResponseConsentRequired{}
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) Reset() {
+	*x = SessionConnectorsServiceConnectConnectorResponseConsentRequired{}
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) String() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionConnectorsServiceConnectResponseConsentRequired) ProtoMessage() {}
+func (*SessionConnectorsServiceConnectConnectorResponseConsentRequired) ProtoMessage() {}
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) ProtoReflect() protoreflect.Message {
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2714,33 +2714,33 @@ func (x *SessionConnectorsServiceConnectResponseConsentRequired) ProtoReflect() 
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionConnectorsServiceConnectResponseConsentRequired.ProtoReflect.Descriptor instead.
-func (*SessionConnectorsServiceConnectResponseConsentRequired) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionConnectorsServiceConnectConnectorResponseConsentRequired.ProtoReflect.Descriptor instead.
+func (*SessionConnectorsServiceConnectConnectorResponseConsentRequired) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{32}
 }
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) GetConsentUrl() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) GetConsentUrl() string {
 	if x != nil {
 		return x.ConsentUrl
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) GetContinuationId() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) GetContinuationId() string {
 	if x != nil {
 		return x.ContinuationId
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectResponseConsentRequired) GetJsonExtra() string {
+func (x *SessionConnectorsServiceConnectConnectorResponseConsentRequired) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
 	return ""
 }
 
-type SessionConnectorsServiceConnectResponsePending struct {
+type SessionConnectorsServiceConnectConnectorResponsePending struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Since CLI 1.0.88.
 	ContinuationId string `protobuf:"bytes,1,opt,name=continuation_id,json=continuationId,proto3" json:"continuation_id,omitempty"`
@@ -2750,20 +2750,20 @@ type SessionConnectorsServiceConnectResponsePending struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionConnectorsServiceConnectResponsePending) Reset() {
-	*x = SessionConnectorsServiceConnectResponsePending{}
+func (x *SessionConnectorsServiceConnectConnectorResponsePending) Reset() {
+	*x = SessionConnectorsServiceConnectConnectorResponsePending{}
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionConnectorsServiceConnectResponsePending) String() string {
+func (x *SessionConnectorsServiceConnectConnectorResponsePending) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionConnectorsServiceConnectResponsePending) ProtoMessage() {}
+func (*SessionConnectorsServiceConnectConnectorResponsePending) ProtoMessage() {}
 
-func (x *SessionConnectorsServiceConnectResponsePending) ProtoReflect() protoreflect.Message {
+func (x *SessionConnectorsServiceConnectConnectorResponsePending) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_session_connectors_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2775,19 +2775,19 @@ func (x *SessionConnectorsServiceConnectResponsePending) ProtoReflect() protoref
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionConnectorsServiceConnectResponsePending.ProtoReflect.Descriptor instead.
-func (*SessionConnectorsServiceConnectResponsePending) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionConnectorsServiceConnectConnectorResponsePending.ProtoReflect.Descriptor instead.
+func (*SessionConnectorsServiceConnectConnectorResponsePending) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_connectors_proto_rawDescGZIP(), []int{33}
 }
 
-func (x *SessionConnectorsServiceConnectResponsePending) GetContinuationId() string {
+func (x *SessionConnectorsServiceConnectConnectorResponsePending) GetContinuationId() string {
 	if x != nil {
 		return x.ContinuationId
 	}
 	return ""
 }
 
-func (x *SessionConnectorsServiceConnectResponsePending) GetJsonExtra() string {
+func (x *SessionConnectorsServiceConnectConnectorResponsePending) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -3178,19 +3178,19 @@ const file_copilot_cli_v1_session_connectors_proto_rawDesc = "" +
 	"\x13pending_connections\x18\a \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x12pendingConnections\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x020\x01B\r\n" +
-	"\v_account_id\"\xc5\x01\n" +
-	"&SessionConnectorsServiceConnectRequest\x12%\n" +
+	"\v_account_id\"\xce\x01\n" +
+	"/SessionConnectorsServiceConnectConnectorRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12%\n" +
 	"\n" +
 	"account_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\taccountId\x12-\n" +
 	"\x0econnector_name\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\rconnectorName\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd5\x03\n" +
-	"'SessionConnectorsServiceConnectResponse\x12q\n" +
-	"\tconnected\x18\x01 \x01(\v2@.copilot.cli.v1.SessionConnectorsServiceConnectResponseConnectedB\x0f\x82\x80\x19\v*\tconnectedH\x00R\tconnected\x12\x8b\x01\n" +
-	"\x10consent_required\x18\x02 \x01(\v2F.copilot.cli.v1.SessionConnectorsServiceConnectResponseConsentRequiredB\x16\x82\x80\x19\x12*\x10consent_requiredH\x00R\x0fconsentRequired\x12i\n" +
-	"\apending\x18\x03 \x01(\v2>.copilot.cli.v1.SessionConnectorsServiceConnectResponsePendingB\r\x82\x80\x19\t*\apendingH\x00R\apending\x12%\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf9\x03\n" +
+	"0SessionConnectorsServiceConnectConnectorResponse\x12z\n" +
+	"\tconnected\x18\x01 \x01(\v2I.copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConnectedB\x0f\x82\x80\x19\v*\tconnectedH\x00R\tconnected\x12\x94\x01\n" +
+	"\x10consent_required\x18\x02 \x01(\v2O.copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConsentRequiredB\x16\x82\x80\x19\x12*\x10consent_requiredH\x00R\x0fconsentRequired\x12r\n" +
+	"\apending\x18\x03 \x01(\v2G.copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponsePendingB\r\x82\x80\x19\t*\apendingH\x00R\apending\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\f\x82\x80\x19\b\b\x02\x1a\x04kindB\t\n" +
 	"\avariant\"\xb1\x02\n" +
 	"1SessionConnectorsServiceContinueConnectionRequest\x12%\n" +
@@ -3336,9 +3336,9 @@ const file_copilot_cli_v1_session_connectors_proto_rawDesc = "" +
 	"connectors\x18\x03 \x03(\v2%.copilot.cli.v1.ConnectorCatalogEntryB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"connectors\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xaa\x01\n" +
-	"\x14AuthIdentityMetadata\x128\n" +
-	"\x04type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xaf\x01\n" +
+	"\x14AuthIdentityMetadata\x12=\n" +
+	"\tauth_type\x18\x01 \x01(\x0e2\x1c.copilot.cli.v1.AuthInfoTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04host\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04host\x12\x1c\n" +
 	"\x05login\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05login\x12\x1e\n" +
 	"\n" +
@@ -3397,20 +3397,20 @@ const file_copilot_cli_v1_session_connectors_proto_rawDesc = "" +
 	"\x13pending_connections\x18\a \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x12pendingConnections\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\r\n" +
-	"\v_account_id\"\xae\x01\n" +
-	"0SessionConnectorsServiceConnectResponseConnected\x12?\n" +
+	"\v_account_id\"\xb7\x01\n" +
+	"9SessionConnectorsServiceConnectConnectorResponseConnected\x12?\n" +
 	"\x06status\x18\x01 \x01(\v2\x1f.copilot.cli.v1.ConnectorStatusB\x06\x82\x80\x19\x02\x18\x01R\x06status\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x19\x82\x80\x19\x15\x12\x13\n" +
-	"\x04kind\x12\v\"connected\"\"\xd4\x01\n" +
-	"6SessionConnectorsServiceConnectResponseConsentRequired\x12'\n" +
+	"\x04kind\x12\v\"connected\"\"\xdd\x01\n" +
+	"?SessionConnectorsServiceConnectConnectorResponseConsentRequired\x12'\n" +
 	"\vconsent_url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\n" +
 	"consentUrl\x12/\n" +
 	"\x0fcontinuation_id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0econtinuationId\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra: \x82\x80\x19\x1c\x12\x1a\n" +
-	"\x04kind\x12\x12\"consent_required\"\"\x9a\x01\n" +
-	".SessionConnectorsServiceConnectResponsePending\x12/\n" +
+	"\x04kind\x12\x12\"consent_required\"\"\xa3\x01\n" +
+	"7SessionConnectorsServiceConnectConnectorResponsePending\x12/\n" +
 	"\x0fcontinuation_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x0econtinuationId\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
@@ -3480,9 +3480,9 @@ const file_copilot_cli_v1_session_connectors_proto_rawDesc = "" +
 	"\x13ReconcileForStartup\x12J.copilot.cli.v1.InternalSessionConnectorsServiceReconcileForStartupRequest\x1aK.copilot.cli.v1.InternalSessionConnectorsServiceReconcileForStartupResponse\"6\x82\x80\x192\n" +
 	"&session.connectors.reconcileForStartup \x01*\x061.0.88\x12\xe2\x01\n" +
 	"\x12WithdrawProjection\x12I.copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionRequest\x1aJ.copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse\"5\x82\x80\x191\n" +
-	"%session.connectors.withdrawProjection \x01*\x061.0.882\x90\x0e\n" +
-	"\x18SessionConnectorsService\x12\xa4\x01\n" +
-	"\aConnect\x126.copilot.cli.v1.SessionConnectorsServiceConnectRequest\x1a7.copilot.cli.v1.SessionConnectorsServiceConnectResponse\"(\x82\x80\x19$\n" +
+	"%session.connectors.withdrawProjection \x01*\x061.0.882\xab\x0e\n" +
+	"\x18SessionConnectorsService\x12\xbf\x01\n" +
+	"\x10ConnectConnector\x12?.copilot.cli.v1.SessionConnectorsServiceConnectConnectorRequest\x1a@.copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse\"(\x82\x80\x19$\n" +
 	"\x1asession.connectors.connect*\x061.0.88\x12\xd0\x01\n" +
 	"\x12ContinueConnection\x12A.copilot.cli.v1.SessionConnectorsServiceContinueConnectionRequest\x1aB.copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse\"3\x82\x80\x19/\n" +
 	"%session.connectors.continueConnection*\x061.0.88\x12\xb0\x01\n" +
@@ -3527,8 +3527,8 @@ var file_copilot_cli_v1_session_connectors_proto_goTypes = []any{
 	(*InternalSessionConnectorsServiceReconcileForStartupResponse)(nil),       // 3: copilot.cli.v1.InternalSessionConnectorsServiceReconcileForStartupResponse
 	(*InternalSessionConnectorsServiceWithdrawProjectionRequest)(nil),         // 4: copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionRequest
 	(*InternalSessionConnectorsServiceWithdrawProjectionResponse)(nil),        // 5: copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse
-	(*SessionConnectorsServiceConnectRequest)(nil),                            // 6: copilot.cli.v1.SessionConnectorsServiceConnectRequest
-	(*SessionConnectorsServiceConnectResponse)(nil),                           // 7: copilot.cli.v1.SessionConnectorsServiceConnectResponse
+	(*SessionConnectorsServiceConnectConnectorRequest)(nil),                   // 6: copilot.cli.v1.SessionConnectorsServiceConnectConnectorRequest
+	(*SessionConnectorsServiceConnectConnectorResponse)(nil),                  // 7: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse
 	(*SessionConnectorsServiceContinueConnectionRequest)(nil),                 // 8: copilot.cli.v1.SessionConnectorsServiceContinueConnectionRequest
 	(*SessionConnectorsServiceContinueConnectionResponse)(nil),                // 9: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse
 	(*SessionConnectorsServiceDisconnectRequest)(nil),                         // 10: copilot.cli.v1.SessionConnectorsServiceDisconnectRequest
@@ -3554,9 +3554,9 @@ var file_copilot_cli_v1_session_connectors_proto_goTypes = []any{
 	(*ConnectorRuntimeStatus)(nil),                                            // 30: copilot.cli.v1.ConnectorRuntimeStatus
 	(*ConnectorSessionAccount)(nil),                                           // 31: copilot.cli.v1.ConnectorSessionAccount
 	(*ConnectorStatus)(nil),                                                   // 32: copilot.cli.v1.ConnectorStatus
-	(*SessionConnectorsServiceConnectResponseConnected)(nil),                  // 33: copilot.cli.v1.SessionConnectorsServiceConnectResponseConnected
-	(*SessionConnectorsServiceConnectResponseConsentRequired)(nil),            // 34: copilot.cli.v1.SessionConnectorsServiceConnectResponseConsentRequired
-	(*SessionConnectorsServiceConnectResponsePending)(nil),                    // 35: copilot.cli.v1.SessionConnectorsServiceConnectResponsePending
+	(*SessionConnectorsServiceConnectConnectorResponseConnected)(nil),         // 33: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConnected
+	(*SessionConnectorsServiceConnectConnectorResponseConsentRequired)(nil),   // 34: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConsentRequired
+	(*SessionConnectorsServiceConnectConnectorResponsePending)(nil),           // 35: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponsePending
 	(*SessionConnectorsServiceContinueConnectionResponseConnected)(nil),       // 36: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponseConnected
 	(*SessionConnectorsServiceContinueConnectionResponseConsentRequired)(nil), // 37: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponseConsentRequired
 	(*SessionConnectorsServiceContinueConnectionResponsePending)(nil),         // 38: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponsePending
@@ -3575,9 +3575,9 @@ var file_copilot_cli_v1_session_connectors_proto_depIdxs = []int32{
 	29, // 5: copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse.catalog:type_name -> copilot.cli.v1.ConnectorCatalogResult
 	27, // 6: copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse.authorization_requirement:type_name -> copilot.cli.v1.ConnectorAuthorizationRequirement
 	30, // 7: copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse.runtime_servers:type_name -> copilot.cli.v1.ConnectorRuntimeStatus
-	33, // 8: copilot.cli.v1.SessionConnectorsServiceConnectResponse.connected:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectResponseConnected
-	34, // 9: copilot.cli.v1.SessionConnectorsServiceConnectResponse.consent_required:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectResponseConsentRequired
-	35, // 10: copilot.cli.v1.SessionConnectorsServiceConnectResponse.pending:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectResponsePending
+	33, // 8: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse.connected:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConnected
+	34, // 9: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse.consent_required:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConsentRequired
+	35, // 10: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse.pending:type_name -> copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponsePending
 	36, // 11: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse.connected:type_name -> copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponseConnected
 	37, // 12: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse.consent_required:type_name -> copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponseConsentRequired
 	38, // 13: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse.pending:type_name -> copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponsePending
@@ -3597,7 +3597,7 @@ var file_copilot_cli_v1_session_connectors_proto_depIdxs = []int32{
 	40, // 27: copilot.cli.v1.SessionConnectorsServiceReconnectResponse.consent_required:type_name -> copilot.cli.v1.SessionConnectorsServiceReconnectResponseConsentRequired
 	41, // 28: copilot.cli.v1.SessionConnectorsServiceReconnectResponse.pending:type_name -> copilot.cli.v1.SessionConnectorsServiceReconnectResponsePending
 	28, // 29: copilot.cli.v1.SessionConnectorsServiceRefreshResponse.connectors:type_name -> copilot.cli.v1.ConnectorCatalogEntry
-	42, // 30: copilot.cli.v1.AuthIdentityMetadata.type:type_name -> copilot.cli.v1.AuthInfoType
+	42, // 30: copilot.cli.v1.AuthIdentityMetadata.auth_type:type_name -> copilot.cli.v1.AuthInfoType
 	43, // 31: copilot.cli.v1.ConnectorCatalogEntry.status:type_name -> copilot.cli.v1.ConnectorCatalogStatus
 	28, // 32: copilot.cli.v1.ConnectorCatalogResult.connectors:type_name -> copilot.cli.v1.ConnectorCatalogEntry
 	1,  // 33: copilot.cli.v1.ConnectorRuntimeStatus.status:type_name -> copilot.cli.v1.ConnectorMcpStatus
@@ -3606,12 +3606,12 @@ var file_copilot_cli_v1_session_connectors_proto_depIdxs = []int32{
 	29, // 36: copilot.cli.v1.ConnectorStatus.catalog:type_name -> copilot.cli.v1.ConnectorCatalogResult
 	27, // 37: copilot.cli.v1.ConnectorStatus.authorization_requirement:type_name -> copilot.cli.v1.ConnectorAuthorizationRequirement
 	30, // 38: copilot.cli.v1.ConnectorStatus.runtime_servers:type_name -> copilot.cli.v1.ConnectorRuntimeStatus
-	32, // 39: copilot.cli.v1.SessionConnectorsServiceConnectResponseConnected.status:type_name -> copilot.cli.v1.ConnectorStatus
+	32, // 39: copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponseConnected.status:type_name -> copilot.cli.v1.ConnectorStatus
 	32, // 40: copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponseConnected.status:type_name -> copilot.cli.v1.ConnectorStatus
 	32, // 41: copilot.cli.v1.SessionConnectorsServiceReconnectResponseConnected.status:type_name -> copilot.cli.v1.ConnectorStatus
 	2,  // 42: copilot.cli.v1.InternalSessionConnectorsService.ReconcileForStartup:input_type -> copilot.cli.v1.InternalSessionConnectorsServiceReconcileForStartupRequest
 	4,  // 43: copilot.cli.v1.InternalSessionConnectorsService.WithdrawProjection:input_type -> copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionRequest
-	6,  // 44: copilot.cli.v1.SessionConnectorsService.Connect:input_type -> copilot.cli.v1.SessionConnectorsServiceConnectRequest
+	6,  // 44: copilot.cli.v1.SessionConnectorsService.ConnectConnector:input_type -> copilot.cli.v1.SessionConnectorsServiceConnectConnectorRequest
 	8,  // 45: copilot.cli.v1.SessionConnectorsService.ContinueConnection:input_type -> copilot.cli.v1.SessionConnectorsServiceContinueConnectionRequest
 	10, // 46: copilot.cli.v1.SessionConnectorsService.Disconnect:input_type -> copilot.cli.v1.SessionConnectorsServiceDisconnectRequest
 	12, // 47: copilot.cli.v1.SessionConnectorsService.GetAccount:input_type -> copilot.cli.v1.SessionConnectorsServiceGetAccountRequest
@@ -3623,7 +3623,7 @@ var file_copilot_cli_v1_session_connectors_proto_depIdxs = []int32{
 	24, // 53: copilot.cli.v1.SessionConnectorsService.Refresh:input_type -> copilot.cli.v1.SessionConnectorsServiceRefreshRequest
 	3,  // 54: copilot.cli.v1.InternalSessionConnectorsService.ReconcileForStartup:output_type -> copilot.cli.v1.InternalSessionConnectorsServiceReconcileForStartupResponse
 	5,  // 55: copilot.cli.v1.InternalSessionConnectorsService.WithdrawProjection:output_type -> copilot.cli.v1.InternalSessionConnectorsServiceWithdrawProjectionResponse
-	7,  // 56: copilot.cli.v1.SessionConnectorsService.Connect:output_type -> copilot.cli.v1.SessionConnectorsServiceConnectResponse
+	7,  // 56: copilot.cli.v1.SessionConnectorsService.ConnectConnector:output_type -> copilot.cli.v1.SessionConnectorsServiceConnectConnectorResponse
 	9,  // 57: copilot.cli.v1.SessionConnectorsService.ContinueConnection:output_type -> copilot.cli.v1.SessionConnectorsServiceContinueConnectionResponse
 	11, // 58: copilot.cli.v1.SessionConnectorsService.Disconnect:output_type -> copilot.cli.v1.SessionConnectorsServiceDisconnectResponse
 	13, // 59: copilot.cli.v1.SessionConnectorsService.GetAccount:output_type -> copilot.cli.v1.SessionConnectorsServiceGetAccountResponse
@@ -3649,10 +3649,10 @@ func file_copilot_cli_v1_session_connectors_proto_init() {
 	file_copilot_cli_v1_session_connectors_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_connectors_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_connectors_proto_msgTypes[5].OneofWrappers = []any{
-		(*SessionConnectorsServiceConnectResponse_Connected)(nil),
-		(*SessionConnectorsServiceConnectResponse_ConsentRequired)(nil),
-		(*SessionConnectorsServiceConnectResponse_Pending)(nil),
-		(*SessionConnectorsServiceConnectResponse_Unrecognized)(nil),
+		(*SessionConnectorsServiceConnectConnectorResponse_Connected)(nil),
+		(*SessionConnectorsServiceConnectConnectorResponse_ConsentRequired)(nil),
+		(*SessionConnectorsServiceConnectConnectorResponse_Pending)(nil),
+		(*SessionConnectorsServiceConnectConnectorResponse_Unrecognized)(nil),
 	}
 	file_copilot_cli_v1_session_connectors_proto_msgTypes[7].OneofWrappers = []any{
 		(*SessionConnectorsServiceContinueConnectionResponse_Connected)(nil),

@@ -181,7 +181,7 @@ var InternalSessionConnectorsService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	SessionConnectorsService_Connect_FullMethodName            = "/copilot.cli.v1.SessionConnectorsService/Connect"
+	SessionConnectorsService_ConnectConnector_FullMethodName   = "/copilot.cli.v1.SessionConnectorsService/ConnectConnector"
 	SessionConnectorsService_ContinueConnection_FullMethodName = "/copilot.cli.v1.SessionConnectorsService/ContinueConnection"
 	SessionConnectorsService_Disconnect_FullMethodName         = "/copilot.cli.v1.SessionConnectorsService/Disconnect"
 	SessionConnectorsService_GetAccount_FullMethodName         = "/copilot.cli.v1.SessionConnectorsService/GetAccount"
@@ -201,7 +201,7 @@ const (
 // session.connectors.
 type SessionConnectorsServiceClient interface {
 	// JSON-RPC: session.connectors.connect. Since CLI 1.0.88.
-	Connect(ctx context.Context, in *SessionConnectorsServiceConnectRequest, opts ...grpc.CallOption) (*SessionConnectorsServiceConnectResponse, error)
+	ConnectConnector(ctx context.Context, in *SessionConnectorsServiceConnectConnectorRequest, opts ...grpc.CallOption) (*SessionConnectorsServiceConnectConnectorResponse, error)
 	// JSON-RPC: session.connectors.continueConnection. Since CLI 1.0.88.
 	ContinueConnection(ctx context.Context, in *SessionConnectorsServiceContinueConnectionRequest, opts ...grpc.CallOption) (*SessionConnectorsServiceContinueConnectionResponse, error)
 	// JSON-RPC: session.connectors.disconnect. Since CLI 1.0.88.
@@ -230,10 +230,10 @@ func NewSessionConnectorsServiceClient(cc grpc.ClientConnInterface) SessionConne
 	return &sessionConnectorsServiceClient{cc}
 }
 
-func (c *sessionConnectorsServiceClient) Connect(ctx context.Context, in *SessionConnectorsServiceConnectRequest, opts ...grpc.CallOption) (*SessionConnectorsServiceConnectResponse, error) {
+func (c *sessionConnectorsServiceClient) ConnectConnector(ctx context.Context, in *SessionConnectorsServiceConnectConnectorRequest, opts ...grpc.CallOption) (*SessionConnectorsServiceConnectConnectorResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SessionConnectorsServiceConnectResponse)
-	err := c.cc.Invoke(ctx, SessionConnectorsService_Connect_FullMethodName, in, out, cOpts...)
+	out := new(SessionConnectorsServiceConnectConnectorResponse)
+	err := c.cc.Invoke(ctx, SessionConnectorsService_ConnectConnector_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -338,7 +338,7 @@ func (c *sessionConnectorsServiceClient) Refresh(ctx context.Context, in *Sessio
 // session.connectors.
 type SessionConnectorsServiceServer interface {
 	// JSON-RPC: session.connectors.connect. Since CLI 1.0.88.
-	Connect(context.Context, *SessionConnectorsServiceConnectRequest) (*SessionConnectorsServiceConnectResponse, error)
+	ConnectConnector(context.Context, *SessionConnectorsServiceConnectConnectorRequest) (*SessionConnectorsServiceConnectConnectorResponse, error)
 	// JSON-RPC: session.connectors.continueConnection. Since CLI 1.0.88.
 	ContinueConnection(context.Context, *SessionConnectorsServiceContinueConnectionRequest) (*SessionConnectorsServiceContinueConnectionResponse, error)
 	// JSON-RPC: session.connectors.disconnect. Since CLI 1.0.88.
@@ -367,8 +367,8 @@ type SessionConnectorsServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedSessionConnectorsServiceServer struct{}
 
-func (UnimplementedSessionConnectorsServiceServer) Connect(context.Context, *SessionConnectorsServiceConnectRequest) (*SessionConnectorsServiceConnectResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Connect not implemented")
+func (UnimplementedSessionConnectorsServiceServer) ConnectConnector(context.Context, *SessionConnectorsServiceConnectConnectorRequest) (*SessionConnectorsServiceConnectConnectorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConnectConnector not implemented")
 }
 func (UnimplementedSessionConnectorsServiceServer) ContinueConnection(context.Context, *SessionConnectorsServiceContinueConnectionRequest) (*SessionConnectorsServiceContinueConnectionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ContinueConnection not implemented")
@@ -419,20 +419,20 @@ func RegisterSessionConnectorsServiceServer(s grpc.ServiceRegistrar, srv Session
 	s.RegisterService(&SessionConnectorsService_ServiceDesc, srv)
 }
 
-func _SessionConnectorsService_Connect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SessionConnectorsServiceConnectRequest)
+func _SessionConnectorsService_ConnectConnector_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionConnectorsServiceConnectConnectorRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(SessionConnectorsServiceServer).Connect(ctx, in)
+		return srv.(SessionConnectorsServiceServer).ConnectConnector(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: SessionConnectorsService_Connect_FullMethodName,
+		FullMethod: SessionConnectorsService_ConnectConnector_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SessionConnectorsServiceServer).Connect(ctx, req.(*SessionConnectorsServiceConnectRequest))
+		return srv.(SessionConnectorsServiceServer).ConnectConnector(ctx, req.(*SessionConnectorsServiceConnectConnectorRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -607,8 +607,8 @@ var SessionConnectorsService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*SessionConnectorsServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Connect",
-			Handler:    _SessionConnectorsService_Connect_Handler,
+			MethodName: "ConnectConnector",
+			Handler:    _SessionConnectorsService_ConnectConnector_Handler,
 		},
 		{
 			MethodName: "ContinueConnection",

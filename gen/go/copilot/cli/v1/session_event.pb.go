@@ -37,7 +37,7 @@ const (
 type SessionEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The event's type, such as assistant.message.
-	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	EventType string `protobuf:"bytes,1,opt,name=event_type,json=type,proto3" json:"event_type,omitempty"`
 	// The event's identifier. Bursts of ephemeral events can arrive twice, under
 	// the same one. A UUID.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
@@ -284,9 +284,9 @@ func (*SessionEvent) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_event_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *SessionEvent) GetType() string {
+func (x *SessionEvent) GetEventType() string {
 	if x != nil {
-		return x.Type
+		return x.EventType
 	}
 	return ""
 }
@@ -3458,9 +3458,10 @@ var File_copilot_cli_v1_session_event_proto protoreflect.FileDescriptor
 
 const file_copilot_cli_v1_session_event_proto_rawDesc = "" +
 	"\n" +
-	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\xc1\x01\n" +
-	"\fSessionEvent\x12\x1a\n" +
-	"\x04type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x16\n" +
+	"\"copilot/cli/v1/session_event.proto\x12\x0ecopilot.cli.v1\x1a\x1bcopilot/cli/v1/common.proto\x1a copilot/cli/v1/event_types.proto\x1a\x1dcopilot/json/v1/options.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\xc1\x01\n" +
+	"\fSessionEvent\x12 \n" +
+	"\n" +
+	"event_type\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x16\n" +
 	"\x02id\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x02id\x12@\n" +
 	"\ttimestamp\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampB\x06\x82\x80\x19\x02\x18\x01R\ttimestamp\x12*\n" +
 	"\tparent_id\x18\x04 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x01R\bparentId\x88\x01\x01\x12\x1e\n" +

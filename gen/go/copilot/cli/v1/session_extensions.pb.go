@@ -1698,11 +1698,11 @@ func (x *PushAttachmentGitHubCommit) GetJsonExtra() string {
 
 // A PushAttachment with the type github_file.
 type PushAttachmentGitHubFile struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  *PushGitHubRepoRef     `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   string                 `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	Path  string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	Url   string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   *PushGitHubRepoRef     `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef string                 `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
+	Path   string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	Url    string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1746,9 +1746,9 @@ func (x *PushAttachmentGitHubFile) GetRepo() *PushGitHubRepoRef {
 	return nil
 }
 
-func (x *PushAttachmentGitHubFile) GetRef() string {
+func (x *PushAttachmentGitHubFile) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -1845,10 +1845,10 @@ func (x *PushAttachmentGitHubFileDiff) GetJsonExtra() string {
 }
 
 type PushAttachmentGitHubFileDiffSide struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  *PushGitHubRepoRef     `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   string                 `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
-	Path  string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   *PushGitHubRepoRef     `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef string                 `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
+	Path   string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1892,9 +1892,9 @@ func (x *PushAttachmentGitHubFileDiffSide) GetRepo() *PushGitHubRepoRef {
 	return nil
 }
 
-func (x *PushAttachmentGitHubFileDiffSide) GetRef() string {
+func (x *PushAttachmentGitHubFileDiffSide) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -2083,7 +2083,7 @@ type PushAttachmentGitHubRepository struct {
 	Repo        *PushGitHubRepoRef     `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Ref         *string                `protobuf:"bytes,4,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
+	GitRef      *string                `protobuf:"bytes,4,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2141,9 +2141,9 @@ func (x *PushAttachmentGitHubRepository) GetDescription() string {
 	return ""
 }
 
-func (x *PushAttachmentGitHubRepository) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *PushAttachmentGitHubRepository) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -2159,7 +2159,7 @@ func (x *PushAttachmentGitHubRepository) GetJsonExtra() string {
 type PushAttachmentGitHubSnippet struct {
 	state     protoimpl.MessageState       `protogen:"open.v1"`
 	Repo      *PushGitHubRepoRef           `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref       string                       `protobuf:"bytes,2,opt,name=ref,proto3" json:"ref,omitempty"`
+	GitRef    string                       `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3" json:"git_ref,omitempty"`
 	Path      string                       `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	Url       string                       `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	LineRange *PushAttachmentFileLineRange `protobuf:"bytes,5,opt,name=line_range,json=lineRange,proto3" json:"line_range,omitempty"`
@@ -2206,9 +2206,9 @@ func (x *PushAttachmentGitHubSnippet) GetRepo() *PushGitHubRepoRef {
 	return nil
 }
 
-func (x *PushAttachmentGitHubSnippet) GetRef() string {
+func (x *PushAttachmentGitHubSnippet) GetGitRef() string {
 	if x != nil {
-		return x.Ref
+		return x.GitRef
 	}
 	return ""
 }
@@ -2908,10 +2908,10 @@ const file_copilot_cli_v1_session_extensions_proto_rawDesc = "" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1d\x82\x80\x19\x19\x12\x17\n" +
-	"\x04type\x12\x0f\"github_commit\"\"\xe6\x01\n" +
+	"\x04type\x12\x0f\"github_commit\"\"\xea\x01\n" +
 	"\x18PushAttachmentGitHubFile\x12=\n" +
-	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x18\n" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
@@ -2923,10 +2923,10 @@ const file_copilot_cli_v1_session_extensions_proto_rawDesc = "" +
 	"\x04base\x18\x03 \x01(\v20.copilot.cli.v1.PushAttachmentGitHubFileDiffSideR\x04base\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra: \x82\x80\x19\x1c\x12\x1a\n" +
-	"\x04type\x12\x12\"github_file_diff\"\"\xb7\x01\n" +
+	"\x04type\x12\x12\"github_file_diff\"\"\xbb\x01\n" +
 	" PushAttachmentGitHubFileDiffSide\x12=\n" +
-	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xb9\x02\n" +
@@ -2946,20 +2946,21 @@ const file_copilot_cli_v1_session_extensions_proto_rawDesc = "" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x1e\x82\x80\x19\x1a\x12\x18\n" +
-	"\x04type\x12\x10\"github_release\"\"\x92\x02\n" +
+	"\x04type\x12\x10\"github_release\"\"\x9a\x02\n" +
 	"\x1ePushAttachmentGitHubRepository\x12=\n" +
 	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
 	"\x03url\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x15\n" +
-	"\x03ref\x18\x04 \x01(\tH\x01R\x03ref\x88\x01\x01\x12\x1e\n" +
+	"\vdescription\x18\x03 \x01(\tH\x00R\vdescription\x88\x01\x01\x12\x19\n" +
+	"\agit_ref\x18\x04 \x01(\tH\x01R\x03ref\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:!\x82\x80\x19\x1d\x12\x1b\n" +
 	"\x04type\x12\x13\"github_repository\"B\x0e\n" +
-	"\f_descriptionB\x06\n" +
-	"\x04_ref\"\xc0\x02\n" +
+	"\f_descriptionB\n" +
+	"\n" +
+	"\b_git_ref\"\xc4\x02\n" +
 	"\x1bPushAttachmentGitHubSnippet\x12=\n" +
-	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x18\n" +
-	"\x03ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
+	"\x04repo\x18\x01 \x01(\v2!.copilot.cli.v1.PushGitHubRepoRefB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x1c\n" +
+	"\agit_ref\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03ref\x12\x1a\n" +
 	"\x04path\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x18\n" +
 	"\x03url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12R\n" +
 	"\n" +

@@ -1044,9 +1044,9 @@ func (x *OptionsUpdateAdditionalContentExclusionPolicyRule) GetJsonExtra() strin
 }
 
 type OptionsUpdateAdditionalContentExclusionPolicyRuleSource struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SourceType string                 `protobuf:"bytes,2,opt,name=source_type,json=type,proto3" json:"source_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1090,9 +1090,9 @@ func (x *OptionsUpdateAdditionalContentExclusionPolicyRuleSource) GetName() stri
 	return ""
 }
 
-func (x *OptionsUpdateAdditionalContentExclusionPolicyRuleSource) GetType() string {
+func (x *OptionsUpdateAdditionalContentExclusionPolicyRuleSource) GetSourceType() string {
 	if x != nil {
-		return x.Type
+		return x.SourceType
 	}
 	return ""
 }
@@ -1422,11 +1422,11 @@ func (*SessionInstalledPluginSource_Unrecognized) isSessionInstalledPluginSource
 
 // A SessionInstalledPluginSource with the source github.
 type SessionInstalledPluginSourceGitHub struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Repo  string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
-	Ref   *string                `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	Sha   *string                `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	Path  *string                `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Repo   string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	GitRef *string                `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
+	Sha    *string                `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	Path   *string                `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1470,9 +1470,9 @@ func (x *SessionInstalledPluginSourceGitHub) GetRepo() string {
 	return ""
 }
 
-func (x *SessionInstalledPluginSourceGitHub) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *SessionInstalledPluginSourceGitHub) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -1556,10 +1556,10 @@ func (x *SessionInstalledPluginSourceLocal) GetJsonExtra() string {
 type SessionInstalledPluginSourceUrl struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A URI.
-	Url  string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Ref  *string `protobuf:"bytes,2,opt,name=ref,proto3,oneof" json:"ref,omitempty"`
-	Sha  *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
-	Path *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	Url    string  `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	GitRef *string `protobuf:"bytes,2,opt,name=git_ref,json=ref,proto3,oneof" json:"git_ref,omitempty"`
+	Sha    *string `protobuf:"bytes,3,opt,name=sha,proto3,oneof" json:"sha,omitempty"`
+	Path   *string `protobuf:"bytes,4,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1603,9 +1603,9 @@ func (x *SessionInstalledPluginSourceUrl) GetUrl() string {
 	return ""
 }
 
-func (x *SessionInstalledPluginSourceUrl) GetRef() string {
-	if x != nil && x.Ref != nil {
-		return *x.Ref
+func (x *SessionInstalledPluginSourceUrl) GetGitRef() string {
+	if x != nil && x.GitRef != nil {
+		return *x.GitRef
 	}
 	return ""
 }
@@ -1905,10 +1905,10 @@ const file_copilot_cli_v1_session_options_proto_rawDesc = "" +
 	"\rif_none_match\x18\x03 \x03(\tR\vifNoneMatch\x12g\n" +
 	"\x06source\x18\x04 \x01(\v2G.copilot.cli.v1.OptionsUpdateAdditionalContentExclusionPolicyRuleSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x91\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x98\x01\n" +
 	"7OptionsUpdateAdditionalContentExclusionPolicyRuleSource\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1a\n" +
-	"\x04type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12!\n" +
+	"\vsource_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9c\x01\n" +
 	"\x1eProtocolImageGenerationOptions\x12\x1d\n" +
@@ -1948,32 +1948,34 @@ const file_copilot_cli_v1_session_options_proto_rawDesc = "" +
 	"\x05local\x18\x04 \x01(\v21.copilot.cli.v1.SessionInstalledPluginSourceLocalB\v\x82\x80\x19\a*\x05localH\x00R\x05local\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x0e\x82\x80\x19\n" +
 	"\b\x02\x1a\x06sourceB\t\n" +
-	"\avariant\"\xda\x01\n" +
+	"\avariant\"\xe2\x01\n" +
 	"\"SessionInstalledPluginSourceGitHub\x12\x1a\n" +
-	"\x04repo\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x15\n" +
-	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x04repo\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04repo\x12\x19\n" +
+	"\agit_ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
 	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
 	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x18\x82\x80\x19\x14\x12\x12\n" +
-	"\x06source\x12\b\"github\"B\x06\n" +
-	"\x04_refB\x06\n" +
+	"\x06source\x12\b\"github\"B\n" +
+	"\n" +
+	"\b_git_refB\x06\n" +
 	"\x04_shaB\a\n" +
 	"\x05_path\"x\n" +
 	"!SessionInstalledPluginSourceLocal\x12\x1a\n" +
 	"\x04path\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04path\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x06source\x12\a\"local\"\"\xd2\x01\n" +
+	"\x06source\x12\a\"local\"\"\xda\x01\n" +
 	"\x1fSessionInstalledPluginSourceUrl\x12\x18\n" +
-	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x15\n" +
-	"\x03ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
+	"\x03url\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x03url\x12\x19\n" +
+	"\agit_ref\x18\x02 \x01(\tH\x00R\x03ref\x88\x01\x01\x12\x15\n" +
 	"\x03sha\x18\x03 \x01(\tH\x01R\x03sha\x88\x01\x01\x12\x17\n" +
 	"\x04path\x18\x04 \x01(\tH\x02R\x04path\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
-	"\x06source\x12\x05\"url\"B\x06\n" +
-	"\x04_refB\x06\n" +
+	"\x06source\x12\x05\"url\"B\n" +
+	"\n" +
+	"\b_git_refB\x06\n" +
 	"\x04_shaB\a\n" +
 	"\x05_path\"\xa7\x01\n" +
 	"HSessionOptionsServiceUpdateRequestAdditionalContentExclusionPoliciesList\x12S\n" +

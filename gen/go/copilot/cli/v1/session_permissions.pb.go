@@ -1932,9 +1932,9 @@ func (x *PermissionsConfigureAdditionalContentExclusionPolicyRule) GetJsonExtra(
 }
 
 type PermissionsConfigureAdditionalContentExclusionPolicyRuleSource struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SourceType string                 `protobuf:"bytes,2,opt,name=source_type,json=type,proto3" json:"source_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1978,9 +1978,9 @@ func (x *PermissionsConfigureAdditionalContentExclusionPolicyRuleSource) GetName
 	return ""
 }
 
-func (x *PermissionsConfigureAdditionalContentExclusionPolicyRuleSource) GetType() string {
+func (x *PermissionsConfigureAdditionalContentExclusionPolicyRuleSource) GetSourceType() string {
 	if x != nil {
-		return x.Type
+		return x.SourceType
 	}
 	return ""
 }
@@ -2161,10 +2161,10 @@ const file_copilot_cli_v1_session_permissions_proto_rawDesc = "" +
 	"\rif_none_match\x18\x03 \x03(\tR\vifNoneMatch\x12n\n" +
 	"\x06source\x18\x04 \x01(\v2N.copilot.cli.v1.PermissionsConfigureAdditionalContentExclusionPolicyRuleSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x98\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9f\x01\n" +
 	">PermissionsConfigureAdditionalContentExclusionPolicyRuleSource\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1a\n" +
-	"\x04type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12!\n" +
+	"\vsource_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra*\xbc\x03\n" +
 	"\x14PermissionModeSource\x12&\n" +

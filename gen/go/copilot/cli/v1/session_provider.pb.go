@@ -218,10 +218,10 @@ func (x *SessionProviderServiceGetEndpointRequest) GetJsonExtra() string {
 }
 
 type SessionProviderServiceGetEndpointResponse struct {
-	state     protoimpl.MessageState    `protogen:"open.v1"`
-	Type      ProviderEndpointType      `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ProviderEndpointType" json:"type,omitempty"`
-	WireApi   ProviderEndpointWireApi   `protobuf:"varint,2,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderEndpointWireApi" json:"wire_api,omitempty"`
-	Transport ProviderEndpointTransport `protobuf:"varint,3,opt,name=transport,proto3,enum=copilot.cli.v1.ProviderEndpointTransport" json:"transport,omitempty"`
+	state        protoimpl.MessageState    `protogen:"open.v1"`
+	ProviderType ProviderEndpointType      `protobuf:"varint,1,opt,name=provider_type,json=type,proto3,enum=copilot.cli.v1.ProviderEndpointType" json:"provider_type,omitempty"`
+	WireApi      ProviderEndpointWireApi   `protobuf:"varint,2,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderEndpointWireApi" json:"wire_api,omitempty"`
+	Transport    ProviderEndpointTransport `protobuf:"varint,3,opt,name=transport,proto3,enum=copilot.cli.v1.ProviderEndpointTransport" json:"transport,omitempty"`
 	// A URI.
 	BaseUrl      string                `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	ApiKey       *string               `protobuf:"bytes,5,opt,name=api_key,json=apiKey,proto3,oneof" json:"api_key,omitempty"`
@@ -263,9 +263,9 @@ func (*SessionProviderServiceGetEndpointResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_provider_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *SessionProviderServiceGetEndpointResponse) GetType() ProviderEndpointType {
+func (x *SessionProviderServiceGetEndpointResponse) GetProviderType() ProviderEndpointType {
 	if x != nil {
-		return x.Type
+		return x.ProviderType
 	}
 	return ProviderEndpointType_PROVIDER_ENDPOINT_TYPE_UNSPECIFIED
 }
@@ -690,9 +690,9 @@ const file_copilot_cli_v1_session_provider_proto_rawDesc = "" +
 	"\bmodel_id\x18\x02 \x01(\tH\x00R\amodelId\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x06\x82\x80\x19\x02(\x01B\v\n" +
-	"\t_model_id\"\xe5\x04\n" +
-	")SessionProviderServiceGetEndpointResponse\x12@\n" +
-	"\x04type\x18\x01 \x01(\x0e2$.copilot.cli.v1.ProviderEndpointTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12B\n" +
+	"\t_model_id\"\xee\x04\n" +
+	")SessionProviderServiceGetEndpointResponse\x12I\n" +
+	"\rprovider_type\x18\x01 \x01(\x0e2$.copilot.cli.v1.ProviderEndpointTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12B\n" +
 	"\bwire_api\x18\x02 \x01(\x0e2'.copilot.cli.v1.ProviderEndpointWireApiR\awireApi\x12G\n" +
 	"\ttransport\x18\x03 \x01(\x0e2).copilot.cli.v1.ProviderEndpointTransportR\ttransport\x12!\n" +
 	"\bbase_url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\abaseUrl\x12!\n" +
@@ -789,7 +789,7 @@ var file_copilot_cli_v1_session_provider_proto_goTypes = []any{
 var file_copilot_cli_v1_session_provider_proto_depIdxs = []int32{
 	10, // 0: copilot.cli.v1.SessionProviderServiceAddRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
 	11, // 1: copilot.cli.v1.SessionProviderServiceAddRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	12, // 2: copilot.cli.v1.SessionProviderServiceGetEndpointResponse.type:type_name -> copilot.cli.v1.ProviderEndpointType
+	12, // 2: copilot.cli.v1.SessionProviderServiceGetEndpointResponse.provider_type:type_name -> copilot.cli.v1.ProviderEndpointType
 	13, // 3: copilot.cli.v1.SessionProviderServiceGetEndpointResponse.wire_api:type_name -> copilot.cli.v1.ProviderEndpointWireApi
 	14, // 4: copilot.cli.v1.SessionProviderServiceGetEndpointResponse.transport:type_name -> copilot.cli.v1.ProviderEndpointTransport
 	9,  // 5: copilot.cli.v1.SessionProviderServiceGetEndpointResponse.headers:type_name -> copilot.cli.v1.SessionProviderServiceGetEndpointResponse.HeadersEntry

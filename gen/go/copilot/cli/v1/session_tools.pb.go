@@ -1332,7 +1332,7 @@ type BuiltinToolDescriptor struct {
 	// Unset means null.
 	Instructions *string `protobuf:"bytes,5,opt,name=instructions,proto3,oneof" json:"instructions,omitempty"`
 	// Unset means null.
-	Type *string `protobuf:"bytes,6,opt,name=type,proto3,oneof" json:"type,omitempty"`
+	ToolType *string `protobuf:"bytes,6,opt,name=tool_type,json=type,proto3,oneof" json:"tool_type,omitempty"`
 	// Unset means null.
 	Format           *BuiltinToolFormat           `protobuf:"bytes,7,opt,name=format,proto3" json:"format,omitempty"`
 	SafeForTelemetry *BuiltinToolSafeForTelemetry `protobuf:"bytes,8,opt,name=safe_for_telemetry,json=safeForTelemetry,proto3" json:"safe_for_telemetry,omitempty"`
@@ -1410,9 +1410,9 @@ func (x *BuiltinToolDescriptor) GetInstructions() string {
 	return ""
 }
 
-func (x *BuiltinToolDescriptor) GetType() string {
-	if x != nil && x.Type != nil {
-		return *x.Type
+func (x *BuiltinToolDescriptor) GetToolType() string {
+	if x != nil && x.ToolType != nil {
+		return *x.ToolType
 	}
 	return ""
 }
@@ -2701,14 +2701,14 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"S\n" +
 	"1SessionToolsServiceUpdateSubagentSettingsResponse\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xa5\x05\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xaf\x05\n" +
 	"\x15BuiltinToolDescriptor\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12#\n" +
 	"\x05title\x18\x02 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x00R\x05title\x88\x01\x01\x12(\n" +
 	"\vdescription\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\vdescription\x12S\n" +
 	"\finput_schema\x18\x04 \x01(\v2&.copilot.cli.v1.BuiltinToolInputSchemaB\b\x82\x80\x19\x04\x18\x01 \x01R\vinputSchema\x121\n" +
-	"\finstructions\x18\x05 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x01R\finstructions\x88\x01\x01\x12!\n" +
-	"\x04type\x18\x06 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x02R\x04type\x88\x01\x01\x12C\n" +
+	"\finstructions\x18\x05 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x01R\finstructions\x88\x01\x01\x12&\n" +
+	"\ttool_type\x18\x06 \x01(\tB\b\x82\x80\x19\x04\x18\x01 \x01H\x02R\x04type\x88\x01\x01\x12C\n" +
 	"\x06format\x18\a \x01(\v2!.copilot.cli.v1.BuiltinToolFormatB\b\x82\x80\x19\x04\x18\x01 \x01R\x06format\x12a\n" +
 	"\x12safe_for_telemetry\x18\b \x01(\v2+.copilot.cli.v1.BuiltinToolSafeForTelemetryB\x06\x82\x80\x19\x02\x18\x01R\x10safeForTelemetry\x12'\n" +
 	"\vis_terminal\x18\t \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\n" +
@@ -2718,8 +2718,9 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
 	"\x06_titleB\x0f\n" +
-	"\r_instructionsB\a\n" +
-	"\x05_typeB\x1a\n" +
+	"\r_instructionsB\f\n" +
+	"\n" +
+	"_tool_typeB\x1a\n" +
 	"\x18_has_summarise_intention\"\x94\x01\n" +
 	"\x11BuiltinToolFormat\x12\x1e\n" +
 	"\x06syntax\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06syntax\x12&\n" +

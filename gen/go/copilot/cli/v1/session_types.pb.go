@@ -2512,7 +2512,7 @@ func (x *ExternalToolTextResultForLlm) GetJsonExtra() string {
 type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the content is.
-	Type ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"type,omitempty"`
+	BinaryType ExternalToolTextResultForLlmBinaryResultsForLlmType `protobuf:"varint,1,opt,name=binary_type,json=type,proto3,enum=copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType" json:"binary_type,omitempty"`
 	// The content.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// The content's MIME type.
@@ -2556,9 +2556,9 @@ func (*ExternalToolTextResultForLlmBinaryResultsForLlm) Descriptor() ([]byte, []
 	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetType() ExternalToolTextResultForLlmBinaryResultsForLlmType {
+func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetBinaryType() ExternalToolTextResultForLlmBinaryResultsForLlmType {
 	if x != nil {
-		return x.Type
+		return x.BinaryType
 	}
 	return ExternalToolTextResultForLlmBinaryResultsForLlmType_EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_UNSPECIFIED
 }
@@ -4623,7 +4623,7 @@ type NamedProviderConfig struct {
 	// The name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Kind of endpoint. Absent: openai.
-	Type ProviderConfigType `protobuf:"varint,2,opt,name=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"type,omitempty"`
+	ProviderType ProviderConfigType `protobuf:"varint,2,opt,name=provider_type,json=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"provider_type,omitempty"`
 	// Which of OpenAI's APIs it has. Absent: completions.
 	WireApi   ProviderConfigWireApi   `protobuf:"varint,3,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderConfigWireApi" json:"wire_api,omitempty"`
 	Transport ProviderConfigTransport `protobuf:"varint,4,opt,name=transport,proto3,enum=copilot.cli.v1.ProviderConfigTransport" json:"transport,omitempty"`
@@ -4684,9 +4684,9 @@ func (x *NamedProviderConfig) GetName() string {
 	return ""
 }
 
-func (x *NamedProviderConfig) GetType() ProviderConfigType {
+func (x *NamedProviderConfig) GetProviderType() ProviderConfigType {
 	if x != nil {
-		return x.Type
+		return x.ProviderType
 	}
 	return ProviderConfigType_PROVIDER_CONFIG_TYPE_UNSPECIFIED
 }
@@ -8552,7 +8552,7 @@ func (x *ProtocolSystemMessageReplaceConfig) GetJsonExtra() string {
 type ProviderConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Kind of endpoint. Absent: openai.
-	Type ProviderConfigType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"type,omitempty"`
+	ProviderType ProviderConfigType `protobuf:"varint,1,opt,name=provider_type,json=type,proto3,enum=copilot.cli.v1.ProviderConfigType" json:"provider_type,omitempty"`
 	// Which of OpenAI's APIs it has. Absent: completions.
 	WireApi ProviderConfigWireApi `protobuf:"varint,2,opt,name=wire_api,json=wireApi,proto3,enum=copilot.cli.v1.ProviderConfigWireApi" json:"wire_api,omitempty"`
 	// How it is reached.
@@ -8623,9 +8623,9 @@ func (*ProviderConfig) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{95}
 }
 
-func (x *ProviderConfig) GetType() ProviderConfigType {
+func (x *ProviderConfig) GetProviderType() ProviderConfigType {
 	if x != nil {
-		return x.Type
+		return x.ProviderType
 	}
 	return ProviderConfigType_PROVIDER_CONFIG_TYPE_UNSPECIFIED
 }
@@ -11793,9 +11793,9 @@ const file_copilot_cli_v1_session_types_proto_rawDesc = "" +
 	"\f_result_typeB\b\n" +
 	"\x06_errorB\x0e\n" +
 	"\f_session_logB\x16\n" +
-	"\x14_tool_telemetry_json\"\xf8\x02\n" +
-	"/ExternalToolTextResultForLlmBinaryResultsForLlm\x12_\n" +
-	"\x04type\x18\x01 \x01(\x0e2C.copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
+	"\x14_tool_telemetry_json\"\xff\x02\n" +
+	"/ExternalToolTextResultForLlmBinaryResultsForLlm\x12f\n" +
+	"\vbinary_type\x18\x01 \x01(\x0e2C.copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1a\n" +
 	"\x04data\x18\x02 \x01(\fB\x06\x82\x80\x19\x02\x18\x01R\x04data\x12#\n" +
 	"\tmime_type\x18\x03 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\bmimeType\x12%\n" +
 	"\vdescription\x18\x04 \x01(\tH\x00R\vdescription\x88\x01\x01\x12:\n" +
@@ -12018,10 +12018,10 @@ const file_copilot_cli_v1_session_types_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\t\n" +
 	"\a_visionB\x13\n" +
 	"\x11_reasoning_effortB\r\n" +
-	"\v_tool_calls\"\x9c\x06\n" +
+	"\v_tool_calls\"\xa5\x06\n" +
 	"\x13NamedProviderConfig\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x126\n" +
-	"\x04type\x18\x02 \x01(\x0e2\".copilot.cli.v1.ProviderConfigTypeR\x04type\x12@\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12?\n" +
+	"\rprovider_type\x18\x02 \x01(\x0e2\".copilot.cli.v1.ProviderConfigTypeR\x04type\x12@\n" +
 	"\bwire_api\x18\x03 \x01(\x0e2%.copilot.cli.v1.ProviderConfigWireApiR\awireApi\x12E\n" +
 	"\ttransport\x18\x04 \x01(\x0e2'.copilot.cli.v1.ProviderConfigTransportR\ttransport\x12!\n" +
 	"\bbase_url\x18\x05 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\abaseUrl\x12!\n" +
@@ -12407,10 +12407,10 @@ const file_copilot_cli_v1_session_types_proto_rawDesc = "" +
 	"\x0econtent_blocks\x18\x02 \x03(\v2\".copilot.cli.v1.SystemMessageBlockR\rcontentBlocks\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
-	"\x04mode\x12\t\"replace\"\"\x9e\n" +
+	"\x04mode\x12\t\"replace\"\"\xa7\n" +
 	"\n" +
-	"\x0eProviderConfig\x126\n" +
-	"\x04type\x18\x01 \x01(\x0e2\".copilot.cli.v1.ProviderConfigTypeR\x04type\x12@\n" +
+	"\x0eProviderConfig\x12?\n" +
+	"\rprovider_type\x18\x01 \x01(\x0e2\".copilot.cli.v1.ProviderConfigTypeR\x04type\x12@\n" +
 	"\bwire_api\x18\x02 \x01(\x0e2%.copilot.cli.v1.ProviderConfigWireApiR\awireApi\x12E\n" +
 	"\ttransport\x18\x03 \x01(\x0e2'.copilot.cli.v1.ProviderConfigTransportR\ttransport\x12!\n" +
 	"\bbase_url\x18\x04 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\abaseUrl\x12!\n" +
@@ -13199,7 +13199,7 @@ var file_copilot_cli_v1_session_types_proto_depIdxs = []int32{
 	33,  // 17: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
 	36,  // 18: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
 	37,  // 19: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	2,   // 20: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
+	2,   // 20: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.binary_type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
 	46,  // 21: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
 	45,  // 22: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
 	44,  // 23: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
@@ -13223,7 +13223,7 @@ var file_copilot_cli_v1_session_types_proto_depIdxs = []int32{
 	60,  // 41: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
 	61,  // 42: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
 	160, // 43: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
-	8,   // 44: copilot.cli.v1.NamedProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
+	8,   // 44: copilot.cli.v1.NamedProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
 	9,   // 45: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
 	7,   // 46: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
 	117, // 47: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
@@ -13282,7 +13282,7 @@ var file_copilot_cli_v1_session_types_proto_depIdxs = []int32{
 	4,   // 100: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
 	149, // 101: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
 	132, // 102: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
-	8,   // 103: copilot.cli.v1.ProviderConfig.type:type_name -> copilot.cli.v1.ProviderConfigType
+	8,   // 103: copilot.cli.v1.ProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
 	9,   // 104: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
 	7,   // 105: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
 	117, // 106: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure

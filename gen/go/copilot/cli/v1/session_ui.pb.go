@@ -1917,13 +1917,13 @@ func (x *SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse) GetJsonE
 }
 
 type UIElicitationArrayAnyOfField struct {
-	state       protoimpl.MessageState             `protogen:"open.v1"`
-	Title       *string                            `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                            `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	MinItems    *int64                             `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
-	MaxItems    *int64                             `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
-	Items       *UIElicitationArrayAnyOfFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
-	Default     []string                           `protobuf:"bytes,6,rep,name=default,proto3" json:"default,omitempty"`
+	state        protoimpl.MessageState             `protogen:"open.v1"`
+	Title        *string                            `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                            `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	MinItems     *int64                             `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
+	MaxItems     *int64                             `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
+	Items        *UIElicitationArrayAnyOfFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
+	DefaultValue []string                           `protobuf:"bytes,6,rep,name=default_value,json=default,proto3" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1995,9 +1995,9 @@ func (x *UIElicitationArrayAnyOfField) GetItems() *UIElicitationArrayAnyOfFieldI
 	return nil
 }
 
-func (x *UIElicitationArrayAnyOfField) GetDefault() []string {
+func (x *UIElicitationArrayAnyOfField) GetDefaultValue() []string {
 	if x != nil {
-		return x.Default
+		return x.DefaultValue
 	}
 	return nil
 }
@@ -2063,9 +2063,9 @@ func (x *UIElicitationArrayAnyOfFieldItems) GetJsonExtra() string {
 }
 
 type UIElicitationArrayAnyOfFieldItemsAnyOf struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Const string                 `protobuf:"bytes,1,opt,name=const,proto3" json:"const,omitempty"`
-	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ConstValue string                 `protobuf:"bytes,1,opt,name=const_value,json=const,proto3" json:"const_value,omitempty"`
+	Title      string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2102,9 +2102,9 @@ func (*UIElicitationArrayAnyOfFieldItemsAnyOf) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) GetConst() string {
+func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) GetConstValue() string {
 	if x != nil {
-		return x.Const
+		return x.ConstValue
 	}
 	return ""
 }
@@ -2124,13 +2124,13 @@ func (x *UIElicitationArrayAnyOfFieldItemsAnyOf) GetJsonExtra() string {
 }
 
 type UIElicitationArrayEnumField struct {
-	state       protoimpl.MessageState            `protogen:"open.v1"`
-	Title       *string                           `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                           `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	MinItems    *int64                            `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
-	MaxItems    *int64                            `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
-	Items       *UIElicitationArrayEnumFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
-	Default     []string                          `protobuf:"bytes,6,rep,name=default,proto3" json:"default,omitempty"`
+	state        protoimpl.MessageState            `protogen:"open.v1"`
+	Title        *string                           `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                           `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	MinItems     *int64                            `protobuf:"varint,3,opt,name=min_items,json=minItems,proto3,oneof" json:"min_items,omitempty"`
+	MaxItems     *int64                            `protobuf:"varint,4,opt,name=max_items,json=maxItems,proto3,oneof" json:"max_items,omitempty"`
+	Items        *UIElicitationArrayEnumFieldItems `protobuf:"bytes,5,opt,name=items,proto3" json:"items,omitempty"`
+	DefaultValue []string                          `protobuf:"bytes,6,rep,name=default_value,json=default,proto3" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2202,9 +2202,9 @@ func (x *UIElicitationArrayEnumField) GetItems() *UIElicitationArrayEnumFieldIte
 	return nil
 }
 
-func (x *UIElicitationArrayEnumField) GetDefault() []string {
+func (x *UIElicitationArrayEnumField) GetDefaultValue() []string {
 	if x != nil {
-		return x.Default
+		return x.DefaultValue
 	}
 	return nil
 }
@@ -2217,8 +2217,8 @@ func (x *UIElicitationArrayEnumField) GetJsonExtra() string {
 }
 
 type UIElicitationArrayEnumFieldItems struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Enum  []string               `protobuf:"bytes,1,rep,name=enum,proto3" json:"enum,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	EnumValues []string               `protobuf:"bytes,1,rep,name=enum_values,json=enum,proto3" json:"enum_values,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2255,9 +2255,9 @@ func (*UIElicitationArrayEnumFieldItems) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *UIElicitationArrayEnumFieldItems) GetEnum() []string {
+func (x *UIElicitationArrayEnumFieldItems) GetEnumValues() []string {
 	if x != nil {
-		return x.Enum
+		return x.EnumValues
 	}
 	return nil
 }
@@ -2512,10 +2512,10 @@ func (*UIElicitationSchemaProperty_SchemaPropertyNumber) isUIElicitationSchemaPr
 func (*UIElicitationSchemaProperty_Unrecognized) isUIElicitationSchemaProperty_Variant() {}
 
 type UIElicitationSchemaPropertyBoolean struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Title       *string                `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Default     *bool                  `protobuf:"varint,3,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Title        *string                `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	DefaultValue *bool                  `protobuf:"varint,3,opt,name=default_value,json=default,proto3,oneof" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2566,9 +2566,9 @@ func (x *UIElicitationSchemaPropertyBoolean) GetDescription() string {
 	return ""
 }
 
-func (x *UIElicitationSchemaPropertyBoolean) GetDefault() bool {
-	if x != nil && x.Default != nil {
-		return *x.Default
+func (x *UIElicitationSchemaPropertyBoolean) GetDefaultValue() bool {
+	if x != nil && x.DefaultValue != nil {
+		return *x.DefaultValue
 	}
 	return false
 }
@@ -2581,13 +2581,13 @@ func (x *UIElicitationSchemaPropertyBoolean) GetJsonExtra() string {
 }
 
 type UIElicitationSchemaPropertyNumber struct {
-	state       protoimpl.MessageState                `protogen:"open.v1"`
-	Type        UIElicitationSchemaPropertyNumberType `protobuf:"varint,1,opt,name=type,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyNumberType" json:"type,omitempty"`
-	Title       *string                               `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                               `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Minimum     *float64                              `protobuf:"fixed64,4,opt,name=minimum,proto3,oneof" json:"minimum,omitempty"`
-	Maximum     *float64                              `protobuf:"fixed64,5,opt,name=maximum,proto3,oneof" json:"maximum,omitempty"`
-	Default     *float64                              `protobuf:"fixed64,6,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	state        protoimpl.MessageState                `protogen:"open.v1"`
+	NumberType   UIElicitationSchemaPropertyNumberType `protobuf:"varint,1,opt,name=number_type,json=type,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyNumberType" json:"number_type,omitempty"`
+	Title        *string                               `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                               `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	Minimum      *float64                              `protobuf:"fixed64,4,opt,name=minimum,proto3,oneof" json:"minimum,omitempty"`
+	Maximum      *float64                              `protobuf:"fixed64,5,opt,name=maximum,proto3,oneof" json:"maximum,omitempty"`
+	DefaultValue *float64                              `protobuf:"fixed64,6,opt,name=default_value,json=default,proto3,oneof" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2624,9 +2624,9 @@ func (*UIElicitationSchemaPropertyNumber) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{34}
 }
 
-func (x *UIElicitationSchemaPropertyNumber) GetType() UIElicitationSchemaPropertyNumberType {
+func (x *UIElicitationSchemaPropertyNumber) GetNumberType() UIElicitationSchemaPropertyNumberType {
 	if x != nil {
-		return x.Type
+		return x.NumberType
 	}
 	return UIElicitationSchemaPropertyNumberType_UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_UNSPECIFIED
 }
@@ -2659,9 +2659,9 @@ func (x *UIElicitationSchemaPropertyNumber) GetMaximum() float64 {
 	return 0
 }
 
-func (x *UIElicitationSchemaPropertyNumber) GetDefault() float64 {
-	if x != nil && x.Default != nil {
-		return *x.Default
+func (x *UIElicitationSchemaPropertyNumber) GetDefaultValue() float64 {
+	if x != nil && x.DefaultValue != nil {
+		return *x.DefaultValue
 	}
 	return 0
 }
@@ -2674,13 +2674,13 @@ func (x *UIElicitationSchemaPropertyNumber) GetJsonExtra() string {
 }
 
 type UIElicitationSchemaPropertyString struct {
-	state       protoimpl.MessageState                  `protogen:"open.v1"`
-	Title       *string                                 `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                                 `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	MinLength   *int64                                  `protobuf:"varint,3,opt,name=min_length,json=minLength,proto3,oneof" json:"min_length,omitempty"`
-	MaxLength   *int64                                  `protobuf:"varint,4,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"`
-	Format      UIElicitationSchemaPropertyStringFormat `protobuf:"varint,5,opt,name=format,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyStringFormat" json:"format,omitempty"`
-	Default     *string                                 `protobuf:"bytes,6,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	state        protoimpl.MessageState                  `protogen:"open.v1"`
+	Title        *string                                 `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                                 `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	MinLength    *int64                                  `protobuf:"varint,3,opt,name=min_length,json=minLength,proto3,oneof" json:"min_length,omitempty"`
+	MaxLength    *int64                                  `protobuf:"varint,4,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"`
+	Format       UIElicitationSchemaPropertyStringFormat `protobuf:"varint,5,opt,name=format,proto3,enum=copilot.cli.v1.UIElicitationSchemaPropertyStringFormat" json:"format,omitempty"`
+	DefaultValue *string                                 `protobuf:"bytes,6,opt,name=default_value,json=default,proto3,oneof" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2752,9 +2752,9 @@ func (x *UIElicitationSchemaPropertyString) GetFormat() UIElicitationSchemaPrope
 	return UIElicitationSchemaPropertyStringFormat_UI_ELICITATION_SCHEMA_PROPERTY_STRING_FORMAT_UNSPECIFIED
 }
 
-func (x *UIElicitationSchemaPropertyString) GetDefault() string {
-	if x != nil && x.Default != nil {
-		return *x.Default
+func (x *UIElicitationSchemaPropertyString) GetDefaultValue() string {
+	if x != nil && x.DefaultValue != nil {
+		return *x.DefaultValue
 	}
 	return ""
 }
@@ -2767,12 +2767,12 @@ func (x *UIElicitationSchemaPropertyString) GetJsonExtra() string {
 }
 
 type UIElicitationStringEnumField struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Title       *string                `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Enum        []string               `protobuf:"bytes,3,rep,name=enum,proto3" json:"enum,omitempty"`
-	EnumNames   []string               `protobuf:"bytes,4,rep,name=enum_names,json=enumNames,proto3" json:"enum_names,omitempty"`
-	Default     *string                `protobuf:"bytes,5,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Title        *string                `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	EnumValues   []string               `protobuf:"bytes,3,rep,name=enum_values,json=enum,proto3" json:"enum_values,omitempty"`
+	EnumNames    []string               `protobuf:"bytes,4,rep,name=enum_names,json=enumNames,proto3" json:"enum_names,omitempty"`
+	DefaultValue *string                `protobuf:"bytes,5,opt,name=default_value,json=default,proto3,oneof" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2823,9 +2823,9 @@ func (x *UIElicitationStringEnumField) GetDescription() string {
 	return ""
 }
 
-func (x *UIElicitationStringEnumField) GetEnum() []string {
+func (x *UIElicitationStringEnumField) GetEnumValues() []string {
 	if x != nil {
-		return x.Enum
+		return x.EnumValues
 	}
 	return nil
 }
@@ -2837,9 +2837,9 @@ func (x *UIElicitationStringEnumField) GetEnumNames() []string {
 	return nil
 }
 
-func (x *UIElicitationStringEnumField) GetDefault() string {
-	if x != nil && x.Default != nil {
-		return *x.Default
+func (x *UIElicitationStringEnumField) GetDefaultValue() string {
+	if x != nil && x.DefaultValue != nil {
+		return *x.DefaultValue
 	}
 	return ""
 }
@@ -2852,11 +2852,11 @@ func (x *UIElicitationStringEnumField) GetJsonExtra() string {
 }
 
 type UIElicitationStringOneOfField struct {
-	state       protoimpl.MessageState                `protogen:"open.v1"`
-	Title       *string                               `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
-	Description *string                               `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	OneOf       []*UIElicitationStringOneOfFieldOneOf `protobuf:"bytes,3,rep,name=one_of,json=oneOf,proto3" json:"one_of,omitempty"`
-	Default     *string                               `protobuf:"bytes,4,opt,name=default,proto3,oneof" json:"default,omitempty"`
+	state        protoimpl.MessageState                `protogen:"open.v1"`
+	Title        *string                               `protobuf:"bytes,1,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	Description  *string                               `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	OneOf        []*UIElicitationStringOneOfFieldOneOf `protobuf:"bytes,3,rep,name=one_of,json=oneOf,proto3" json:"one_of,omitempty"`
+	DefaultValue *string                               `protobuf:"bytes,4,opt,name=default_value,json=default,proto3,oneof" json:"default_value,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2914,9 +2914,9 @@ func (x *UIElicitationStringOneOfField) GetOneOf() []*UIElicitationStringOneOfFi
 	return nil
 }
 
-func (x *UIElicitationStringOneOfField) GetDefault() string {
-	if x != nil && x.Default != nil {
-		return *x.Default
+func (x *UIElicitationStringOneOfField) GetDefaultValue() string {
+	if x != nil && x.DefaultValue != nil {
+		return *x.DefaultValue
 	}
 	return ""
 }
@@ -2929,9 +2929,9 @@ func (x *UIElicitationStringOneOfField) GetJsonExtra() string {
 }
 
 type UIElicitationStringOneOfFieldOneOf struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Const string                 `protobuf:"bytes,1,opt,name=const,proto3" json:"const,omitempty"`
-	Title string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ConstValue string                 `protobuf:"bytes,1,opt,name=const_value,json=const,proto3" json:"const_value,omitempty"`
+	Title      string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2968,9 +2968,9 @@ func (*UIElicitationStringOneOfFieldOneOf) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_session_ui_proto_rawDescGZIP(), []int{38}
 }
 
-func (x *UIElicitationStringOneOfFieldOneOf) GetConst() string {
+func (x *UIElicitationStringOneOfFieldOneOf) GetConstValue() string {
 	if x != nil {
-		return x.Const
+		return x.ConstValue
 	}
 	return ""
 }
@@ -3303,14 +3303,14 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"=SessionUiServiceUnregisterDirectAutoModeSwitchHandlerResponse\x12*\n" +
 	"\funregistered\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\funregistered\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xfc\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x82\x03\n" +
 	"\x1cUIElicitationArrayAnyOfField\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
 	"\tmin_items\x18\x03 \x01(\x03H\x02R\bminItems\x88\x01\x01\x12 \n" +
 	"\tmax_items\x18\x04 \x01(\x03H\x03R\bmaxItems\x88\x01\x01\x12O\n" +
-	"\x05items\x18\x05 \x01(\v21.copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsB\x06\x82\x80\x19\x02\x18\x01R\x05items\x12\x18\n" +
-	"\adefault\x18\x06 \x03(\tR\adefault\x12\x1e\n" +
+	"\x05items\x18\x05 \x01(\v21.copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsB\x06\x82\x80\x19\x02\x18\x01R\x05items\x12\x1e\n" +
+	"\rdefault_value\x18\x06 \x03(\tR\adefault\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
 	"\x04type\x12\a\"array\"B\b\n" +
@@ -3323,19 +3323,19 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"!UIElicitationArrayAnyOfFieldItems\x12U\n" +
 	"\x06any_of\x18\x01 \x03(\v26.copilot.cli.v1.UIElicitationArrayAnyOfFieldItemsAnyOfB\x06\x82\x80\x19\x02\x18\x01R\x05anyOf\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x84\x01\n" +
-	"&UIElicitationArrayAnyOfFieldItemsAnyOf\x12\x1c\n" +
-	"\x05const\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05const\x12\x1c\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x8a\x01\n" +
+	"&UIElicitationArrayAnyOfFieldItemsAnyOf\x12\"\n" +
+	"\vconst_value\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05const\x12\x1c\n" +
 	"\x05title\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05title\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xfa\x02\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x80\x03\n" +
 	"\x1bUIElicitationArrayEnumField\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12 \n" +
 	"\tmin_items\x18\x03 \x01(\x03H\x02R\bminItems\x88\x01\x01\x12 \n" +
 	"\tmax_items\x18\x04 \x01(\x03H\x03R\bmaxItems\x88\x01\x01\x12N\n" +
-	"\x05items\x18\x05 \x01(\v20.copilot.cli.v1.UIElicitationArrayEnumFieldItemsB\x06\x82\x80\x19\x02\x18\x01R\x05items\x12\x18\n" +
-	"\adefault\x18\x06 \x03(\tR\adefault\x12\x1e\n" +
+	"\x05items\x18\x05 \x01(\v20.copilot.cli.v1.UIElicitationArrayEnumFieldItemsB\x06\x82\x80\x19\x02\x18\x01R\x05items\x12\x1e\n" +
+	"\rdefault_value\x18\x06 \x03(\tR\adefault\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x15\x82\x80\x19\x11\x12\x0f\n" +
 	"\x04type\x12\a\"array\"B\b\n" +
@@ -3344,9 +3344,9 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\n" +
 	"_min_itemsB\f\n" +
 	"\n" +
-	"_max_items\"v\n" +
-	" UIElicitationArrayEnumFieldItems\x12\x1a\n" +
-	"\x04enum\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04enum\x12\x1e\n" +
+	"_max_items\"}\n" +
+	" UIElicitationArrayEnumFieldItems\x12!\n" +
+	"\venum_values\x18\x01 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04enum\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
 	"\x04type\x12\b\"string\"\"\xb2\x02\n" +
@@ -3370,25 +3370,24 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\x16schema_property_string\x18\x06 \x01(\v21.copilot.cli.v1.UIElicitationSchemaPropertyStringH\x00R\x14schemaPropertyString\x12i\n" +
 	"\x16schema_property_number\x18\a \x01(\v21.copilot.cli.v1.UIElicitationSchemaPropertyNumberH\x00R\x14schemaPropertyNumber\x12%\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized:\x06\x82\x80\x19\x02\b\x02B\t\n" +
-	"\avariant\"\xe4\x01\n" +
+	"\avariant\"\xf0\x01\n" +
 	"\"UIElicitationSchemaPropertyBoolean\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x1d\n" +
-	"\adefault\x18\x03 \x01(\bH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
+	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12#\n" +
+	"\rdefault_value\x18\x03 \x01(\bH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x17\x82\x80\x19\x13\x12\x11\n" +
 	"\x04type\x12\t\"boolean\"B\b\n" +
 	"\x06_titleB\x0e\n" +
-	"\f_descriptionB\n" +
-	"\n" +
-	"\b_default\"\xf3\x02\n" +
-	"!UIElicitationSchemaPropertyNumber\x12Q\n" +
-	"\x04type\x18\x01 \x01(\x0e25.copilot.cli.v1.UIElicitationSchemaPropertyNumberTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x19\n" +
+	"\f_descriptionB\x10\n" +
+	"\x0e_default_value\"\x86\x03\n" +
+	"!UIElicitationSchemaPropertyNumber\x12X\n" +
+	"\vnumber_type\x18\x01 \x01(\x0e25.copilot.cli.v1.UIElicitationSchemaPropertyNumberTypeB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x19\n" +
 	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x1d\n" +
 	"\aminimum\x18\x04 \x01(\x01H\x02R\aminimum\x88\x01\x01\x12\x1d\n" +
-	"\amaximum\x18\x05 \x01(\x01H\x03R\amaximum\x88\x01\x01\x12\x1d\n" +
-	"\adefault\x18\x06 \x01(\x01H\x04R\adefault\x88\x01\x01\x12\x1e\n" +
+	"\amaximum\x18\x05 \x01(\x01H\x03R\amaximum\x88\x01\x01\x12#\n" +
+	"\rdefault_value\x18\x06 \x01(\x01H\x04R\adefault\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\b\n" +
 	"\x06_titleB\x0e\n" +
@@ -3396,9 +3395,8 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"\n" +
 	"\b_minimumB\n" +
 	"\n" +
-	"\b_maximumB\n" +
-	"\n" +
-	"\b_default\"\x99\x03\n" +
+	"\b_maximumB\x10\n" +
+	"\x0e_default_value\"\xa5\x03\n" +
 	"!UIElicitationSchemaPropertyString\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\"\n" +
@@ -3406,45 +3404,42 @@ const file_copilot_cli_v1_session_ui_proto_rawDesc = "" +
 	"min_length\x18\x03 \x01(\x03H\x02R\tminLength\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"max_length\x18\x04 \x01(\x03H\x03R\tmaxLength\x88\x01\x01\x12O\n" +
-	"\x06format\x18\x05 \x01(\x0e27.copilot.cli.v1.UIElicitationSchemaPropertyStringFormatR\x06format\x12\x1d\n" +
-	"\adefault\x18\x06 \x01(\tH\x04R\adefault\x88\x01\x01\x12\x1e\n" +
+	"\x06format\x18\x05 \x01(\x0e27.copilot.cli.v1.UIElicitationSchemaPropertyStringFormatR\x06format\x12#\n" +
+	"\rdefault_value\x18\x06 \x01(\tH\x04R\adefault\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
 	"\x04type\x12\b\"string\"B\b\n" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\r\n" +
 	"\v_min_lengthB\r\n" +
-	"\v_max_lengthB\n" +
-	"\n" +
-	"\b_default\"\x98\x02\n" +
+	"\v_max_lengthB\x10\n" +
+	"\x0e_default_value\"\xab\x02\n" +
 	"\x1cUIElicitationStringEnumField\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x1a\n" +
-	"\x04enum\x18\x03 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04enum\x12\x1d\n" +
+	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12!\n" +
+	"\venum_values\x18\x03 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x04enum\x12\x1d\n" +
 	"\n" +
-	"enum_names\x18\x04 \x03(\tR\tenumNames\x12\x1d\n" +
-	"\adefault\x18\x05 \x01(\tH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
+	"enum_names\x18\x04 \x03(\tR\tenumNames\x12#\n" +
+	"\rdefault_value\x18\x05 \x01(\tH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
 	"\x04type\x12\b\"string\"B\b\n" +
 	"\x06_titleB\x0e\n" +
-	"\f_descriptionB\n" +
-	"\n" +
-	"\b_default\"\xb1\x02\n" +
+	"\f_descriptionB\x10\n" +
+	"\x0e_default_value\"\xbd\x02\n" +
 	"\x1dUIElicitationStringOneOfField\x12\x19\n" +
 	"\x05title\x18\x01 \x01(\tH\x00R\x05title\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x01R\vdescription\x88\x01\x01\x12Q\n" +
-	"\x06one_of\x18\x03 \x03(\v22.copilot.cli.v1.UIElicitationStringOneOfFieldOneOfB\x06\x82\x80\x19\x02\x18\x01R\x05oneOf\x12\x1d\n" +
-	"\adefault\x18\x04 \x01(\tH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
+	"\x06one_of\x18\x03 \x03(\v22.copilot.cli.v1.UIElicitationStringOneOfFieldOneOfB\x06\x82\x80\x19\x02\x18\x01R\x05oneOf\x12#\n" +
+	"\rdefault_value\x18\x04 \x01(\tH\x02R\adefault\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra:\x16\x82\x80\x19\x12\x12\x10\n" +
 	"\x04type\x12\b\"string\"B\b\n" +
 	"\x06_titleB\x0e\n" +
-	"\f_descriptionB\n" +
-	"\n" +
-	"\b_default\"\x80\x01\n" +
-	"\"UIElicitationStringOneOfFieldOneOf\x12\x1c\n" +
-	"\x05const\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05const\x12\x1c\n" +
+	"\f_descriptionB\x10\n" +
+	"\x0e_default_value\"\x86\x01\n" +
+	"\"UIElicitationStringOneOfFieldOneOf\x12\"\n" +
+	"\vconst_value\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05const\x12\x1c\n" +
 	"\x05title\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x05title\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xf4\x02\n" +
@@ -3629,7 +3624,7 @@ var file_copilot_cli_v1_session_ui_proto_depIdxs = []int32{
 	38, // 21: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_boolean:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyBoolean
 	40, // 22: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_string:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyString
 	39, // 23: copilot.cli.v1.UIElicitationSchemaProperty.schema_property_number:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumber
-	2,  // 24: copilot.cli.v1.UIElicitationSchemaPropertyNumber.type:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumberType
+	2,  // 24: copilot.cli.v1.UIElicitationSchemaPropertyNumber.number_type:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyNumberType
 	3,  // 25: copilot.cli.v1.UIElicitationSchemaPropertyString.format:type_name -> copilot.cli.v1.UIElicitationSchemaPropertyStringFormat
 	43, // 26: copilot.cli.v1.UIElicitationStringOneOfField.one_of:type_name -> copilot.cli.v1.UIElicitationStringOneOfFieldOneOf
 	4,  // 27: copilot.cli.v1.UIExitPlanModeResponse.selected_action:type_name -> copilot.cli.v1.UIExitPlanModeAction

@@ -2227,7 +2227,7 @@ func (x *SessionsServiceCloseResponse) GetJsonExtra() string {
 	return ""
 }
 
-type SessionsServiceConnectRequest struct {
+type SessionsServiceConnectSessionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Members without a field above, as the text of a JSON object.
@@ -2236,20 +2236,20 @@ type SessionsServiceConnectRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionsServiceConnectRequest) Reset() {
-	*x = SessionsServiceConnectRequest{}
+func (x *SessionsServiceConnectSessionRequest) Reset() {
+	*x = SessionsServiceConnectSessionRequest{}
 	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionsServiceConnectRequest) String() string {
+func (x *SessionsServiceConnectSessionRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionsServiceConnectRequest) ProtoMessage() {}
+func (*SessionsServiceConnectSessionRequest) ProtoMessage() {}
 
-func (x *SessionsServiceConnectRequest) ProtoReflect() protoreflect.Message {
+func (x *SessionsServiceConnectSessionRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2261,26 +2261,26 @@ func (x *SessionsServiceConnectRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionsServiceConnectRequest.ProtoReflect.Descriptor instead.
-func (*SessionsServiceConnectRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionsServiceConnectSessionRequest.ProtoReflect.Descriptor instead.
+func (*SessionsServiceConnectSessionRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *SessionsServiceConnectRequest) GetSessionId() string {
+func (x *SessionsServiceConnectSessionRequest) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
 	return ""
 }
 
-func (x *SessionsServiceConnectRequest) GetJsonExtra() string {
+func (x *SessionsServiceConnectSessionRequest) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
 	return ""
 }
 
-type SessionsServiceConnectResponse struct {
+type SessionsServiceConnectSessionResponse struct {
 	state     protoimpl.MessageState          `protogen:"open.v1"`
 	SessionId string                          `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Metadata  *ConnectedRemoteSessionMetadata `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
@@ -2290,20 +2290,20 @@ type SessionsServiceConnectResponse struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SessionsServiceConnectResponse) Reset() {
-	*x = SessionsServiceConnectResponse{}
+func (x *SessionsServiceConnectSessionResponse) Reset() {
+	*x = SessionsServiceConnectSessionResponse{}
 	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SessionsServiceConnectResponse) String() string {
+func (x *SessionsServiceConnectSessionResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SessionsServiceConnectResponse) ProtoMessage() {}
+func (*SessionsServiceConnectSessionResponse) ProtoMessage() {}
 
-func (x *SessionsServiceConnectResponse) ProtoReflect() protoreflect.Message {
+func (x *SessionsServiceConnectSessionResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_cli_v1_sessions_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2315,26 +2315,26 @@ func (x *SessionsServiceConnectResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SessionsServiceConnectResponse.ProtoReflect.Descriptor instead.
-func (*SessionsServiceConnectResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SessionsServiceConnectSessionResponse.ProtoReflect.Descriptor instead.
+func (*SessionsServiceConnectSessionResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_cli_v1_sessions_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *SessionsServiceConnectResponse) GetSessionId() string {
+func (x *SessionsServiceConnectSessionResponse) GetSessionId() string {
 	if x != nil {
 		return x.SessionId
 	}
 	return ""
 }
 
-func (x *SessionsServiceConnectResponse) GetMetadata() *ConnectedRemoteSessionMetadata {
+func (x *SessionsServiceConnectSessionResponse) GetMetadata() *ConnectedRemoteSessionMetadata {
 	if x != nil {
 		return x.Metadata
 	}
 	return nil
 }
 
-func (x *SessionsServiceConnectResponse) GetJsonExtra() string {
+func (x *SessionsServiceConnectSessionResponse) GetJsonExtra() string {
 	if x != nil {
 		return x.JsonExtra
 	}
@@ -7103,9 +7103,9 @@ func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRule) GetJsonExtra() 
 }
 
 type SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	SourceType string                 `protobuf:"bytes,2,opt,name=source_type,json=type,proto3" json:"source_type,omitempty"`
 	// Members without a field above, as the text of a JSON object.
 	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -7149,9 +7149,9 @@ func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetName()
 	return ""
 }
 
-func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetType() string {
+func (x *SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource) GetSourceType() string {
 	if x != nil {
-		return x.Type
+		return x.SourceType
 	}
 	return ""
 }
@@ -8474,13 +8474,13 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\">\n" +
 	"\x1cSessionsServiceCloseResponse\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"f\n" +
-	"\x1dSessionsServiceConnectRequest\x12%\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"m\n" +
+	"$SessionsServiceConnectSessionRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xbb\x01\n" +
-	"\x1eSessionsServiceConnectResponse\x12%\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xc2\x01\n" +
+	"%SessionsServiceConnectSessionResponse\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12R\n" +
 	"\bmetadata\x18\x02 \x01(\v2..copilot.cli.v1.ConnectedRemoteSessionMetadataB\x06\x82\x80\x19\x02\x18\x01R\bmetadata\x12\x1e\n" +
@@ -9044,10 +9044,10 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\rif_none_match\x18\x03 \x03(\tR\vifNoneMatch\x12l\n" +
 	"\x06source\x18\x04 \x01(\v2L.copilot.cli.v1.SessionOpenOptionsAdditionalContentExclusionPolicyRuleSourceB\x06\x82\x80\x19\x02\x18\x01R\x06source\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x96\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x9d\x01\n" +
 	"<SessionOpenOptionsAdditionalContentExclusionPolicyRuleSource\x12\x1a\n" +
-	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12\x1a\n" +
-	"\x04type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12!\n" +
+	"\vsource_type\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04type\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\x81\x04\n" +
 	"(SessionWorkingDirectoryContextWithClient\x12\x18\n" +
@@ -9317,7 +9317,7 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x1fRegisterExtensionToolsOnSession\x12M.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest\x1aN.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionResponse\"=\x82\x80\x196\n" +
 	"(sessions.registerExtensionToolsOnSession \x012\b1.0.84-4\x88\x02\x01\x12\xd3\x01\n" +
 	"\x15UpdateWorkspaceFields\x12C.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsRequest\x1aD.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsResponse\"/\x82\x80\x19+\n" +
-	"\x1esessions.updateWorkspaceFields \x01*\a1.0.1022\xc7\x1e\n" +
+	"\x1esessions.updateWorkspaceFields \x01*\a1.0.1022\xdc\x1e\n" +
 	"\x0fSessionsService\x12\x8c\x01\n" +
 	"\n" +
 	"BulkDelete\x120.copilot.cli.v1.SessionsServiceBulkDeleteRequest\x1a1.copilot.cli.v1.SessionsServiceBulkDeleteResponse\"\x19\x82\x80\x19\x15\n" +
@@ -9326,8 +9326,8 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"CheckInUse\x120.copilot.cli.v1.SessionsServiceCheckInUseRequest\x1a1.copilot.cli.v1.SessionsServiceCheckInUseResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13sessions.checkInUse\x12x\n" +
 	"\x05Close\x12+.copilot.cli.v1.SessionsServiceCloseRequest\x1a,.copilot.cli.v1.SessionsServiceCloseResponse\"\x14\x82\x80\x19\x10\n" +
-	"\x0esessions.close\x12\x80\x01\n" +
-	"\aConnect\x12-.copilot.cli.v1.SessionsServiceConnectRequest\x1a..copilot.cli.v1.SessionsServiceConnectResponse\"\x16\x82\x80\x19\x12\n" +
+	"\x0esessions.close\x12\x95\x01\n" +
+	"\x0eConnectSession\x124.copilot.cli.v1.SessionsServiceConnectSessionRequest\x1a5.copilot.cli.v1.SessionsServiceConnectSessionResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10sessions.connect\x12\x9c\x01\n" +
 	"\x0eEnrichMetadata\x124.copilot.cli.v1.SessionsServiceEnrichMetadataRequest\x1a5.copilot.cli.v1.SessionsServiceEnrichMetadataResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\x17sessions.enrichMetadata\x12\x94\x01\n" +
@@ -9428,8 +9428,8 @@ var file_copilot_cli_v1_sessions_proto_goTypes = []any{
 	(*SessionsServiceCheckInUseResponse)(nil),                              // 37: copilot.cli.v1.SessionsServiceCheckInUseResponse
 	(*SessionsServiceCloseRequest)(nil),                                    // 38: copilot.cli.v1.SessionsServiceCloseRequest
 	(*SessionsServiceCloseResponse)(nil),                                   // 39: copilot.cli.v1.SessionsServiceCloseResponse
-	(*SessionsServiceConnectRequest)(nil),                                  // 40: copilot.cli.v1.SessionsServiceConnectRequest
-	(*SessionsServiceConnectResponse)(nil),                                 // 41: copilot.cli.v1.SessionsServiceConnectResponse
+	(*SessionsServiceConnectSessionRequest)(nil),                           // 40: copilot.cli.v1.SessionsServiceConnectSessionRequest
+	(*SessionsServiceConnectSessionResponse)(nil),                          // 41: copilot.cli.v1.SessionsServiceConnectSessionResponse
 	(*SessionsServiceEnrichMetadataRequest)(nil),                           // 42: copilot.cli.v1.SessionsServiceEnrichMetadataRequest
 	(*SessionsServiceEnrichMetadataResponse)(nil),                          // 43: copilot.cli.v1.SessionsServiceEnrichMetadataResponse
 	(*SessionsServiceFindByPrefixRequest)(nil),                             // 44: copilot.cli.v1.SessionsServiceFindByPrefixRequest
@@ -9540,7 +9540,7 @@ var file_copilot_cli_v1_sessions_proto_depIdxs = []int32{
 	124, // 1: copilot.cli.v1.InternalSessionsServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
 	118, // 2: copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest.options:type_name -> copilot.cli.v1.SessionsRegisterExtensionToolsOnSessionOptions
 	119, // 3: copilot.cli.v1.SessionsServiceBulkDeleteResponse.freed_bytes:type_name -> copilot.cli.v1.SessionsServiceBulkDeleteResponse.FreedBytesEntry
-	84,  // 4: copilot.cli.v1.SessionsServiceConnectResponse.metadata:type_name -> copilot.cli.v1.ConnectedRemoteSessionMetadata
+	84,  // 4: copilot.cli.v1.SessionsServiceConnectSessionResponse.metadata:type_name -> copilot.cli.v1.ConnectedRemoteSessionMetadata
 	124, // 5: copilot.cli.v1.SessionsServiceEnrichMetadataRequest.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
 	124, // 6: copilot.cli.v1.SessionsServiceEnrichMetadataResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
 	104, // 7: copilot.cli.v1.SessionsServiceGetClientMetadataResponse.items:type_name -> copilot.cli.v1.SessionsClientMetadataEntry
@@ -9645,7 +9645,7 @@ var file_copilot_cli_v1_sessions_proto_depIdxs = []int32{
 	34,  // 106: copilot.cli.v1.SessionsService.BulkDelete:input_type -> copilot.cli.v1.SessionsServiceBulkDeleteRequest
 	36,  // 107: copilot.cli.v1.SessionsService.CheckInUse:input_type -> copilot.cli.v1.SessionsServiceCheckInUseRequest
 	38,  // 108: copilot.cli.v1.SessionsService.Close:input_type -> copilot.cli.v1.SessionsServiceCloseRequest
-	40,  // 109: copilot.cli.v1.SessionsService.Connect:input_type -> copilot.cli.v1.SessionsServiceConnectRequest
+	40,  // 109: copilot.cli.v1.SessionsService.ConnectSession:input_type -> copilot.cli.v1.SessionsServiceConnectSessionRequest
 	42,  // 110: copilot.cli.v1.SessionsService.EnrichMetadata:input_type -> copilot.cli.v1.SessionsServiceEnrichMetadataRequest
 	44,  // 111: copilot.cli.v1.SessionsService.FindByPrefix:input_type -> copilot.cli.v1.SessionsServiceFindByPrefixRequest
 	46,  // 112: copilot.cli.v1.SessionsService.FindByTaskId:input_type -> copilot.cli.v1.SessionsServiceFindByTaskIdRequest
@@ -9681,7 +9681,7 @@ var file_copilot_cli_v1_sessions_proto_depIdxs = []int32{
 	35,  // 142: copilot.cli.v1.SessionsService.BulkDelete:output_type -> copilot.cli.v1.SessionsServiceBulkDeleteResponse
 	37,  // 143: copilot.cli.v1.SessionsService.CheckInUse:output_type -> copilot.cli.v1.SessionsServiceCheckInUseResponse
 	39,  // 144: copilot.cli.v1.SessionsService.Close:output_type -> copilot.cli.v1.SessionsServiceCloseResponse
-	41,  // 145: copilot.cli.v1.SessionsService.Connect:output_type -> copilot.cli.v1.SessionsServiceConnectResponse
+	41,  // 145: copilot.cli.v1.SessionsService.ConnectSession:output_type -> copilot.cli.v1.SessionsServiceConnectSessionResponse
 	43,  // 146: copilot.cli.v1.SessionsService.EnrichMetadata:output_type -> copilot.cli.v1.SessionsServiceEnrichMetadataResponse
 	45,  // 147: copilot.cli.v1.SessionsService.FindByPrefix:output_type -> copilot.cli.v1.SessionsServiceFindByPrefixResponse
 	47,  // 148: copilot.cli.v1.SessionsService.FindByTaskId:output_type -> copilot.cli.v1.SessionsServiceFindByTaskIdResponse

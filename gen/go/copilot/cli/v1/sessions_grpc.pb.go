@@ -547,7 +547,7 @@ const (
 	SessionsService_BulkDelete_FullMethodName               = "/copilot.cli.v1.SessionsService/BulkDelete"
 	SessionsService_CheckInUse_FullMethodName               = "/copilot.cli.v1.SessionsService/CheckInUse"
 	SessionsService_Close_FullMethodName                    = "/copilot.cli.v1.SessionsService/Close"
-	SessionsService_Connect_FullMethodName                  = "/copilot.cli.v1.SessionsService/Connect"
+	SessionsService_ConnectSession_FullMethodName           = "/copilot.cli.v1.SessionsService/ConnectSession"
 	SessionsService_EnrichMetadata_FullMethodName           = "/copilot.cli.v1.SessionsService/EnrichMetadata"
 	SessionsService_FindByPrefix_FullMethodName             = "/copilot.cli.v1.SessionsService/FindByPrefix"
 	SessionsService_FindByTaskId_FullMethodName             = "/copilot.cli.v1.SessionsService/FindByTaskId"
@@ -585,7 +585,7 @@ type SessionsServiceClient interface {
 	// JSON-RPC: sessions.close.
 	Close(ctx context.Context, in *SessionsServiceCloseRequest, opts ...grpc.CallOption) (*SessionsServiceCloseResponse, error)
 	// JSON-RPC: sessions.connect.
-	Connect(ctx context.Context, in *SessionsServiceConnectRequest, opts ...grpc.CallOption) (*SessionsServiceConnectResponse, error)
+	ConnectSession(ctx context.Context, in *SessionsServiceConnectSessionRequest, opts ...grpc.CallOption) (*SessionsServiceConnectSessionResponse, error)
 	// JSON-RPC: sessions.enrichMetadata.
 	EnrichMetadata(ctx context.Context, in *SessionsServiceEnrichMetadataRequest, opts ...grpc.CallOption) (*SessionsServiceEnrichMetadataResponse, error)
 	// JSON-RPC: sessions.findByPrefix.
@@ -670,10 +670,10 @@ func (c *sessionsServiceClient) Close(ctx context.Context, in *SessionsServiceCl
 	return out, nil
 }
 
-func (c *sessionsServiceClient) Connect(ctx context.Context, in *SessionsServiceConnectRequest, opts ...grpc.CallOption) (*SessionsServiceConnectResponse, error) {
+func (c *sessionsServiceClient) ConnectSession(ctx context.Context, in *SessionsServiceConnectSessionRequest, opts ...grpc.CallOption) (*SessionsServiceConnectSessionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SessionsServiceConnectResponse)
-	err := c.cc.Invoke(ctx, SessionsService_Connect_FullMethodName, in, out, cOpts...)
+	out := new(SessionsServiceConnectSessionResponse)
+	err := c.cc.Invoke(ctx, SessionsService_ConnectSession_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -904,7 +904,7 @@ type SessionsServiceServer interface {
 	// JSON-RPC: sessions.close.
 	Close(context.Context, *SessionsServiceCloseRequest) (*SessionsServiceCloseResponse, error)
 	// JSON-RPC: sessions.connect.
-	Connect(context.Context, *SessionsServiceConnectRequest) (*SessionsServiceConnectResponse, error)
+	ConnectSession(context.Context, *SessionsServiceConnectSessionRequest) (*SessionsServiceConnectSessionResponse, error)
 	// JSON-RPC: sessions.enrichMetadata.
 	EnrichMetadata(context.Context, *SessionsServiceEnrichMetadataRequest) (*SessionsServiceEnrichMetadataResponse, error)
 	// JSON-RPC: sessions.findByPrefix.
@@ -968,8 +968,8 @@ func (UnimplementedSessionsServiceServer) CheckInUse(context.Context, *SessionsS
 func (UnimplementedSessionsServiceServer) Close(context.Context, *SessionsServiceCloseRequest) (*SessionsServiceCloseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Close not implemented")
 }
-func (UnimplementedSessionsServiceServer) Connect(context.Context, *SessionsServiceConnectRequest) (*SessionsServiceConnectResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Connect not implemented")
+func (UnimplementedSessionsServiceServer) ConnectSession(context.Context, *SessionsServiceConnectSessionRequest) (*SessionsServiceConnectSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ConnectSession not implemented")
 }
 func (UnimplementedSessionsServiceServer) EnrichMetadata(context.Context, *SessionsServiceEnrichMetadataRequest) (*SessionsServiceEnrichMetadataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method EnrichMetadata not implemented")
@@ -1109,20 +1109,20 @@ func _SessionsService_Close_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SessionsService_Connect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SessionsServiceConnectRequest)
+func _SessionsService_ConnectSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SessionsServiceConnectSessionRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(SessionsServiceServer).Connect(ctx, in)
+		return srv.(SessionsServiceServer).ConnectSession(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: SessionsService_Connect_FullMethodName,
+		FullMethod: SessionsService_ConnectSession_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SessionsServiceServer).Connect(ctx, req.(*SessionsServiceConnectRequest))
+		return srv.(SessionsServiceServer).ConnectSession(ctx, req.(*SessionsServiceConnectSessionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1525,8 +1525,8 @@ var SessionsService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SessionsService_Close_Handler,
 		},
 		{
-			MethodName: "Connect",
-			Handler:    _SessionsService_Connect_Handler,
+			MethodName: "ConnectSession",
+			Handler:    _SessionsService_ConnectSession_Handler,
 		},
 		{
 			MethodName: "EnrichMetadata",
