@@ -15,7 +15,7 @@ var (
 		Test: "TestBridgeOfASessionFileSystemIsKilled",
 	}
 	NoUserShells = Quirk{
-		Name: "no-user-shells", Until: "1.0.89",
+		Name: "no-user-shells", Until: "1.0.92",
 		Why: "The CLI sends no events about the commands of session.shell.executeUserRequested. The bridge refuses " +
 			"RunShell.",
 		Test: "TestRunShellNeedsEvents",
@@ -29,6 +29,11 @@ var (
 		Why:  "user.message reports an immediate prompt as delivered by steering; newer versions report it as queued.",
 		Test: "TestSessionSendEnqueueAndImmediate",
 	}
+	AcceptsAnyPort = Quirk{
+		Name: "accepts-any-port", Until: "1.0.85",
+		Why:  "The flag --port with text listens on any port; newer versions end with an error.",
+		Test: "TestShimEndsAsTheCLI",
+	}
 	IgnoresRepository = Quirk{
 		Name: "ignores-repository", Until: "1.0.89",
 		Why:  "A headless CLI does not record the repository of a session, so that no session matches a filter by it.",
@@ -37,4 +42,4 @@ var (
 )
 
 // All is the whole table.
-var All = []Quirk{AgentsNeedNames, LeavesWork, NoUserShells, ReportsSteering, IgnoresRepository}
+var All = []Quirk{AcceptsAnyPort, AgentsNeedNames, LeavesWork, NoUserShells, ReportsSteering, IgnoresRepository}

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
@@ -73,7 +75,7 @@ func TestSandboxOfAReloadedPolicy(t *testing.T) {
 	awaitTrue(t, r.Ctx, "a command", func() bool {
 		err := run()
 		switch {
-		case status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "confines"):
+		case confinementChanging(err):
 			refused++
 		case err != nil && status.Code(err) != codes.PermissionDenied: // before the policy is read
 			t.Fatal(err)
@@ -97,6 +99,12 @@ func TestSandboxOfAReloadedPolicy(t *testing.T) {
 	if out := r.ask(acme, "s", "and this"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
 		t.Errorf("the session goes on with %v", out)
 	}
+}
+
+// confinementChanging reports whether a call was refused until processes with the earlier confinement have ended.
+func confinementChanging(err error) bool {
+	e, ok := errors.AsType[*copilot.Error](copilot.FromError(err))
+	return ok && e.Reason == bridgev1.ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING
 }
 
 // begin begins a turn that does not end.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -34,7 +35,8 @@ func (s *starts) Start(ctx context.Context, spec runtime.Spec) (runtime.Transpor
 	return t, err
 }
 
-// ended returns how the last CLI ended, if the shim owned it and did not end it.
+// ended returns how the last CLI ended, if the shim owned it and did not end it. A CLI that fails closes its stream
+// before it exits: on a busy machine the bridge notices the first long before the second, and asks it to end.
 func (s *starts) ended() (exit exitError, stderr string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +49,8 @@ func (s *starts) ended() (exit exitError, stderr string, ok bool) {
 		return 0, "", false
 	}
 	e := s.last.Exit()
-	return exitError(e.Code), e.Stderr, e.Cause == nil && e.Signal == ""
+	failed := errors.Is(e.Cause, process.ErrStreamClosed) && e.Forced == "" && e.Code != 0
+	return exitError(e.Code), e.Stderr, e.Signal == "" && (e.Cause == nil || failed)
 }
 
 // startCLI starts the CLI of a private bridge before the shim answers anything. A CLI that ends
