@@ -21,7 +21,7 @@ def events(*seqs: int, type: str = "assistant.message") -> bridge.SubscribeRespo
     for seq in seqs:
         event = batch.events.add()
         event.position.CopyFrom(position(1, seq))
-        event.event.type = type
+        event.event.event_type = type
         event.event.assistant_message.content = f"m{seq}"
     return bridge.SubscribeResponse(session_id="s1", events=batch, resume_after=position(1, seqs[-1]))
 
@@ -123,7 +123,7 @@ async def test_unknown_types_frames_and_enum_values() -> None:
         reading = asyncio.ensure_future(collect(client.session("s1").events()))
         stream = await subscribed(fake)
         newer = events(1)
-        newer.events.events[0].event.type = "thing.new"
+        newer.events.events[0].event.event_type = "thing.new"
         newer.events.events[0].event.unrecognized = '{"a": 1}'
         gap = bridge.Gap.FromString(b"\x18\x63")  # reason 99
         gap.through.CopyFrom(position(1, 2))

@@ -46,7 +46,7 @@ async def test_operations(tmp_path: Path) -> None:
     assert (await ask(files, "stat", path="/none")).error.code == 1
     assert list((await ask(files, "readdir", path="/a")).entries) == ["b", "bin", "f", "new"]
     types = (await ask(files, "readdir_with_types", path="/a")).entries
-    assert [entry.type for entry in types] == [2, 1, 1, 2]
+    assert [entry.entry_type for entry in types] == [2, 1, 1, 2]
     await ask(files, "rename", src="/a/f", dest="/a/h")
     assert not (await ask(files, "rm", path="/a/h")).HasField("value")
     assert (await ask(files, "rm", path="/a/h")).value.code == 1
