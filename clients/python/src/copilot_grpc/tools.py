@@ -116,7 +116,9 @@ class Binary:
         prefix = "EXTERNAL_TOOL_TEXT_RESULT_FOR_LLM_BINARY_RESULTS_FOR_LLM_TYPE_"
         image = self.mime_type.startswith("image/")
         message = cli.ExternalToolTextResultForLlmBinaryResultsForLlm(
-            binary_type=kind.Value(prefix + ("IMAGE" if image else "RESOURCE")), data=self.data, mime_type=self.mime_type
+            binary_type=kind.Value(prefix + ("IMAGE" if image else "RESOURCE")),
+            data=self.data,
+            mime_type=self.mime_type,
         )
         if self.description:
             message.description = self.description
