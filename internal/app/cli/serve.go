@@ -138,6 +138,7 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 		fmt.Fprintf(w, "\nThe token of this server, valid until it ends: %s\n", a.Token())
 	}
 	if model := a.OfflineModel(); model != nil {
+		// The testing modules of the client libraries read this line.
 		fmt.Fprintf(w, "\nA script plays the model: %s\n", model.URL())
 	}
 	fmt.Fprintln(w, "\nTry:")

@@ -24,7 +24,7 @@ from ._server import BINARY, ServerProcess
 
 Step = Mapping[str, Any]
 Rule = Mapping[str, Any]
-_MODEL = "The model is played by a script: "
+_MODEL = "A script plays the model: "  # printed by the server
 _DEFAULT: Rule = {"reply": [{"text": "You said: {{user}}"}]}
 
 

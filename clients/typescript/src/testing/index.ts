@@ -60,7 +60,7 @@ export class TestServer implements AsyncDisposable {
     this.addresses = server.output.flatMap((line) => /msg=listening address=(\S+)/.exec(line)?.[1] ?? []);
     this.#server = server;
     this.#home = home;
-    this.#modelUrl = server.output.flatMap((line) => /played by a script: (\S+)/.exec(line)?.[1] ?? [])[0] ?? "";
+    this.#modelUrl = server.output.flatMap((line) => /script plays the model: (\S+)/.exec(line)?.[1] ?? [])[0] ?? "";
   }
 
   /** Connects a client. */
