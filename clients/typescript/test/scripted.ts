@@ -224,7 +224,7 @@ export function refusal(code: Code, reason: string, message = "refused"): Connec
 /** A frame with one event. */
 export function eventFrame(seq: number, type = "assistant.message"): SubscribeFrame {
   const position = { epoch: 1n, seq: BigInt(seq) };
-  const events = [{ position, event: { type, id: `e${seq}` } }];
+  const events = [{ position, event: { eventType: type, id: `e${seq}` } }];
   return { sessionId: "s1", resumeAfter: position, frame: { case: "events", value: { events } } };
 }
 
