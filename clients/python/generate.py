@@ -54,12 +54,12 @@ def __dir__() -> list[str]:
 def closure() -> list[str]:
     """The files of copilot.bridge.v1 and those that they import, directly or not."""
     found: set[str] = set()
-    todo = [str(f.relative_to(PROTO)) for f in (PROTO / "copilot/bridge/v1").glob("*.proto")]
-    while todo:
-        name = todo.pop()
+    unread = [str(f.relative_to(PROTO)) for f in (PROTO / "copilot/bridge/v1").glob("*.proto")]
+    while unread:
+        name = unread.pop()
         if name not in found:
             found.add(name)
-            todo += IMPORT.findall(read(PROTO / name))
+            unread += IMPORT.findall(read(PROTO / name))
     return sorted(found)
 
 

@@ -20,6 +20,9 @@ from copilot_grpc import (
     permission,
     tool,
 )
+from copilot_grpc._await import within
+from copilot_grpc._link import Link
+from copilot_grpc._participant import Participant
 from copilot_grpc.bridge import v1 as bridge
 from copilot_grpc.errors import SessionExists, ToolNameInvalid, Unauthenticated
 
@@ -265,6 +268,38 @@ async def test_a_status_without_a_reason_is_a_broken_connection(code: str) -> No
         stream.end(grpc.StatusCode[code])
         await fake.attached()
         assert session.ended is None
+
+
+async def test_a_cancellation_is_not_lost_when_the_result_arrives() -> None:
+    result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(within(60, result))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    result.set_result(1)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    with pytest.raises(asyncio.TimeoutError):
+        await within(0.01, asyncio.Event().wait())
+    assert await within(60, asyncio.sleep(0, 2)) == 2
+
+
+async def test_a_session_is_closed_just_as_its_next_stream_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closing: asyncio.Queue[asyncio.Task[None]] = asyncio.Queue()
+    async with connected() as (fake, client):
+        stream, session = await opened(fake, client.create_session())
+        dial = Participant._dial
+
+        async def dial_and_close(self: Participant, start: bridge.AttachStart) -> tuple[Link, bridge.AttachStarted]:
+            result = await dial(self, start)
+            closing.put_nowait(asyncio.create_task(session.close()))
+            return result
+
+        monkeypatch.setattr(Participant, "_dial", dial_and_close)
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        second = await soon(fake.attaches.get())
+        await second.start()
+        await within(10, await soon(closing.get()))  # the server would be missed only after 60 s
 
 
 async def test_expired_participant_joins_again() -> None:

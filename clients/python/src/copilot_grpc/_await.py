@@ -1,7 +1,8 @@
-"""Calls that open something."""
+"""Calls that open something, and calls with a time limit."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -13,6 +14,24 @@ class _Closes(Protocol):
 
 
 Closer = TypeVar("Closer", bound=_Closes)
+T = TypeVar("T")
+
+
+async def within(seconds: float, awaitable: Awaitable[T]) -> T:
+    """Returns the result of an awaitable, or cancels it and raises asyncio.TimeoutError after some seconds.
+
+    `asyncio.wait_for` ignores a cancellation that arrives together with the result, up to Python 3.11.
+    """
+    task = asyncio.ensure_future(awaitable)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if not done:
+        raise asyncio.TimeoutError
+    return task.result()
 
 
 class Opening(Generic[Closer], Awaitable[Closer], AbstractAsyncContextManager[Closer]):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.duration_pb2 import Duration
 
+from ._await import within
 from ._calls import Calls
 from ._handlers import Handlers
 from ._link import HEARTBEAT, SILENCE, Link
@@ -281,7 +282,7 @@ class Participant:
         try:
             while await backoff.wait(failure):
                 try:
-                    link, started = await asyncio.wait_for(self._dial(self._rejoin()), SILENCE)
+                    link, started = await within(SILENCE, self._dial(self._rejoin()))
                 except asyncio.TimeoutError:
                     failure = DeadlineExceeded("the server does not answer")
                 except ParticipantNotFound:

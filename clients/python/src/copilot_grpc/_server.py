@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
+from ._await import within
 from .errors import ServerNotFound
 
 BINARY = "copilot-grpc"
@@ -81,7 +82,7 @@ class ServerProcess:
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read(), name="copilot-grpc server output")
         try:
-            await asyncio.wait_for(self._ready.wait(), self._start_timeout)
+            await within(self._start_timeout, self._ready.wait())
         except asyncio.TimeoutError:
             raise ServerNotFound(f"{path} did not start in time: {self.output[-2000:]}") from None
         if not self._listens():
@@ -103,7 +104,7 @@ class ServerProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             try:
-                await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT)
+                await within(STOP_TIMEOUT, self._process.wait())
             except asyncio.TimeoutError:
                 self._process.kill()
                 await self._process.wait()
