@@ -148,7 +148,10 @@ func (s *pastStream) take(frame protoreflect.Message) {
 	}
 	for i := range events.List().Len() {
 		event := child(events.List().Get(i).Message(), "event").Message()
-		typ := child(event, "type").String()
+		typ := ""
+		if v := child(event, "event_type"); v.IsValid() {
+			typ = v.String()
+		}
 		data := event.WhichOneof(event.Descriptor().Oneofs().ByName("data"))
 		switch {
 		case typ == "":
