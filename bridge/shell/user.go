@@ -22,13 +22,14 @@ type userShell struct {
 	command string
 	call    string // the id in its events, "" before it has begun
 	begun   func() // called once when it has
+	ended   bool   // the CLI has replied to the call
 	reader  *journal.Reader
 	woken   chan struct{}
 	emit    func(*bridgev1.RunShellResponse) error
 	records []*journal.Record
 }
 
-// shellResult is what the CLI answers when the command has ended.
+// shellResult is the CLI's reply, which it sends when the command has ended. err is the error of the call.
 type shellResult struct {
 	ToolCallID string
 	ExitCode   *int64
@@ -36,7 +37,7 @@ type shellResult struct {
 	err        error
 }
 
-// maxRead is how much of the journal is read at a time.
+// maxRead is the size in bytes up to which events are read from the journal at once.
 const maxRead = 256 << 10
 
 // runAsUser runs a command and emits its output.
@@ -78,7 +79,7 @@ func (rn *Runner) runAsUser(
 	return sh.run(ctx)
 }
 
-// inDirectory is the command that does what the request says where it says.
+// inDirectory returns the command of a request, preceded by a change to its working directory.
 func inDirectory(r *bridgev1.RunShellRequest) string {
 	if r.GetWorkingDirectory() == "" {
 		return r.GetCommand()
@@ -103,7 +104,10 @@ func (sh *userShell) run(ctx context.Context) error {
 		ended <- out
 	}()
 	result, err := sh.follow(ctx, ended)
-	if err != nil {
+	switch {
+	case err != nil && sh.ended:
+		return err
+	case err != nil:
 		sh.cancel(ctx)
 		select {
 		case <-ended:
@@ -116,7 +120,8 @@ func (sh *userShell) run(ctx context.Context) error {
 	return sh.finish(result)
 }
 
-// follow emits what the command writes until it has ended.
+// follow emits the command's output until the CLI has replied, and returns the reply. An error means that the output has
+// no reader.
 func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shellResult, error) {
 	for {
 		if err := sh.pass(); err != nil {
@@ -125,10 +130,15 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 		select {
 		case <-sh.woken:
 		case result := <-ended:
+			sh.ended = true
 			if result.err != nil {
 				return result, nil
 			}
-			return result, sh.pass() // all events come before the reply
+			// The CLI sends all events before the reply. Readers see them when they are on disk.
+			if err := sh.s.Journal().Settle(ctx); err != nil {
+				return result, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
+			}
+			return result, sh.pass()
 		case <-ctx.Done():
 			return shellResult{}, session.Classify(context.Cause(ctx), "session.shell.executeUserRequested")
 		case <-sh.runner.shutdown.Stopping():
@@ -137,7 +147,7 @@ func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shel
 	}
 }
 
-// pass emits what the journal has.
+// pass emits the output that the journal has.
 func (sh *userShell) pass() error {
 	for {
 		var gap *journal.Gap
@@ -159,7 +169,7 @@ func (sh *userShell) pass() error {
 	}
 }
 
-// take takes an event.
+// take emits the frame of an event, if it is of the command.
 func (sh *userShell) take(rec *journal.Record) error {
 	if rec.Type != "tool.user_requested" && rec.Type != "tool.shell_output" {
 		return nil
@@ -187,7 +197,7 @@ func (sh *userShell) take(rec *journal.Record) error {
 	return sh.emit(&bridgev1.RunShellResponse{Frame: &bridgev1.RunShellResponse_Stdout{Stdout: data.Text}})
 }
 
-// finish tells how the command ended.
+// finish emits the exit code, or returns the error of the call.
 func (sh *userShell) finish(r shellResult) error {
 	switch {
 	case r.err != nil:
@@ -209,7 +219,7 @@ func (sh *userShell) cancel(ctx context.Context) {
 	}
 }
 
-// starting is held while a command of the session begins.
+// starting returns the channel, of capacity 1, that a command of the session fills until it has begun.
 func (rn *Runner) starting(key string) chan struct{} {
 	gate, _ := rn.starts.LoadOrStore(key, make(chan struct{}, 1))
 	return gate.(chan struct{})
