@@ -100,8 +100,8 @@ func (c *Controller) Participant(tenant string) (release func(), err error) {
 	return c.admitOne(&c.participants, tenant, l, func(s *session.Session) int { return s.Participants().Count() })
 }
 
-// trimmedEvery is the interval at which journals are trimmed to their retention. Trimming earlier would free no
-// space.
+// trimmedEvery is the interval at which journals are trimmed to their retention. A caller whose tenant is at its
+// limit has no more space before the next trim.
 const trimmedEvery = time.Minute
 
 // checkJournals refuses what would add to journals that have too much.

@@ -114,7 +114,7 @@ type Journal struct {
 	shownOff   uint64 // readers are shown the records up to this one
 	shownSeq   uint64 // the last event among them
 	ephemeral  int    // bytes of records that are not durable
-	cached     int    // their size in bytes
+	cached     int    // bytes of durable records in memory
 	horizon    uint64 // every ephemeral event up to this seq has been dropped
 	noteFloor  uint64 // every note below this off has been dropped
 	evicted    uint64 // no event up to this seq is in memory

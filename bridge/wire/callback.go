@@ -47,9 +47,8 @@ func raw(p *callback.Pending) *bridgev1.Callback_Raw {
 	return &bridgev1.Callback_Raw{Raw: &bridgev1.RawCallback{Method: p.Kind.Method, ParamsJson: string(p.Params)}}
 }
 
-// CallbackWithin is Callback without a request that has more than room bytes of JSON; then
-// WholeBytes says how large the message with the request is. It also returns the room that is
-// left for other callbacks.
+// CallbackWithin is Callback without the request if that has more than room bytes of JSON. TotalBytes is then the size
+// of the message with the request. left is the room for other callbacks.
 func (c *Codec) CallbackWithin(
 	room int, p *callback.Pending, session string, offered []string, f translate.Fidelity,
 ) (out *bridgev1.Callback, left int) {
