@@ -53,7 +53,7 @@ func WithFilter(f *bridgev1.EventFilter) EventsOption {
 	return func(o *eventsOptions) { o.filter = f }
 }
 
-// WithStreamOptions sets how frames look: fidelity, original JSON, linger.
+// WithStreamOptions sets how frames look: fidelity, original JSON, batch delay.
 func WithStreamOptions(so *bridgev1.StreamOptions) EventsOption {
 	return func(o *eventsOptions) { o.stream = so }
 }
