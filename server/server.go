@@ -131,6 +131,10 @@ func (s *Server) options() []grpc.ServerOption {
 var renamed = map[string]string{
 	"/copilot.bridge.v1.CallbackService/RespondToModelRequest": "/copilot.bridge.v1.CallbackService/SendModelResponse",
 	"/copilot.bridge.v1.SessionService/Log":                    "/copilot.bridge.v1.SessionService/WriteLog",
+
+	"/copilot.cli.v1.InternalServerService/Connect":    "/copilot.cli.v1.InternalServerService/ConnectServer",
+	"/copilot.cli.v1.SessionsService/Connect":          "/copilot.cli.v1.SessionsService/ConnectSession",
+	"/copilot.cli.v1.SessionConnectorsService/Connect": "/copilot.cli.v1.SessionConnectorsService/ConnectConnector",
 }
 
 // unknownMethod refuses unknown methods with a reason, and tells clients of an older version a method's new name.

@@ -61,7 +61,7 @@ func (t *TLS) Load() (*tls.Config, error) {
 	}
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		if len(state.VerifiedChains) == 0 {
-			return nil // no certificate is configured
+			return nil // the client presented no certificate
 		}
 		return lists.Check(state.VerifiedChains[0]) // the chain that authenticates calls
 	}
