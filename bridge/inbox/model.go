@@ -5,11 +5,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/modelproxy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -21,11 +25,7 @@ func (svc *Service) SendModelResponse(
 	if err != nil {
 		return nil, err
 	}
-	part, err := modelPart(r.GetResponse())
-	if err != nil {
-		return nil, fields.Within(err, "response.")
-	}
-	at, err := s.Models().Respond(ctx, "", part)
+	at, err := respond(ctx, s, r.GetResponse(), "")
 	if err != nil {
 		return nil, fields.Within(err, "response.")
 	}
@@ -35,11 +35,22 @@ func (svc *Service) SendModelResponse(
 
 // Respond gives the CLI a part of a participant's response to a model request.
 func (*Service) Respond(ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string) error {
-	part, err := modelPart(r)
-	if err == nil {
-		_, err = s.Models().Respond(ctx, participant, part)
-	}
+	_, err := respond(ctx, s, r, participant)
 	return err
+}
+
+// respond gives the CLI a part of a model response. Model requests are hidden from guests: for them none is pending.
+func respond(
+	ctx context.Context, s *session.Session, r *bridgev1.ModelResponse, participant string,
+) (journal.Position, error) {
+	part, err := modelPart(r)
+	if err != nil {
+		return journal.Position{}, err
+	}
+	if !tenancy.Sees(s, caller.From(ctx).Tenant, callback.ForRequest(callback.ModelRequestStart)) {
+		return journal.Position{}, modelproxy.NotFound(part.RequestID)
+	}
+	return s.Models().Respond(ctx, participant, part)
 }
 
 // modelPart gives a part of a model's response the CLI's form.

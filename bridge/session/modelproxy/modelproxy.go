@@ -213,6 +213,12 @@ func (p *Proxy) Respond(ctx context.Context, participant string, part Part) (at 
 	return at, nil
 }
 
+// NotFound returns CALLBACK_NOT_FOUND: no model request with the id is pending, or the caller may not see it.
+func NotFound(request string) error {
+	return fault.New(fault.CallbackNotFound, "no model request %q is pending", request).WithField("request_id").
+		With("request_id", request)
+}
+
 func over(request string) error {
 	return fault.New(fault.CallbackResolved, "the model request %q has ended", request).WithField("request_id").With("request_id", request)
 }
@@ -224,7 +230,7 @@ func (p *Proxy) owned(ctx context.Context, name, participant string) (*request, 
 	taken := r != nil && r.taken
 	p.mu.Unlock()
 	if r == nil {
-		return nil, fault.New(fault.CallbackNotFound, "no model request %q is pending", name).WithField("request_id").With("request_id", name)
+		return nil, NotFound(name)
 	}
 	if !taken {
 		p.cfg.Take(ctx, r.start, participant) // where another participant takes it at this moment, the check below shows it
