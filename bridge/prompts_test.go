@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
 )
 
@@ -205,6 +206,39 @@ func TestPromptsThatWereEnded(t *testing.T) {
 				t.Errorf("the conversation has %q", got)
 			}
 		})
+	}
+}
+
+// An abort by the CLI's own method ends prompts that no runtime has, like SessionService.Abort.
+func TestSurfaceAbort(t *testing.T) {
+	t.Parallel()
+	r := newLives(t, func(life int) fakecli.Script {
+		s := hanging
+		if life > 0 { // the session stays unloaded
+			s.Faults = []fakecli.MethodFault{{Method: "session.resume", Fault: fakecli.Fault{Kind: fakecli.FaultHang}}}
+		}
+		return s
+	})
+	r.create("s1")
+	r.ask("s1", "hi")
+	r.begin("s1", "long")
+	q := prompted("s1", "queued")
+	r.sent(q)
+	watching := r.subscribe(&bridgev1.SubscribeRequest{Sessions: one("s1")})
+	watching.until("<caught_up>")
+	r.life().Kill()
+	watching.restarted()
+	s, err := r.store.Open(t.Context(), "s1")
+	if err != nil || s.Prompts().Box().Empty() {
+		t.Fatalf("no prompt is stored, %v", err)
+	}
+	abort := &cliv1.SessionServiceAbortRequest{SessionId: "s1"}
+	out, err := invokeCLI(r.rig, "session.abort", abort, &cliv1.SessionServiceAbortResponse{}, false, "")
+	if err != nil || !out.GetSuccess() {
+		t.Errorf("session.abort returns %v, %v", out, err)
+	}
+	if list := s.Prompts().Box().Entries(); len(list) > 0 {
+		t.Errorf("%d prompts are stored after the abort", len(list))
 	}
 }
 

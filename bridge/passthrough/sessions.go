@@ -242,11 +242,12 @@ func (svc *Service) abort(ctx context.Context, c *call) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	if s.Loader().State() != session.Loaded {
-		return recorded(ctx, done, s.Journal().Last(), nil)
+	out, err := s.Sender().AbortWith(ctx, c.params)
+	result := out.Result
+	if result == nil {
+		result = done
 	}
-	result, at, err := s.Loader().Do(ctx, c.method, c.params)
-	return recorded(ctx, result, at, err)
+	return recorded(ctx, result, out.At, err)
 }
 
 // setTools is session.tools.set.

@@ -114,12 +114,12 @@ func newSender(s *Session) *sending.Sender {
 			return s.loader.In(ctx, func(rt Runtime) error { return f(rt) })
 		},
 		Load: load(s.loader),
-		Abort: func(ctx context.Context) (bool, journal.Position, error) {
+		Abort: func(ctx context.Context, params jsonobj.Object) (json.RawMessage, bool, journal.Position, error) {
 			if err := s.loader.Usable(); err != nil || s.loader.State() != Loaded {
-				return false, journal.Position{}, err
+				return nil, false, journal.Position{}, err
 			}
-			_, at, err := s.loader.Do(ctx, "session.abort", nil)
-			return true, at, err
+			result, at, err := s.loader.Do(ctx, "session.abort", params)
+			return result, true, at, err
 		},
 		Unloaded:   func() bool { return s.loader.State() == Unloaded },
 		HasHeaders: func() bool { return s.settings.HasHeaders() },

@@ -120,8 +120,8 @@ func (sh *userShell) run(ctx context.Context) error {
 	return sh.finish(result)
 }
 
-// follow emits the command's output until the CLI has replied, and returns the reply. An error means that the output has
-// no reader.
+// follow emits the command's output until the CLI has replied, and returns the reply. An error means that the output
+// has no reader.
 func (sh *userShell) follow(ctx context.Context, ended <-chan shellResult) (shellResult, error) {
 	for {
 		if err := sh.pass(); err != nil {

@@ -49,9 +49,10 @@ type Config struct {
 	In func(ctx context.Context, f func(rt Runtime) error) error
 	// Load has the session loaded.
 	Load func(ctx context.Context) error
-	// Abort has the CLI end the turn and what is queued, and returns the journal's end when it
-	// replied; false if no runtime has the session.
-	Abort func(ctx context.Context) (bool, journal.Position, error)
+	// Abort has the CLI end the turn and what is queued. It returns the CLI's result and the journal's end when the CLI
+	// replied; loaded is false if no runtime has the session.
+	Abort func(ctx context.Context, params jsonobj.Object) (
+		result json.RawMessage, loaded bool, at journal.Position, err error)
 	// Unloaded reports whether the session is in use and no runtime has it.
 	Unloaded func() bool
 	// HasHeaders reports whether the session's provider has headers.
@@ -199,19 +200,35 @@ func (s *Sender) give(
 
 // Abort stops the running turn and what is queued, and reports whether one was running.
 func (s *Sender) Abort(ctx context.Context) (bool, journal.Position, error) {
+	out, err := s.AbortWith(ctx, nil)
+	return out.Running, out.At, err
+}
+
+// Aborted is the result of an abort.
+type Aborted struct {
+	// Running reports that there was a turn, or a prompt, to end.
+	Running bool
+	// Result is the CLI's result; nil if no runtime has the session.
+	Result json.RawMessage
+	// At is the journal's end when the CLI replied.
+	At journal.Position
+}
+
+// AbortWith is Abort with parameters of session.abort.
+func (s *Sender) AbortWith(ctx context.Context, params jsonobj.Object) (out Aborted, err error) {
 	running := s.cfg.Turns.Running()
 	given := s.cfg.Prompts.Acknowledged()
-	loaded, at, err := s.cfg.Abort(ctx)
+	result, loaded, at, err := s.cfg.Abort(ctx, params)
 	switch {
 	case err != nil && !loaded:
-		return false, journal.Position{}, err
+		return out, err
 	case err != nil:
-		return running, at, err
+		return Aborted{Running: running, At: at}, err
 	case !loaded:
-		return s.cfg.Prompts.Abort(given), s.cfg.Journal.Last(), nil
+		return Aborted{Running: s.cfg.Prompts.Abort(given), At: s.cfg.Journal.Last()}, nil
 	}
 	s.cfg.Prompts.Abort(given)
-	return running, at, nil
+	return Aborted{running, result, at}, nil
 }
 
 // Repeat returns what has become of a message that the CLI accepted. It fails with SEND_UNCONFIRMED
