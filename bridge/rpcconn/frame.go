@@ -107,7 +107,7 @@ func (f *frameReader) header() (int, error) {
 			f.r += end + len(headerEnd)
 			return parseHeader(pending[:end], f.max)
 		}
-		if len(pending) > maxHeader {
+		if len(pending) >= maxHeader+len(headerEnd) {
 			return 0, badFrame("header block over %d bytes", maxHeader)
 		}
 		if f.r+maxHeader+len(headerEnd) > len(f.buf) {

@@ -126,7 +126,8 @@ func (stuck) Read([]byte) (int, error) { return 0, nil }
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []string{"Content-Length: 2\r\n\r\n{}",
 		"content-length:1\r\nA: b\r\n\r\n1Content-Length: 0\r\n\r\n", "Content-Length: -1\r\n\r\n", "\r\n\r\n",
-		"Content-Length: 99999999999999999999\r\n\r\n"} {
+		"Content-Length: 99999999999999999999\r\n\r\n",
+		"Content-Length: 1\r\nA:" + strings.Repeat(" ", maxHeader-len("Content-Length: 1\r\nA:")) + "\r\n\r\n1"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
