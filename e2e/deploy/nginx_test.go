@@ -69,10 +69,9 @@ func newProxied(t *testing.T, patience time.Duration, rules ...harness.Rule) *pr
 		"policy.yaml": "version: 1\nidentity: {tokens: tokens}\ntenants: {host: {members: [{token: op, role: " +
 			"admin}]}}\n",
 	}
-	p := &proxied{address: harness.FreeAddress(t), patience: patience}
+	p := &proxied{patience: patience}
 	upstream := harness.FreeAddress(t)
 	files["cert.pem"], files["key.pem"], p.roots = harness.SelfSigned(t)
-	files["site.conf"] = p.site(t, dir, upstream)
 	files["nginx.conf"] = `daemon off;
 master_process off;
 pid nginx.pid;
@@ -84,24 +83,44 @@ http {
     include site.conf;
 }
 `
+	writeFiles(t, dir, files)
+	p.Daemon = harness.NewDaemon(st, "--listen", upstream, "--policy", filepath.Join(dir, "policy.yaml"),
+		"--drain-grace", "1s")
+	for p.remote == nil { // another program may take the free address first
+		p.address = harness.FreeAddress(t)
+		writeFiles(t, dir, map[string]string{"site.conf": p.site(t, dir, upstream)})
+		p.remote = p.dial(startNginx(t, bin, dir), token)
+	}
+	t.Cleanup(func() { _ = p.remote.Close() })
+	return p
+}
+
+// dial connects through nginx. It returns nil if nginx has ended.
+func (p *proxied) dial(ended <-chan struct{}, token string) *copilot.Client {
+	p.T.Helper()
+	for {
+		remote, err := copilot.Dial(p.Ctx, p.address, copilot.WithToken(token),
+			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
+		if err == nil {
+			return remote
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-p.Ctx.Done():
+			p.T.Fatalf("nginx does not answer: %v", err)
+		default:
+		}
+	}
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.Daemon = harness.NewDaemon(st, "--listen", upstream, "--policy", filepath.Join(dir, "policy.yaml"),
-		"--drain-grace", "1s")
-	startNginx(t, bin, dir)
-	var err error
-	for p.remote == nil {
-		p.remote, err = copilot.Dial(p.Ctx, p.address, copilot.WithToken(token),
-			copilot.WithTLS(&tls.Config{RootCAs: p.roots, ServerName: "localhost"}))
-		if p.Ctx.Err() != nil {
-			t.Fatalf("nginx does not answer: %v", err)
-		}
-	}
-	t.Cleanup(func() { _ = p.remote.Close() })
-	return p
 }
 
 // site is deploy/nginx.conf with the addresses and files of the test, and times that a test can wait for. Every text
@@ -129,7 +148,9 @@ func (p *proxied) site(t *testing.T, dir, upstream string) string {
 	return site
 }
 
-func startNginx(t *testing.T, bin, dir string) {
+// startNginx starts nginx until the end of the test. The channel is closed when it has ended, for instance because its
+// address is in use.
+func startNginx(t *testing.T, bin, dir string) (ended <-chan struct{}) {
 	t.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(bin, "-p", dir, "-c", "nginx.conf", "-e", "stderr")
@@ -137,13 +158,20 @@ func startNginx(t *testing.T, bin, dir string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	over := make(chan struct{})
+	var result error
+	go func() {
+		defer close(over)
+		result = cmd.Wait()
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		err := cmd.Wait()
+		<-over
 		if t.Failed() {
-			t.Logf("nginx: %v\n%s", err, &log)
+			t.Logf("nginx: %v\n%s", result, &log)
 		}
 	})
+	return over
 }
 
 // subscribe opens a stream through nginx with a heartbeat.
