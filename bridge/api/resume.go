@@ -64,16 +64,18 @@ func (svc *Service) Resume(
 		}
 		request.WithTokens(&o, r.GetConfig())
 	}
-	if r.GetRuntimeProfile() != nil {
-		s.Settings().Regained(sessions.ProfileMember)
-	}
 	undo, err := svc.runtimes.Reprofile(ctx, e, r.GetRuntimeProfile(), join, at+"runtime_profile")
 	if err != nil {
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, err
 	}
+	var given []string // the secrets of the new profile
+	if r.GetRuntimeProfile() != nil {
+		given = s.Settings().Regained(sessions.ProfileMember)
+	}
 	joined, err := s.Loader().Resume(ctx, o)
 	if err != nil {
+		s.Settings().Lack(given...) // first, so that no load uses the earlier profile without them
 		undo()
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, inRequest(err, at)

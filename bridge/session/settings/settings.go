@@ -162,18 +162,18 @@ func (s *Settings) SetTools(ctx context.Context, tools []config.Tool) (journal.P
 	return s.cfg.Journal.Last(), nil
 }
 
-// Lack notes that a secret of the session is gone.
-func (s *Settings) Lack(path string) {
+// Lack records that secrets of the session are missing.
+func (s *Settings) Lack(paths ...string) {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()
-	s.State.Lack(path)
+	s.State.Lack(paths...)
 }
 
-// Regained records that a caller has set the secrets under a member again.
-func (s *Settings) Regained(member string) {
+// Regained records that a caller has set the secrets under a member again. It returns their paths.
+func (s *Settings) Regained(member string) (given []string) {
 	s.cfg.Lock.Lock()
 	defer s.cfg.Lock.Unlock()
-	s.State.Regained(member)
+	return s.State.Regained(member)
 }
 
 // Traced returns a copy of the parameters of a create or resume with the trace context of the call
