@@ -191,3 +191,23 @@ func TestRefusedChangesAreUndone(t *testing.T) {
 	has(t, r.last("session.resume"), `"baseUrl":"http://x"`, `"model":"m"`)
 	lacks(t, r.last("session.resume"), "bad")
 }
+
+// Tools of a participant that the CLI rejects are not remembered: every later load would fail with them.
+func TestRejectedToolsAreUndone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{Faults: []fakecli.MethodFault{
+		{Method: "session.tools.set", After: 1, Times: 1,
+			Fault: fakecli.Fault{Kind: fakecli.FaultError, Code: -32603, Message: "no such thing"}},
+	}})
+	r.open(Opening{})
+	p, err := r.join(roster.Brings{Tools: tools("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.send(message("hi")).Waiter.Wait(t.Context(), 0)
+	bad := tools("bad")
+	wantReason(t, r.s.participants.Change(t.Context(), p, &bad, &config.Handling{}), fault.SessionRefused)
+	r.crash()
+	r.send(message("on")).Waiter.Wait(t.Context(), 0)
+	has(t, r.last("session.resume"), `"tools":[{"name":"a"}]`)
+}

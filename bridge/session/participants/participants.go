@@ -169,21 +169,40 @@ func (m *Manager) offer(p *roster.Participant) {
 	}
 }
 
-// Change replaces a participant's tools or handlers; nil leaves them.
+// Change replaces a participant's tools or handlers; nil leaves them. It undoes a change that fails: the CLI would
+// reject it at every later load too.
 func (m *Manager) Change(ctx context.Context, p *roster.Participant, tools *[]config.Tool, handling *config.Handling) error {
-	if err := m.change(p, tools, handling); err != nil {
+	undo, err := m.change(p, tools, handling)
+	if err != nil {
 		return err
 	}
 	m.cfg.Callbacks.Orphans(ctx)
-	return m.Sync(ctx)
+	if err := m.Sync(ctx); err != nil {
+		undo()
+		return err
+	}
+	return nil
 }
 
-func (m *Manager) change(p *roster.Participant, tools *[]config.Tool, handling *config.Handling) error {
+// change is Change without the CLI. undo does nothing if another stream has resumed the participant.
+func (m *Manager) change(
+	p *roster.Participant, tools *[]config.Tool, handling *config.Handling,
+) (undo func(), err error) {
 	m.cfg.Lock.Lock()
 	defer m.cfg.Lock.Unlock()
+	toolsBefore, handlingBefore, stream := p.Tools, p.Handling, p.Streams
+	undo = func() {
+		m.cfg.Lock.Lock()
+		defer m.cfg.Lock.Unlock()
+		m.told.tools = nil // the CLI may have accepted the change: the next Sync sends the tools
+		if p.Streams == stream {
+			p.Tools, p.Handling = toolsBefore, handlingBefore
+			m.cfg.Tx.MarkDirty()
+		}
+	}
 	if tools != nil {
 		if err := m.cfg.Roster.CheckTools(*tools, m.cfg.Tx.Settings().Tools, p, "command.set_tools.tools"); err != nil {
-			return err
+			return nil, err
 		}
 		p.Tools = *tools
 	}
@@ -192,7 +211,7 @@ func (m *Manager) change(p *roster.Participant, tools *[]config.Tool, handling *
 	}
 	m.cfg.Tx.MarkDirty()
 	m.offer(p)
-	return nil
+	return undo, nil
 }
 
 // Lost notes that a participant's connection broke: the participant may return within its grace

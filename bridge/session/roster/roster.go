@@ -43,6 +43,8 @@ type Participant struct {
 	Connected, Left bool
 	// Timer runs during its grace time.
 	Timer *time.Timer
+	// Streams counts its streams: the first one, and each that resumed the participant.
+	Streams int
 
 	hash string // of the token, of a participant of an earlier process
 }
@@ -142,6 +144,7 @@ func (r *Roster) Place(b Brings, token string, reclaim bool, own *config.State) 
 		displaced = p.TakeSatellite()
 	}
 	p.Brings, p.Connected = b, true
+	p.Streams++
 	return p, displaced, nil
 }
 
