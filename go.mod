@@ -3,6 +3,8 @@ module github.com/copilot-grpc/copilot-grpc
 go 1.26.0
 
 require (
+	connectrpc.com/connect/v2 v2.0.2
+	connectrpc.com/cors v0.1.0
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/go-jose/go-jose/v4 v4.1.4

@@ -32,6 +32,8 @@ type Config struct {
 	// Listen are the addresses to listen on; at least one. "unix:PATH" is a socket that only the server's user may
 	// connect to, "HOST:PORT" a TCP port. An address outside the loopback interface requires TLS and Policy.
 	Listen []string
+	// Web, if set, adds a listener for browsers, curl and clients of Connect and gRPC-Web.
+	Web *Web
 	// Token is the token that callers over TCP must send as "authorization: Bearer TOKEN", at least 16 characters. By
 	// default it is random; Server.Token returns it. With Policy there is no such token.
 	Token string
@@ -92,6 +94,16 @@ type Connections struct {
 	AgeGrace time.Duration
 }
 
+// Web configures a listener for browsers. TLS, Policy, Token and the limits apply to it as to other TCP ports.
+type Web struct {
+	// Listen is the TCP port to listen on, "HOST:PORT". An address outside the loopback interface requires TLS and
+	// Policy.
+	Listen string
+	// Origins are the origins of other web pages that may call, like "https://example.com". By default only pages of
+	// the listener itself may.
+	Origins []string
+}
+
 // Defaults of Config.
 const (
 	DefaultMaxRecvBytes         = 16 << 20
@@ -119,6 +131,12 @@ func (c *Config) complete() error {
 			return err
 		}
 		tcp = tcp || !strings.HasPrefix(address, unixPrefix)
+	}
+	if c.Web != nil {
+		if err := checkTCP(c.Web.Listen, c.TLS != nil && c.Policy != nil); err != nil {
+			return fmt.Errorf("web: %w", err)
+		}
+		tcp = true
 	}
 	switch {
 	case c.Policy != nil && c.Token != "":

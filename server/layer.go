@@ -47,31 +47,37 @@ type call struct {
 	failure error
 }
 
-// layered returns the options that wrap both kinds of calls with the layers, the first one outermost.
-func layered(panicked panicked, layers ...layer) []grpc.ServerOption {
-	return []grpc.ServerOption{
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
-			handler grpc.UnaryHandler) (any, error) {
-			c := &call{method: info.FullMethod, request: req}
-			p := passage{call: c, layers: layers, panicked: panicked}
-			err := p.through(ctx, func(ctx context.Context) (err error) {
-				c.reply, err = handler(ctx, req)
-				return err
-			})
-			return c.reply, err
-		}),
-		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
-			handler grpc.StreamHandler) error {
-			// The handler of a client stream without replies collects all pieces.
-			c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
-			p := passage{call: c, layers: layers, panicked: panicked}
-			return p.through(stream.Context(), func(ctx context.Context) error {
-				w := middleware.WrapServerStream(stream)
-				w.WrappedContext = ctx
-				return handler(srv, &observed{ServerStream: w, call: c})
-			})
-		}),
-	}
+// chain wraps both kinds of calls with layers, the first one outermost.
+type chain struct {
+	panicked panicked
+	layers   []layer
+}
+
+// unary is a grpc.UnaryServerInterceptor.
+func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
+	any, error,
+) {
+	c := &call{method: info.FullMethod, request: req}
+	p := passage{call: c, chain: ch}
+	err := p.through(ctx, func(ctx context.Context) (err error) {
+		c.reply, err = handler(ctx, req)
+		return err
+	})
+	return c.reply, err
+}
+
+// stream is a grpc.StreamServerInterceptor.
+func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
+	// The handler of a client stream without replies collects all pieces.
+	c := &call{method: info.FullMethod, keeps: info.IsClientStream && !info.IsServerStream}
+	p := passage{call: c, chain: ch}
+	return p.through(stream.Context(), func(ctx context.Context) error {
+		w := middleware.WrapServerStream(stream)
+		w.WrappedContext = ctx
+		return handler(srv, &observed{ServerStream: w, call: c})
+	})
 }
 
 // panicked converts a panic of a handler or a layer to an error.
@@ -79,10 +85,9 @@ type panicked func(ctx context.Context, c *call, p any) error
 
 // passage is a call's way through the layers.
 type passage struct {
-	call     *call
-	layers   []layer
-	endings  []ending
-	panicked panicked
+	call    *call
+	chain   *chain
+	endings []ending
 }
 
 // through calls handler inside the layers.
@@ -94,7 +99,7 @@ func (p *passage) through(ctx context.Context, handler func(context.Context) err
 func (p *passage) enter(ctx context.Context, handler func(context.Context) error) (err error) {
 	defer func() {
 		if what := recover(); what != nil { // a panic ends only its own call
-			err = p.panicked(ctx, p.call, what)
+			err = p.chain.panicked(ctx, p.call, what)
 		}
 	}()
 	if ctx, err = p.begin(ctx); err != nil {
@@ -105,7 +110,7 @@ func (p *passage) enter(ctx context.Context, handler func(context.Context) error
 
 // begin runs the layers. It is a separate function, so that it is not on the handler's stack.
 func (p *passage) begin(ctx context.Context) (_ context.Context, err error) {
-	for _, l := range p.layers {
+	for _, l := range p.chain.layers {
 		var end ending
 		ctx, end, err = l(ctx, p.call)
 		if end != nil {
@@ -169,6 +174,13 @@ func (o *observed) RecvMsg(m any) error {
 
 // meter counts the messages that the handler uses, and gives streams the notice that their connection will be closed.
 func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, error) {
+	if s.limiter.streaming[c.method] {
+		if p, ok := peer.FromContext(ctx); ok {
+			if on, _ := connectionOf(p); on != nil {
+				ctx = leaving.With(ctx, &on.signal)
+			}
+		}
+	}
 	stream := streamOf(ctx)
 	if stream == nil {
 		return ctx, nil, nil
@@ -181,13 +193,6 @@ func (s *Server) meter(ctx context.Context, c *call) (context.Context, ending, e
 	if c.request != nil {
 		if err := stream.Taken(false); err != nil {
 			return ctx, done, err
-		}
-	}
-	if s.limiter.streaming[c.method] {
-		if p, ok := peer.FromContext(ctx); ok {
-			if on, _ := connectionOf(p); on != nil {
-				ctx = leaving.With(ctx, &on.signal)
-			}
 		}
 	}
 	return ctx, done, nil

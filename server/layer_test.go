@@ -43,8 +43,8 @@ func TestPassage(t *testing.T) {
 				}, nil
 			}
 		}
-		p := passage{call: new(call), layers: []layer{step(1), step(2), step(3)},
-			panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}
+		p := passage{call: new(call), chain: &chain{layers: []layer{step(1), step(2), step(3)},
+			panicked: func(_ context.Context, _ *call, p any) error { return p.(error) }}}
 		if err := p.through(t.Context(), tc.handler); !errors.Is(err, tc.err) || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, %v, want %q, %v", name, got, err, tc.want, tc.err)
 		}
@@ -56,9 +56,9 @@ func TestPassage(t *testing.T) {
 func TestLayersAreOffTheStack(t *testing.T) {
 	t.Parallel()
 	depth := func(layers int) (n int) {
-		p := passage{call: new(call)}
+		p := passage{call: new(call), chain: new(chain)}
 		for range layers {
-			p.layers = append(p.layers, trail)
+			p.chain.layers = append(p.chain.layers, trail)
 		}
 		if err := p.through(t.Context(), func(context.Context) error {
 			n = runtime.Callers(0, make([]uintptr, 1000))

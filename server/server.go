@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -48,10 +49,13 @@ type Server struct {
 	config    Config
 	listeners []net.Listener
 	grpc      *grpc.Server
-	health    *health.Server
-	gate      *gate
-	limiter   *limiter
-	reporter  *reporter
+	// web serves browsers; nil if there is no listener for them.
+	web      *site
+	chain    *chain
+	health   *health.Server
+	gate     *gate
+	limiter  *limiter
+	reporter *reporter
 	// connections are the TCP connections.
 	connections *connections
 	// certificates are the server's certificates for TCP ports; nil without TLS.
@@ -92,22 +96,35 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.listeners = append(s.listeners, listener{l, s.connections})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
+	s.chain = &chain{s.reporter.rescue, []layer{s.meter, s.observe, s.reporter.report, s.audit, s.gate.admit,
+		s.limiter.limit, s.release, trail}}
 	s.grpc = grpc.NewServer(s.options()...)
-	for _, service := range c.Services {
-		service.Register(s.grpc)
-	}
+	s.register(s.grpc)
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
-	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
 	s.gate.served, s.limiter.streaming = served(s.grpc), streamingOf(s.grpc.GetServiceInfo())
+	if c.Web != nil {
+		var err error
+		if s.web, err = s.newSite(ctx, c.Web); err != nil {
+			return nil, errors.Join(fmt.Errorf("server: web: %w", err), s.Close())
+		}
+	}
 	return s, nil
+}
+
+// register registers the services that all listeners serve.
+func (s *Server) register(r grpc.ServiceRegistrar) {
+	for _, service := range s.config.Services {
+		service.Register(r)
+	}
+	healthv1.RegisterHealthServer(r, s.health)
 }
 
 // options are the fixed parts of the gRPC server.
 func (s *Server) options() []grpc.ServerOption {
-	r := s.reporter
-	return append(
-		layered(r.rescue, s.meter, s.observe, r.report, s.audit, s.gate.admit, s.limiter.limit, s.release, trail),
+	return []grpc.ServerOption{
+		grpc.UnaryInterceptor(s.chain.unary),
+		grpc.StreamInterceptor(s.chain.stream),
 		grpc.Creds(newPerNetwork(s.certificates, s.config.MaxRecvBytes)),
 		grpc.ForceServerCodecV2(codec.New()),
 		grpc.MaxRecvMsgSize(s.config.MaxRecvBytes),
@@ -124,7 +141,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.UnknownServiceHandler(unknownMethod),
 		s.instrumented(),
-	)
+	}
 }
 
 // renamed contains the rpcs that had another name before the first release.
@@ -140,6 +157,11 @@ var renamed = map[string]string{
 // unknownMethod refuses unknown methods with a reason, and tells clients of an older version a method's new name.
 func unknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
+	return errorUnknown(method)
+}
+
+// errorUnknown returns the error for an unknown method.
+func errorUnknown(method string) error {
 	text := fmt.Sprintf("the server has no method %q", method)
 	if now, ok := renamed[method]; ok {
 		text += fmt.Sprintf(": it is called %q now", now)
@@ -165,19 +187,25 @@ func (s *Server) Token() string { return s.config.Token }
 func (s *Server) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	failures := make(chan error, len(s.listeners))
+	failures := make(chan error, len(s.listeners)+1)
+	serve := func(l net.Listener, serve func(net.Listener) error, stopped error) {
+		err := serve(l)
+		switch {
+		case errors.Is(err, stopped):
+			err = nil
+		case err != nil:
+			err = fmt.Errorf("server: serve %q: %w", l.Addr(), err)
+			fail(err)
+		}
+		failures <- err
+	}
 	for _, l := range s.listeners {
-		go func() {
-			err := s.grpc.Serve(l)
-			switch {
-			case errors.Is(err, grpc.ErrServerStopped):
-				err = nil // stopped before it served
-			case err != nil:
-				err = fmt.Errorf("server: serve %q: %w", l.Addr(), err)
-				fail(err)
-			}
-			failures <- err
-		}()
+		go serve(l, s.grpc.Serve, grpc.ErrServerStopped)
+	}
+	serving := len(s.listeners)
+	if s.web != nil {
+		serving++
+		go serve(s.web.listener, s.web.serve, http.ErrServerClosed)
 	}
 	defer s.connections.close()
 	defer s.watch(ctx).Wait()
@@ -187,7 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 		// Serve returns after the handlers, so its result is not awaited either.
 		return errors.Join(append(errs, err)...)
 	}
-	for range s.listeners {
+	for range serving {
 		errs = append(errs, <-failures)
 	}
 	return errors.Join(errs...)
@@ -237,7 +265,10 @@ func (s *Server) stop() error {
 	graceful, forced := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(graceful)
+		var web sync.WaitGroup
+		web.Go(s.web.shutdown)
 		s.grpc.GracefulStop()
+		web.Wait()
 	}()
 	if closedWithin(graceful, s.config.StopTimeout) {
 		return nil
@@ -246,7 +277,10 @@ func (s *Server) stop() error {
 		slog.Duration("stop_timeout", s.config.StopTimeout))
 	go func() {
 		defer close(forced)
+		var web sync.WaitGroup
+		web.Go(s.web.close)
 		s.grpc.Stop()
+		web.Wait()
 	}()
 	if closedWithin(forced, s.config.StopTimeout) && closedWithin(graceful, s.config.StopTimeout) {
 		return nil
@@ -269,6 +303,7 @@ func closedWithin(c <-chan struct{}, limit time.Duration) bool {
 // Close closes a server that was never run.
 func (s *Server) Close() error {
 	s.leave()
+	s.web.close()
 	s.grpc.Stop()
 	s.connections.close()
 	return s.closeListeners()

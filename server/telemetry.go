@@ -33,21 +33,29 @@ type Telemetry struct {
 	Observer *observe.Observer
 }
 
-// instrumented measures calls. It excludes unknown methods, because clients can invent any number of names, and the
-// calls of load balancers and tools.
-func (s *Server) instrumented() grpc.ServerOption {
+// measured returns what measures calls; nil if nothing does. It excludes unknown methods, because clients can invent
+// any number of names, and the calls of load balancers and tools.
+func (s *Server) measured() stats.Handler {
 	t := s.config.Telemetry
 	if t.Tracers == nil && t.Meters == nil {
-		return grpc.EmptyServerOption{}
+		return nil
 	}
-	return grpc.StatsHandler(otelgrpc.NewServerHandler(
+	return otelgrpc.NewServerHandler(
 		otelgrpc.WithTracerProvider(cmp.Or[trace.TracerProvider](t.Tracers, tracenoop.NewTracerProvider())),
 		otelgrpc.WithMeterProvider(cmp.Or[metric.MeterProvider](t.Meters, metricnoop.NewMeterProvider())),
 		otelgrpc.WithPropagators(propagation.TraceContext{}),
 		otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool {
 			return s.gate.served[info.FullMethodName] && !strings.HasPrefix(info.FullMethodName, infrastructure)
 		}),
-	))
+	)
+}
+
+// instrumented measures calls.
+func (s *Server) instrumented() grpc.ServerOption {
+	if h := s.measured(); h != nil {
+		return grpc.StatsHandler(h)
+	}
+	return grpc.EmptyServerOption{}
 }
 
 // observe uses a caller's trace context if no handler did, and counts streams and refusals.

@@ -147,11 +147,13 @@ func (c *certificates) trusted(proof identity.Proof) error {
 	return nil
 }
 
-// config gives each handshake the current configuration.
-func (c *certificates) config() *tls.Config {
+// configFor gives each handshake the current configuration, with protocols.
+func (c *certificates) configFor(protocols ...string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.now(), nil },
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return withProtocols(c.now(), protocols), nil
+		},
 	}
 }
 
@@ -200,7 +202,7 @@ func newPerNetwork(c *certificates, maxMessage int) perNetwork {
 	p := perNetwork{plain: insecure.NewCredentials(), TransportCredentials: insecure.NewCredentials(),
 		maxMessage: maxMessage}
 	if c != nil {
-		p.TransportCredentials = credentials.NewTLS(c.config())
+		p.TransportCredentials = credentials.NewTLS(c.configFor("h2"))
 	}
 	return p
 }

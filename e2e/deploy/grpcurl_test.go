@@ -21,7 +21,7 @@ import (
 // TestReadmeGrpcurl runs the grpcurl lines of the README and of docs/grpcurl.md as they are written.
 func TestReadmeGrpcurl(t *testing.T) {
 	t.Parallel()
-	lines := readmeLines(t)
+	lines := markedLines(t, "grpcurl", "README.md", "docs/grpcurl.md")
 	if len(lines) < 16 {
 		t.Fatalf("the README and docs/grpcurl.md have %d lines to run: %q", len(lines), lines)
 	}
@@ -37,12 +37,12 @@ func TestReadmeGrpcurl(t *testing.T) {
 	}
 }
 
-// readmeLines returns the lines of the marked blocks, the README's first. Both pages must have some.
-func readmeLines(t *testing.T) (lines []string) {
+// markedLines returns the lines of the blocks with a mark, by page. Each page must have some.
+func markedLines(t *testing.T, mark string, pages ...string) (lines []string) {
 	t.Helper()
-	marked := regexp.MustCompile("(?s)<!-- test:grpcurl -->\n```sh\n(.*?)\n```")
-	for _, page := range []string{"../../README.md", "../../docs/grpcurl.md"} {
-		text, err := os.ReadFile(page)
+	marked := regexp.MustCompile("(?s)<!-- test:" + mark + " -->\n```sh\n(.*?)\n```")
+	for _, page := range pages {
+		text, err := os.ReadFile("../../" + page)
 		if err != nil {
 			t.Fatal(err)
 		}

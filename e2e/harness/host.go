@@ -51,6 +51,7 @@ type Host struct {
 	Tcp       string // the last address
 	token     string // what callers over TCP have to show
 	Admin     string // the address of the admin listener, if there is one
+	Web       string // the URL of the listener for browsers, if there is one
 	CLI       string // the CLI's version
 	Model     *offlinemodel.Server
 	Logs      *LogBuffer
@@ -123,7 +124,7 @@ func (h *Host) serve(ctx context.Context, config HostConfig) error {
 	if err != nil {
 		return err
 	}
-	h.Target, h.token = a.Target(), a.Token()
+	h.Target, h.token, h.Web = a.Target(), a.Token(), a.WebURL()
 	h.Tcp = a.Targets()[len(a.Targets())-1]
 	if addr := a.Admin(); addr != nil {
 		h.Admin = addr.String()

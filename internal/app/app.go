@@ -194,6 +194,7 @@ func (a *App) newBridge(
 func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	a.server, err = server.New(ctx, server.Config{
 		Listen:    a.config.Listen,
+		Web:       webOf(&a.config),
 		Token:     a.config.Token,
 		TLS:       a.config.tls(),
 		Policy:    a.policy,
@@ -271,6 +272,18 @@ func target(addr net.Addr) string {
 		return unixPrefix + addr.String()
 	}
 	return addr.String()
+}
+
+// WebURL is the URL of the listener for browsers; "" if there is none.
+func (a *App) WebURL() string {
+	addr := a.server.WebAddr()
+	if addr == nil {
+		return ""
+	}
+	if a.config.TLSCert != "" {
+		return "https://" + addr.String()
+	}
+	return "http://" + addr.String()
 }
 
 // Token returns the token that callers over TCP must send; "" if none is required.

@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
 
 // OfflineDefault is the Config.OfflineModel that stands for the built-in script.
@@ -28,6 +29,9 @@ const OfflineDefault = "default"
 
 // DefaultDrainGrace is how long streams may go on once the server drains.
 const DefaultDrainGrace = 5 * time.Second
+
+// DefaultWebListen is the default address of the listener for browsers.
+const DefaultWebListen = "127.0.0.1:7780"
 
 // Defaults of the age of connections over TCP, and of the time that their calls have then.
 const (
@@ -47,6 +51,12 @@ type Config struct {
 	// Token is what callers over TCP have to show. Default: a random one if there is a
 	// TCP address, which App.Token tells.
 	Token string
+	// Web adds a listener for browsers and curl at WebListen, a "HOST:PORT" like those of Listen; the default is
+	// DefaultWebListen. WebListen alone adds it too. WebOrigins are the origins of web pages of other servers that may
+	// call there.
+	Web        bool
+	WebListen  string
+	WebOrigins []string
 
 	// TLSCert, TLSKey and TLSClientCA are files in PEM: the certificate and key of TCP
 	// addresses, and the CAs of client certificates. They are read anew when they change.
@@ -232,6 +242,9 @@ func (c *Config) Validate() error {
 	if err := c.checkListen(); err != nil {
 		return err
 	}
+	if err := checkWeb(c); err != nil {
+		return err
+	}
 	if err := c.checkDial(); err != nil {
 		return err
 	}
@@ -251,6 +264,42 @@ func (c *Config) Validate() error {
 		return wrongf("log_format", "%q is not one of %s", c.LogFormat, strings.Join(logFormats, ", "))
 	}
 	return c.checkProfile()
+}
+
+// checkWeb checks the listener for browsers.
+func checkWeb(c *Config) error {
+	for _, origin := range c.WebOrigins {
+		if err := web.CheckOrigin(origin); err != nil {
+			return wrong("web_origins", err)
+		}
+	}
+	address := webAddress(c)
+	switch {
+	case address == "" && len(c.WebOrigins) > 0:
+		return wrongf("web_origins", "origins need a listener for browsers (web)")
+	case address == "":
+		return nil
+	case strings.HasPrefix(address, unixPrefix):
+		return wrongf("web_listen", "%q is a socket: browsers need a TCP address", address)
+	}
+	return wrong("web_listen", server.CheckAddress(address, c.wide()))
+}
+
+// webAddress returns the address of the listener for browsers; "" if there is none.
+func webAddress(c *Config) string {
+	if c.Web {
+		return cmp.Or(c.WebListen, DefaultWebListen)
+	}
+	return c.WebListen
+}
+
+// webOf returns the listener for browsers; nil if there is none.
+func webOf(c *Config) *server.Web {
+	address := webAddress(c)
+	if address == "" {
+		return nil
+	}
+	return &server.Web{Listen: address, Origins: c.WebOrigins}
 }
 
 // checkDial looks at how the CLI is come by.

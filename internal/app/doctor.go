@@ -35,6 +35,9 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 	for _, address := range c.Listen {
 		found = append(found, addressFinding(ctx, address))
 	}
+	if address := webAddress(&c); address != "" {
+		found = append(found, addressFinding(ctx, address))
+	}
 	found = append(found, c.permissionFindings()...)
 	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil {
 		found = append(found, failed("files", err, "correct the file, or the setting that names it"))

@@ -46,6 +46,12 @@ func (c *Config) callerRows() []setting.Row {
 		fixed("listen", &c.Listen, "`address` to listen on, unix:PATH or HOST:PORT. An address other than loopback "+
 			"requires TLS and a policy. Repeatable, or separated by commas (default: "+
 			"unix:$XDG_RUNTIME_DIR/copilot-grpc.sock, or a socket in the user's cache directory)"),
+		fixed("web", &c.Web, "also listen for browsers, curl and clients of Connect and gRPC-Web, on web_listen "+
+			"(docs/web.md)"),
+		fixed("web_listen", &c.WebListen, "`address` for browsers and curl, HOST:PORT; the same rules as for listen. "+
+			"Setting it includes web (default with web: "+DefaultWebListen+")"),
+		fixed("web_origins", &c.WebOrigins, "`origins` of other web pages that may call, like https://example.com; "+
+			"repeatable, or separated by commas"),
 		live("tls_cert", &c.TLSCert, "PEM `file` with the server certificate for TCP; reloaded when it changes"),
 		live("tls_key", &c.TLSKey, "PEM `file` with the private key of tls_cert; reloaded when it changes"),
 		live("tls_client_ca", &c.TLSClientCA,

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -142,4 +143,24 @@ func TestTableIsRead(t *testing.T) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
 		}
 	}
+}
+
+// The protos mark the rpcs of copilot.bridge.v1 without side effects, which browsers may call by GET: those are the
+// ones that observers may call.
+func TestMethodsWithoutSideEffects(t *testing.T) {
+	t.Parallel()
+	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			methods := f.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				options, _ := m.Options().(*descriptorpb.MethodOptions)
+				marked := options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+				if reads := NewMethods().Class(FullMethod(m)) == caller.Read; marked != reads {
+					t.Errorf("%s: marked %v, for observers %v", m.FullName(), marked, reads)
+				}
+			}
+		}
+		return true
+	})
 }

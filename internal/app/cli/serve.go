@@ -57,6 +57,9 @@ func serve(ctx context.Context, p *program, args []string) error {
 	for _, target := range a.Targets() {
 		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
 	}
+	if url := a.WebURL(); url != "" {
+		logger.Info("listening for browsers", slog.String("address", url))
+	}
 	if addr := a.Admin(); addr != nil {
 		logger.Info("admin listener", slog.String("address", addr.String()))
 	}
@@ -98,7 +101,8 @@ func (s *serveCommand) check() error {
 	if err := c.Validate(); err != nil {
 		return usageError{s.sourced(err)}
 	}
-	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && listensOnTCP(c.Listen) {
+	tcp := listensOnTCP(c.Listen) || c.Web || c.WebListen != ""
+	if c.Token == "" && c.Policy == "" && c.LogFormat != "text" && tcp {
 		return usageError{errors.New("token: a TCP address requires --token unless log_format is text: a random " +
 			"token is printed to people only")}
 	}
@@ -145,7 +149,20 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 	for _, line := range examples(a.Target(), a.Token() != "") {
 		fmt.Fprintln(w, "  "+line)
 	}
+	if url := a.WebURL(); url != "" {
+		fmt.Fprintln(w, "  "+webExample(url, a.Token() != ""))
+	}
 	fmt.Fprintln(w)
+}
+
+// webExample is a call with curl.
+func webExample(url string, token bool) string {
+	call := "curl "
+	if token {
+		call += `-H "Authorization: Bearer $COPILOT_GRPC_TOKEN" `
+	}
+	return call + `-H 'Content-Type: application/json' -d '{"create": {}, "prompt": {"text": "Hello"}}' ` +
+		url + "/copilot.bridge.v1.SessionService/Run"
 }
 
 // examples are calls of a server at that target.

@@ -1900,11 +1900,11 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x19SendModelResponseResponse\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xe7\x03\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xf1\x03\n" +
 	"\x0fCallbackService\x12Q\n" +
-	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12\\\n" +
-	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\x12a\n" +
-	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse0\x01\x12n\n" +
+	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12a\n" +
+	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\"\x03\x90\x02\x01\x12f\n" +
+	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse\"\x03\x90\x02\x010\x01\x12n\n" +
 	"\x11SendModelResponse\x12+.copilot.bridge.v1.SendModelResponseRequest\x1a,.copilot.bridge.v1.SendModelResponseResponse\x12P\n" +
 	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseB\xe4\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x14CallbackServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"

@@ -2010,10 +2010,10 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x14SESSION_CHANGE_RESET\x10\t\x12\x19\n" +
 	"\x15SESSION_CHANGE_SHARED\x10\n" +
 	"\x12\x1b\n" +
-	"\x17SESSION_CHANGE_UNSHARED\x10\v2\xce\x01\n" +
-	"\fEventService\x12X\n" +
-	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse0\x01\x12d\n" +
-	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse0\x01B\xe1\x01\n" +
+	"\x17SESSION_CHANGE_UNSHARED\x10\v2\xd8\x01\n" +
+	"\fEventService\x12]\n" +
+	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse\"\x03\x90\x02\x010\x01\x12i\n" +
+	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01B\xe1\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x11EventServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (

@@ -1335,14 +1335,14 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13RUNTIME_STATE_READY\x10\x02\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STOPPING\x10\x03\x12\x16\n" +
-	"\x12RUNTIME_STATE_DOWN\x10\x042\xb2\x05\n" +
-	"\x0eRuntimeService\x12b\n" +
-	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\x12_\n" +
-	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\x12G\n" +
-	"\x04Ping\x12\x1e.copilot.bridge.v1.PingRequest\x1a\x1f.copilot.bridge.v1.PingResponse\x12b\n" +
-	"\rGetAuthStatus\x12'.copilot.bridge.v1.GetAuthStatusRequest\x1a(.copilot.bridge.v1.GetAuthStatusResponse\x12Y\n" +
+	"\x12RUNTIME_STATE_DOWN\x10\x042\xcb\x05\n" +
+	"\x0eRuntimeService\x12g\n" +
+	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12d\n" +
+	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\"\x03\x90\x02\x01\x12L\n" +
+	"\x04Ping\x12\x1e.copilot.bridge.v1.PingRequest\x1a\x1f.copilot.bridge.v1.PingResponse\"\x03\x90\x02\x01\x12g\n" +
+	"\rGetAuthStatus\x12'.copilot.bridge.v1.GetAuthStatusRequest\x1a(.copilot.bridge.v1.GetAuthStatusResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
-	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\x12g\n" +
+	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01\x12j\n" +
 	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01B\xe3\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x13RuntimeServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"

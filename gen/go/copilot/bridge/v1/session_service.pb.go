@@ -3477,27 +3477,27 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\x83\x13\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xa1\x13\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
-	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12Y\n" +
+	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12^\n" +
 	"\n" +
-	"GetSession\x12$.copilot.bridge.v1.GetSessionRequest\x1a%.copilot.bridge.v1.GetSessionResponse\x12_\n" +
-	"\fListSessions\x12&.copilot.bridge.v1.ListSessionsRequest\x1a'.copilot.bridge.v1.ListSessionsResponse\x12b\n" +
-	"\rDeleteSession\x12'.copilot.bridge.v1.DeleteSessionRequest\x1a(.copilot.bridge.v1.DeleteSessionResponse\x12e\n" +
-	"\x0eGetLastSession\x12(.copilot.bridge.v1.GetLastSessionRequest\x1a).copilot.bridge.v1.GetLastSessionResponse\x12n\n" +
-	"\x11DisconnectSession\x12+.copilot.bridge.v1.DisconnectSessionRequest\x1a,.copilot.bridge.v1.DisconnectSessionResponse\x12w\n" +
-	"\x14GetForegroundSession\x12..copilot.bridge.v1.GetForegroundSessionRequest\x1a/.copilot.bridge.v1.GetForegroundSessionResponse\x12w\n" +
+	"GetSession\x12$.copilot.bridge.v1.GetSessionRequest\x1a%.copilot.bridge.v1.GetSessionResponse\"\x03\x90\x02\x01\x12d\n" +
+	"\fListSessions\x12&.copilot.bridge.v1.ListSessionsRequest\x1a'.copilot.bridge.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12b\n" +
+	"\rDeleteSession\x12'.copilot.bridge.v1.DeleteSessionRequest\x1a(.copilot.bridge.v1.DeleteSessionResponse\x12j\n" +
+	"\x0eGetLastSession\x12(.copilot.bridge.v1.GetLastSessionRequest\x1a).copilot.bridge.v1.GetLastSessionResponse\"\x03\x90\x02\x01\x12n\n" +
+	"\x11DisconnectSession\x12+.copilot.bridge.v1.DisconnectSessionRequest\x1a,.copilot.bridge.v1.DisconnectSessionResponse\x12|\n" +
+	"\x14GetForegroundSession\x12..copilot.bridge.v1.GetForegroundSessionRequest\x1a/.copilot.bridge.v1.GetForegroundSessionResponse\"\x03\x90\x02\x01\x12w\n" +
 	"\x14SetForegroundSession\x12..copilot.bridge.v1.SetForegroundSessionRequest\x1a/.copilot.bridge.v1.SetForegroundSessionResponse\x12G\n" +
 	"\x04Send\x12\x1e.copilot.bridge.v1.SendRequest\x1a\x1f.copilot.bridge.v1.SendResponse\x12[\n" +
 	"\n" +
 	"SendStream\x12$.copilot.bridge.v1.SendStreamRequest\x1a%.copilot.bridge.v1.SendStreamResponse(\x01\x12\\\n" +
 	"\vSendAndWait\x12%.copilot.bridge.v1.SendAndWaitRequest\x1a&.copilot.bridge.v1.SendAndWaitResponse\x12F\n" +
 	"\x03Run\x12\x1d.copilot.bridge.v1.RunRequest\x1a\x1e.copilot.bridge.v1.RunResponse0\x01\x12J\n" +
-	"\x05Abort\x12\x1f.copilot.bridge.v1.AbortRequest\x1a .copilot.bridge.v1.AbortResponse\x12Y\n" +
+	"\x05Abort\x12\x1f.copilot.bridge.v1.AbortRequest\x1a .copilot.bridge.v1.AbortResponse\x12^\n" +
 	"\n" +
-	"ListEvents\x12$.copilot.bridge.v1.ListEventsRequest\x1a%.copilot.bridge.v1.ListEventsResponse\x12X\n" +
-	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse0\x01\x12S\n" +
+	"ListEvents\x12$.copilot.bridge.v1.ListEventsRequest\x1a%.copilot.bridge.v1.ListEventsResponse\"\x03\x90\x02\x01\x12]\n" +
+	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse\"\x03\x90\x02\x010\x01\x12S\n" +
 	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12S\n" +
 	"\bWriteLog\x12\".copilot.bridge.v1.WriteLogRequest\x1a#.copilot.bridge.v1.WriteLogResponse\x12e\n" +
 	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12q\n" +

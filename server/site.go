@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
+
+	"github.com/copilot-grpc/copilot-grpc/server/web"
+)
+
+// Timeouts of HTTP connections. Bodies have a timeout of their own, and replies none, because streams may last.
+const (
+	webHeaderTimeout = 10 * time.Second
+	webIdleTimeout   = 2 * time.Minute
+)
+
+// site is the listener for browsers. The methods of a nil site do nothing.
+type site struct {
+	listener net.Listener
+	http     *http.Server
+	handler  *web.Handler
+	secure   bool
+}
+
+// newSite opens the listener for browsers. Its calls go through the same layers as those of gRPC, and its connections
+// count like others.
+func (s *Server) newSite(ctx context.Context, c *Web) (*site, error) {
+	handler, err := web.New(web.Config{
+		Register: s.register, Unary: s.chain.unary, Stream: s.chain.stream, Unknown: errorUnknown, Enter: s.greetWeb,
+		Stats: s.measured(), MaxRecvBytes: s.config.MaxRecvBytes, Origins: c.Origins,
+		AnyHost: s.certificates != nil && s.config.Policy != nil,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := Listen(ctx, c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	on := &site{listener: listener{l, s.connections}, handler: handler, secure: s.certificates != nil}
+	on.http = &http.Server{
+		Handler: handler, Protocols: &protocols, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: webHeaderTimeout,
+		IdleTimeout: webIdleTimeout, ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: int(s.config.MaxConcurrentStreams), SendPingTimeout: keepaliveTime,
+			PingTimeout: keepaliveTimeout,
+		},
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conn)
+		},
+	}
+	if on.secure {
+		on.http.TLSConfig = s.certificates.configFor("h2", "http/1.1")
+	}
+	return on, nil
+}
+
+// serve accepts connections until the site is shut down or closed.
+func (w *site) serve(l net.Listener) error {
+	if w.secure {
+		return w.http.ServeTLS(l, "", "")
+	}
+	return w.http.Serve(l)
+}
+
+// shutdown waits for the calls in progress, without a limit.
+func (w *site) shutdown() {
+	if w == nil {
+		return
+	}
+	_ = w.http.Shutdown(context.Background()) // errors of closing listeners
+	w.handler.Wait()
+}
+
+// close cancels all calls and waits for their handlers.
+func (w *site) close() {
+	if w == nil {
+		return
+	}
+	_ = w.listener.Close() // before serve, the HTTP server does not know it
+	_ = w.http.Close()
+	w.handler.Wait()
+}
+
+// connKey is the context key of a request's connection.
+type connKey struct{}
+
+// greetWeb returns the context of a request with its peer, and authenticates the connection before the body arrives.
+func (s *Server) greetWeb(ctx context.Context, r *http.Request) context.Context {
+	conn, _ := r.Context().Value(connKey{}).(net.Conn)
+	var shown credentials.AuthInfo
+	if secure, ok := conn.(*tls.Conn); ok {
+		shown = credentials.TLSInfo{State: *r.TLS,
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+		conn = secure.NetConn()
+	}
+	p := &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr(), AuthInfo: shown}
+	if on, ok := conn.(*connection); ok {
+		p.AuthInfo = handshaken{shown, on}
+	}
+	ctx = peer.NewContext(ctx, p)
+	md, _ := metadata.FromIncomingContext(ctx)
+	// The error is reported when the call is admitted.
+	if greeted, err := s.gate.greet(ctx, &tap.Info{FullMethodName: r.URL.Path, Header: md}); err == nil {
+		return greeted
+	}
+	return ctx
+}
+
+// WebAddr returns the address of the listener for browsers; nil if there is none.
+func (s *Server) WebAddr() net.Addr {
+	if s.web == nil {
+		return nil
+	}
+	return s.web.listener.Addr()
+}
+
+// withProtocols returns a TLS configuration that negotiates other protocols.
+func withProtocols(c *tls.Config, protocols []string) *tls.Config {
+	if slices.Equal(c.NextProtos, protocols) {
+		return c
+	}
+	c = c.Clone()
+	c.NextProtos = protocols
+	return c
+}

@@ -1,0 +1,212 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// call is a call between connect's stream and a gRPC handler.
+type call struct {
+	method *method
+	ctx    context.Context
+	stream connect.ServerStream
+	info   *connect.CallInfo
+	stats  stats.Handler // nil: not measured
+
+	// mu guards the response metadata until it is sent.
+	mu              sync.Mutex
+	header, trailer metadata.MD
+	begun           bool
+}
+
+// handle returns connect's handler of a method.
+func (h *Handler) handle(m *method) connect.ServerFunc {
+	return func(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
+		info, _ := connect.CallInfoForServerContext(ctx)
+		return problem(h.serve(ctx, m, stream, info))
+	}
+}
+
+// serve carries out a call and returns the handler's error.
+func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStream, info *connect.CallInfo) error {
+	c := &call{method: m, ctx: ctx, stream: stream, info: info, stats: h.config.Stats}
+	end := c.measure()
+	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
+	err := c.run(&h.config)
+	end(err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	put(info.ResponseTrailer(), c.trailer)
+	c.trailer = nil
+	return err
+}
+
+// run calls the handler of the method.
+func (c *call) run(config *Config) error {
+	if c.method.unary == nil {
+		info := c.method.info
+		if config.Stream == nil {
+			return c.method.stream(c.method.impl, (*serverStream)(c))
+		}
+		return config.Stream(c.method.impl, (*serverStream)(c), &info, c.method.stream)
+	}
+	reply, err := c.method.unary(c.method.impl, c.ctx, c.receive, config.Unary)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock() // connect sends the trailers of a unary call with the reply
+	put(c.info.ResponseTrailer(), c.trailer)
+	c.trailer = nil
+	c.mu.Unlock()
+	return c.send(reply)
+}
+
+// measure reports the begin of a call, and returns what reports its end.
+func (c *call) measure() (end func(error)) {
+	if c.stats == nil {
+		return func(error) {}
+	}
+	begin := time.Now()
+	c.ctx = c.stats.TagRPC(c.ctx, &stats.RPCTagInfo{FullMethodName: c.method.spec.Procedure})
+	c.stats.HandleRPC(c.ctx, &stats.Begin{BeginTime: begin, IsClientStream: c.method.info.IsClientStream,
+		IsServerStream: c.method.info.IsServerStream})
+	ctx := c.ctx
+	return func(err error) {
+		c.stats.HandleRPC(ctx, &stats.End{BeginTime: begin, EndTime: time.Now(), Error: err})
+	}
+}
+
+// receive receives a message. It returns io.EOF after the last one.
+func (c *call) receive(m any) error {
+	err := c.stream.Receive(&item{value: m, kind: c.method.schema.Input()})
+	switch {
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case err != nil:
+		return received(err)
+	}
+	if c.stats != nil {
+		c.stats.HandleRPC(c.ctx, &stats.InPayload{Payload: m, Length: c.info.ReceiveStats.Size,
+			CompressedLength: c.info.ReceiveStats.CompressedSize, RecvTime: time.Now()})
+	}
+	return nil
+}
+
+// send sends a message, after the header if it is the first one.
+func (c *call) send(m any) error {
+	c.begin()
+	if err := c.stream.Send(&item{value: m, kind: c.method.schema.Output()}); err != nil {
+		if c.ctx.Err() != nil {
+			return grpcstatus.FromContextError(c.ctx.Err()).Err()
+		}
+		return received(err)
+	}
+	if c.stats != nil {
+		c.stats.HandleRPC(c.ctx, &stats.OutPayload{Payload: m, Length: c.info.SendStats.Size,
+			CompressedLength: c.info.SendStats.CompressedSize, SentTime: time.Now()})
+	}
+	return nil
+}
+
+// begin hands the header to connect, which sends it with the first message.
+func (c *call) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.begun {
+		c.begun = true
+		put(c.info.ResponseHeader(), c.header)
+	}
+}
+
+// addHeader adds metadata to the header.
+func (c *call) addHeader(md metadata.MD) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun {
+		return errors.New("web: the header was already sent")
+	}
+	c.header = metadata.Join(c.header, md)
+	return nil
+}
+
+// sendHeader sends the header.
+func (c *call) sendHeader(md metadata.MD) error {
+	if err := c.addHeader(md); err != nil {
+		return err
+	}
+	c.begin()
+	return c.stream.SendHeaders()
+}
+
+// addTrailer adds metadata to the trailer.
+func (c *call) addTrailer(md metadata.MD) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trailer = metadata.Join(c.trailer, md)
+}
+
+// transport is the grpc.ServerTransportStream of a call, by which handlers set metadata with the context only.
+type transport call
+
+// Method implements grpc.ServerTransportStream.
+func (t *transport) Method() string { return t.method.spec.Procedure }
+
+// SetHeader implements grpc.ServerTransportStream.
+func (t *transport) SetHeader(md metadata.MD) error { return (*call)(t).addHeader(md) }
+
+// SendHeader implements grpc.ServerTransportStream.
+func (t *transport) SendHeader(md metadata.MD) error { return (*call)(t).sendHeader(md) }
+
+// SetTrailer implements grpc.ServerTransportStream.
+func (t *transport) SetTrailer(md metadata.MD) error {
+	(*call)(t).addTrailer(md)
+	return nil
+}
+
+// serverStream is the grpc.ServerStream of a call.
+type serverStream call
+
+// Context implements grpc.ServerStream.
+func (s *serverStream) Context() context.Context { return s.ctx }
+
+// SetHeader implements grpc.ServerStream.
+func (s *serverStream) SetHeader(md metadata.MD) error { return (*call)(s).addHeader(md) }
+
+// SendHeader implements grpc.ServerStream.
+func (s *serverStream) SendHeader(md metadata.MD) error { return (*call)(s).sendHeader(md) }
+
+// SetTrailer implements grpc.ServerStream.
+func (s *serverStream) SetTrailer(md metadata.MD) { (*call)(s).addTrailer(md) }
+
+// SendMsg implements grpc.ServerStream.
+func (s *serverStream) SendMsg(m any) error { return (*call)(s).send(m) }
+
+// RecvMsg implements grpc.ServerStream.
+func (s *serverStream) RecvMsg(m any) error { return (*call)(s).receive(m) }
+
+// received converts an error of connect's stream to one for gRPC handlers.
+func received(err error) error {
+	if f, ok := errors.AsType[*fault.Error](err); ok { // from a codec
+		return f
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return grpcstatus.Error(codes.ResourceExhausted, "the request is too large")
+	}
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return grpcstatus.Error(codes.Code(e.Code()), e.Message())
+	}
+	return err
+}

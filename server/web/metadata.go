@@ -1,0 +1,110 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect/v2"
+	"google.golang.org/grpc/metadata"
+)
+
+// binary is the suffix of metadata whose values are bytes, in base64 over HTTP.
+const binary = "-bin"
+
+// authority is the metadata that contains the Host header.
+const authority = ":authority"
+
+// hidden are headers that are not metadata of a call: those of HTTP, of browsers and of the protocols. Cookies are
+// credentials of the page and not of a call.
+var hidden = map[string]bool{
+	"accept": true, "accept-encoding": true, "accept-language": true, "cache-control": true, "connection": true,
+	"content-encoding": true, "content-length": true, "content-type": true, "cookie": true, "host": true,
+	"keep-alive": true, "last-event-id": true, "origin": true, "pragma": true, "priority": true, "referer": true,
+	"te": true, "trailer": true, "transfer-encoding": true, "upgrade": true, "x-grpc-web": true, "x-user-agent": true,
+}
+
+// withMetadata returns a request's context with its headers as incoming metadata.
+func withMetadata(r *http.Request) context.Context {
+	md := make(metadata.MD, len(r.Header)+1)
+	for name, values := range r.Header {
+		key := strings.ToLower(name)
+		switch {
+		case hidden[key], strings.HasPrefix(key, "sec-"), strings.HasPrefix(key, "connect-"),
+			strings.HasPrefix(key, "grpc-"):
+		case strings.HasSuffix(key, binary):
+			md[key] = decoded(values)
+		default:
+			md[key] = values
+		}
+	}
+	md.Set(authority, r.Host)
+	return metadata.NewIncomingContext(r.Context(), md)
+}
+
+// decoded decodes the values of binary metadata. It leaves out those that are not base64.
+func decoded(values []string) (out []string) {
+	for _, joined := range values {
+		for value := range strings.SplitSeq(joined, ",") {
+			if data, err := connect.DecodeBinaryHeader(strings.TrimSpace(value)); err == nil {
+				out = append(out, string(data))
+			}
+		}
+	}
+	return out
+}
+
+// put adds metadata to a header.
+func put(to *connect.Header, md metadata.MD) {
+	for key, values := range md {
+		for _, value := range values {
+			if strings.HasSuffix(key, binary) {
+				value = base64.RawStdEncoding.EncodeToString([]byte(value))
+			}
+			to.Add(key, value)
+		}
+	}
+}
+
+// isGRPC reports whether a request is a call of gRPC itself, and not of gRPC-Web.
+func isGRPC(r *http.Request) bool {
+	rest, ok := strings.CutPrefix(mediaType(r), "application/grpc")
+	return ok && (rest == "" || rest[0] == '+')
+}
+
+// mediaType returns the media type of a request's body, without parameters.
+func mediaType(r *http.Request) string {
+	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// timeoutOf returns how long the body of a call may pause; 0 sets no limit. A client stream may pause.
+func (h *Handler) timeoutOf(path string) time.Duration {
+	if h.endless[path] {
+		return 0
+	}
+	return h.config.BodyTimeout
+}
+
+// body is the body of a request that may pause for a limited time.
+type body struct {
+	io.ReadCloser
+	timeout time.Duration
+	control *http.ResponseController
+}
+
+// Read implements io.Reader. At the end it removes the limit, which would also end the response.
+func (b *body) Read(p []byte) (int, error) {
+	if b.timeout > 0 {
+		_ = b.control.SetReadDeadline(time.Now().Add(b.timeout)) // recorders of tests have no deadline
+	}
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) && b.timeout > 0 {
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}

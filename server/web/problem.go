@@ -1,0 +1,60 @@
+package web
+
+import (
+	"encoding/base64"
+	"encoding/json"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connectproto"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/copilot-grpc/copilot-grpc/server/status"
+)
+
+// problem converts the error of a call to one that connect sends, with the same code, text and details as gRPC's; nil
+// stays nil.
+func problem(err error) error {
+	if err == nil {
+		return nil
+	}
+	st, _ := status.Of(err)
+	e := connect.NewError(connect.Code(st.Code()), st.Message())
+	for _, any := range st.Proto().GetDetails() {
+		if detail, err := connectproto.NewErrorDetail(any); err == nil {
+			e = e.WithDetail(detail)
+		}
+	}
+	return e
+}
+
+// line is the JSON of an error at the end of lines or events: as in the body of a failed unary call of Connect.
+type line struct {
+	Error lineError `json:"error"`
+}
+
+type lineError struct {
+	Code    connect.Code `json:"code"`
+	Message string       `json:"message,omitempty"`
+	Details []lineDetail `json:"details,omitempty"`
+}
+
+type lineDetail struct {
+	Type string `json:"type"`
+	// Value is the message in unpadded base64, Debug the same in JSON.
+	Value string          `json:"value"`
+	Debug json.RawMessage `json:"debug,omitempty"`
+}
+
+// lineOf returns the last line for an error.
+func lineOf(err error) line {
+	st, _ := status.Of(err)
+	l := line{lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
+	for _, any := range st.Proto().GetDetails() {
+		d := lineDetail{Type: string(any.MessageName()), Value: base64.RawStdEncoding.EncodeToString(any.GetValue())}
+		if m, err := any.UnmarshalNew(); err == nil {
+			d.Debug, _ = protojson.Marshal(m) // best effort, as in Connect
+		}
+		l.Error.Details = append(l.Error.Details, d)
+	}
+	return l
+}

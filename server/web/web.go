@@ -1,0 +1,163 @@
+// Package web serves gRPC services over HTTP/1.1 and HTTP/2 for browsers, curl and other programs without gRPC: the
+// Connect protocol, gRPC-Web, and server streams as lines of JSON or as server-sent events. It needs no generated
+// code: it reads the services' descriptors, and their calls go through the interceptors of the gRPC server.
+//
+// The package starts no goroutines. Each call has a lock for its response metadata.
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connectgzip"
+	"connectrpc.com/connect/v2/connecthttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// Config configures a Handler. Optional fields have the documented default.
+type Config struct {
+	// Register registers the services to serve; each must have its descriptor in protoregistry.GlobalFiles.
+	Register func(grpc.ServiceRegistrar)
+	// Unary and Stream are called for each call, like the interceptors of a gRPC server. By default there are none.
+	Unary  grpc.UnaryServerInterceptor
+	Stream grpc.StreamServerInterceptor
+	// Unknown returns the error for an unknown method.
+	Unknown func(method string) error
+	// Enter returns the context of a request's call, with the caller's peer. It is called before the request's body
+	// is read. By default it is the request's own context.
+	Enter func(ctx context.Context, r *http.Request) context.Context
+	// Stats measures calls. By default they are not measured.
+	Stats stats.Handler
+	// MaxRecvBytes is the size of the largest accepted message, after decompression. The default is 16 MiB.
+	MaxRecvBytes int
+	// BodyTimeout is how long a single request may pause while it is sent. The default is 30 s.
+	BodyTimeout time.Duration
+	// Origins are the origins of other web pages that may call, like "https://example.com". By default only pages of
+	// the server itself may.
+	Origins []string
+	// AnyHost accepts any name in the Host header. By default only localhost, 127.0.0.1 and [::1] are accepted, because
+	// a web page could make other names lead to this machine.
+	AnyHost bool
+}
+
+const (
+	defaultMaxRecvBytes = 16 << 20
+	defaultBodyTimeout  = 30 * time.Second
+	// compressMinBytes is the size from which replies are compressed.
+	compressMinBytes = 1 << 10
+)
+
+// Handler serves calls over HTTP.
+type Handler struct {
+	config  Config
+	origins origins
+	mux     *http.ServeMux
+	// streams are the rpcs that can be read as lines, by path; endless those whose requests may pause.
+	streams map[string]*method
+	endless map[string]bool
+	errors  *connecthttp.ErrorWriter
+	calls   sync.WaitGroup
+}
+
+// New returns a handler for the services of c.
+func New(c Config) (*Handler, error) {
+	if c.MaxRecvBytes == 0 {
+		c.MaxRecvBytes = defaultMaxRecvBytes
+	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = defaultBodyTimeout
+	}
+	if c.Enter == nil {
+		c.Enter = func(ctx context.Context, _ *http.Request) context.Context { return ctx }
+	}
+	if c.Unknown == nil {
+		c.Unknown = func(method string) error {
+			return fault.New(fault.MethodUnknown, "the server has no method %q", method)
+		}
+	}
+	allowed, err := newOrigins(c.Origins, c.AnyHost)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handler{config: c, origins: allowed, mux: http.NewServeMux(), streams: map[string]*method{},
+		endless: map[string]bool{}, errors: connecthttp.NewErrorWriter()}
+	server := connect.NewServer()
+	server.SetUnknownHandler(func(_ context.Context, spec connect.Spec, _ connect.ServerStream) error {
+		return problem(c.Unknown(spec.Procedure))
+	})
+	r := &registrar{}
+	c.Register(r)
+	if err := errors.Join(r.errs...); err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	for _, m := range r.methods {
+		server.Register(connect.Method{Spec: m.spec, Handler: h.handle(m)})
+		if m.spec.StreamType == connect.StreamTypeServer {
+			h.streams[m.spec.Procedure] = m
+		}
+		h.endless[m.spec.Procedure] = m.info.IsClientStream
+	}
+	connecthttp.Mount(h.mux, server,
+		connecthttp.WithCodecs(binaryCodec{}, jsonCodec{}),
+		connecthttp.WithCompressors(connectgzip.New()),
+		connecthttp.WithCompressMinBytes(compressMinBytes),
+		connecthttp.WithReadMaxBytes(c.MaxRecvBytes))
+	h.mux.HandleFunc("/", h.other)
+	return h, nil
+}
+
+// Wait waits for the calls in progress. No call may start any more.
+func (h *Handler) Wait() { h.calls.Wait() }
+
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.calls.Add(1)
+	defer h.calls.Done()
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	done, err := h.origins.check(w, r)
+	switch {
+	case err != nil:
+		h.refuse(w, r, err)
+		return
+	case done:
+		return
+	case isGRPC(r):
+		h.refuse(w, r, grpcstatus.Error(codes.Unimplemented,
+			"this address serves Connect, gRPC-Web and JSON; gRPC has addresses of its own (--listen)"))
+		return
+	}
+	r = r.WithContext(h.config.Enter(withMetadata(r), r))
+	if m := h.streams[r.URL.Path]; m != nil && wantsLines(r, m) {
+		h.lines(w, r, m)
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &body{ReadCloser: r.Body, timeout: h.timeoutOf(r.URL.Path), control: http.NewResponseController(w)}
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// other answers requests for no known service: calls with the error for unknown methods, others with the status 404.
+func (h *Handler) other(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost || !isProcedure(r.URL.Path) {
+		http.NotFound(w, r)
+		return
+	}
+	h.refuse(w, r, h.config.Unknown(r.URL.Path))
+}
+
+// refuse answers a request with an error in the form of its protocol.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	// It fails only if the client has gone.
+	_ = h.errors.Write(w, r, problem(err))
+}
