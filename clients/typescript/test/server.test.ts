@@ -19,6 +19,7 @@ import {
   provideFiles,
   tokenFromFile,
 } from "@copilot-grpc/client/node";
+import { connect as connectWeb } from "@copilot-grpc/client/web";
 import type { TestServer } from "@copilot-grpc/client/testing";
 import { z } from "zod";
 import { startServer } from "./fixture.js";
@@ -41,7 +42,10 @@ before(async () => {
     { when: { user: "fail" }, reply: [{ drop: true as const }] },
   ];
   const model = { rules, default: { reply: [{ text: "You said: {{user}}" }] } };
-  server = await startServer({ model, args: ["--listen", "127.0.0.1:0", "--token", token] });
+  server = await startServer({
+    model,
+    args: ["--listen", "127.0.0.1:0", "--token", token, "--web-listen", "127.0.0.1:0"],
+  });
   client = await server.connect({ name: "tests" });
 });
 
@@ -306,5 +310,17 @@ describe("connections", () => {
     });
     assert.equal((await session.sendAndWait("use it")).text, "Result: web Paris");
     assert.deepEqual(asked, ["custom-tool"]);
+  });
+
+  test("over HTTP, as in a browser", async () => {
+    await using web = await connectWeb({ baseUrl: server.webUrl, token });
+    await using session = await web.createSession({
+      tools: [weather(({ city }) => `browser ${city}`)],
+      onPermission: () => "approve",
+    });
+    assert.equal((await session.sendAndWait("use it")).text, "Result: browser Paris");
+    await assert.rejects(connectWeb({ baseUrl: server.webUrl, token: "another-token-of-16" }), (error) =>
+      isReason(error, "UNAUTHENTICATED"),
+    );
   });
 });

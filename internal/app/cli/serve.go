@@ -57,7 +57,7 @@ func serve(ctx context.Context, p *program, args []string) error {
 	for _, target := range a.Targets() {
 		logger.Info("listening", slog.String("address", target), slog.String("version", p.version))
 	}
-	if url := a.WebURL(); url != "" {
+	if url := a.WebURL(); url != "" { // the testing module of TypeScript reads this line
 		logger.Info("listening for browsers", slog.String("address", url))
 	}
 	if addr := a.Admin(); addr != nil {

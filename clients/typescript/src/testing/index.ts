@@ -50,6 +50,8 @@ export class TestServer implements AsyncDisposable {
   readonly target: string;
   /** All addresses of the server, in the order of `--listen`. */
   readonly addresses: readonly string[];
+  /** The URL for browsers, if `args` has `--web` or `--web-listen`; "" otherwise. */
+  readonly webUrl: string;
   readonly #server: PrivateServer;
   readonly #home: string;
   readonly #modelUrl: string;
@@ -58,6 +60,7 @@ export class TestServer implements AsyncDisposable {
   constructor(server: PrivateServer, home: string) {
     this.target = server.target;
     this.addresses = server.output.flatMap((line) => /msg=listening address=(\S+)/.exec(line)?.[1] ?? []);
+    this.webUrl = server.output.flatMap((line) => /"listening for browsers" address=(\S+)/.exec(line)?.[1] ?? [])[0] ?? "";
     this.#server = server;
     this.#home = home;
     this.#modelUrl = server.output.flatMap((line) => /script plays the model: (\S+)/.exec(line)?.[1] ?? [])[0] ?? "";

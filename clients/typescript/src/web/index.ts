@@ -12,7 +12,7 @@ export * from "../index.js";
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends Omit<ClientOptions, "participation"> {
-  /** URL of a server or proxy that speaks gRPC-Web. */
+  /** URL of a server's listener for browsers (`serve --web`), or of a proxy that speaks gRPC-Web. */
   baseUrl: string;
   token?: Token | undefined;
   interceptors?: Interceptor[] | undefined;
