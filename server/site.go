@@ -98,8 +98,9 @@ func (w *site) close() {
 // connKey is the context key of a request's connection.
 type connKey struct{}
 
-// greetWeb returns the context of a request with its peer, and authenticates the connection before the body arrives.
-func (s *Server) greetWeb(ctx context.Context, r *http.Request) context.Context {
+// greetWeb returns the context of a request with its peer, and the budget of its connection. It authenticates the
+// connection before the body arrives.
+func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context, web.Budget, error) {
 	conn, _ := r.Context().Value(connKey{}).(net.Conn)
 	var shown credentials.AuthInfo
 	if secure, ok := conn.(*tls.Conn); ok {
@@ -108,17 +109,37 @@ func (s *Server) greetWeb(ctx context.Context, r *http.Request) context.Context 
 		conn = secure.NetConn()
 	}
 	p := &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr(), AuthInfo: shown}
-	if on, ok := conn.(*connection); ok {
+	on, counted := conn.(*connection)
+	if counted {
 		p.AuthInfo = handshaken{shown, on}
 	}
 	ctx = peer.NewContext(ctx, p)
 	md, _ := metadata.FromIncomingContext(ctx)
-	// The error is reported when the call is admitted.
-	if greeted, err := s.gate.greet(ctx, &tap.Info{FullMethodName: r.URL.Path, Header: md}); err == nil {
-		return greeted
+	ctx, err := s.gate.greet(ctx, &tap.Info{FullMethodName: r.URL.Path, Header: md})
+	if !counted || err != nil {
+		return ctx, nil, err
 	}
-	return ctx
+	return ctx, (*webBudget)(on), nil
 }
+
+// webBudget counts the requests by HTTP of a connection, like package h2 counts those of gRPC.
+type webBudget connection
+
+// Take implements web.Budget.
+func (w *webBudget) Take(n int) error {
+	b := (*budget)(w)
+	b.hmu.Lock()
+	held := b.held
+	b.hmu.Unlock()
+	if err := b.Take(n, held); err != nil {
+		b.Change(-n)
+		return err
+	}
+	return nil
+}
+
+// Give implements web.Budget.
+func (w *webBudget) Give(n int) { (*budget)(w).Change(-n) }
 
 // WebAddr returns the address of the listener for browsers; nil if there is none.
 func (s *Server) WebAddr() net.Addr {

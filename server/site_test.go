@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -27,19 +29,28 @@ const (
 	webToken     = "a-token-of-a-test-server"
 )
 
-// fetch sends a request in JSON to the listener for browsers. The caller closes the body.
+// fetch sends an empty request in JSON to the listener for browsers. The caller closes the body.
 func fetch(t *testing.T, r *servertest.Running, client *http.Client, path, token string) *http.Response {
+	t.Helper()
+	return fetchBody(t, r, client, path, token, "{}")
+}
+
+// fetchBody sends a request; one that does not begin with "{" is compressed.
+func fetchBody(t *testing.T, r *servertest.Running, client *http.Client, path, token, body string) *http.Response {
 	t.Helper()
 	scheme := "http://"
 	if tr, ok := client.Transport.(*http.Transport); ok && tr.TLSClientConfig != nil {
 		scheme = "https://"
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+r.Server.WebAddr().String()+path,
-		strings.NewReader("{}"))
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if body[0] != '{' {
+		req.Header.Set("Content-Encoding", "gzip")
+	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -231,4 +242,52 @@ func rawConn(t *testing.T, r *servertest.Running) net.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// Requests by HTTP count in the same budgets as those by gRPC, with the size that they have unpacked.
+func TestWebRequestBytes(t *testing.T) {
+	t.Parallel()
+	running, release := make(chan struct{}, 2), make(chan struct{})
+	slow := &sessions{get: func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error) {
+		running <- struct{}{}
+		<-release
+		return new(bridgev1.GetSessionResponse), nil
+	}}
+	s := startTenanted(t, "caller_request_bytes: 1000000",
+		server.Config{Web: &server.Web{Listen: "127.0.0.1:0"}}, slow)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(w, "{"+strings.Repeat(" ", 900_000)+"}"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const get = "/copilot.bridge.v1.SessionService/GetSession"
+	call := func(name, body string) int {
+		resp := fetchBody(t, s.Running, browser(t, nil), get, tokenOf(name), body)
+		text := textOf(t, resp)
+		if resp.StatusCode != http.StatusOK && !strings.Contains(text, "caller_request_bytes") {
+			t.Errorf("status %d: %s", resp.StatusCode, text)
+		}
+		return resp.StatusCode
+	}
+	first, other := make(chan int, 1), make(chan int, 1)
+	go func() { first <- call("acme", packed.String()) }()
+	<-running
+	if got := call("acme", packed.String()); got != http.StatusTooManyRequests {
+		t.Errorf("a second large request: status %d", got)
+	}
+	go func() { other <- call("acme2", packed.String()) }()
+	<-running
+	close(release)
+	if got := <-other; got != http.StatusOK {
+		t.Errorf("another caller: status %d", got)
+	}
+	if got := <-first; got != http.StatusOK {
+		t.Errorf("the first request: status %d", got)
+	}
+	if got := call("acme", packed.String()); got != http.StatusOK {
+		t.Errorf("after it: status %d", got)
+	}
 }

@@ -24,6 +24,7 @@ type call struct {
 	ctx    context.Context
 	stream connect.ServerStream
 	info   *connect.CallInfo
+	meter  *meter
 	stats  stats.Handler // nil: not measured
 
 	// mu guards the response metadata until it is sent.
@@ -42,7 +43,7 @@ func (h *Handler) handle(m *method) connect.ServerFunc {
 
 // serve carries out a call and returns the handler's error.
 func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStream, info *connect.CallInfo) error {
-	c := &call{method: m, ctx: ctx, stream: stream, info: info, stats: h.config.Stats}
+	c := &call{method: m, ctx: ctx, stream: stream, info: info, meter: meterOf(ctx), stats: h.config.Stats}
 	end := c.measure()
 	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
 	err := c.run(&h.config)
@@ -91,7 +92,10 @@ func (c *call) measure() (end func(error)) {
 
 // receive receives a message. It returns io.EOF after the last one.
 func (c *call) receive(m any) error {
-	err := c.stream.Receive(&item{value: m, kind: c.method.schema.Input()})
+	if c.method.info.IsServerStream { // the handler of a client stream collects all messages
+		c.meter.reset()
+	}
+	err := c.stream.Receive(&item{value: m, kind: c.method.schema.Input(), meter: c.meter})
 	switch {
 	case errors.Is(err, io.EOF):
 		return io.EOF

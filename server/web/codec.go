@@ -17,10 +17,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
-// item is a message of a call: a value that package codec can encode and decode, and its type.
+// item is a message of a call: a value that package codec can encode and decode, and its type. meter counts its bytes
+// when it is received.
 type item struct {
 	value any
 	kind  protoreflect.MessageDescriptor
+	meter *meter
 }
 
 // wire encodes and decodes values as the gRPC server does.
@@ -59,6 +61,9 @@ func (binaryCodec) UnmarshalRead(_ context.Context, src io.Reader, msg any) erro
 	i, ok := msg.(*item)
 	if !ok {
 		return fmt.Errorf("web: cannot decode into a %T", msg)
+	}
+	if err := i.meter.take(len(data)); err != nil {
+		return err
 	}
 	if err := wire.Unmarshal(mem.BufferSlice{mem.SliceBuffer(data)}, i.value); err != nil {
 		return fault.New(fault.InvalidField, "the request is not a valid %s", i.kind.FullName())
@@ -123,6 +128,9 @@ func (i *item) message() (proto.Message, error) {
 
 // parse sets the message from JSON. No text means a message without fields.
 func (i *item) parse(text []byte) error {
+	if err := i.meter.take(len(text)); err != nil {
+		return err
+	}
 	m, direct := i.value.(proto.Message)
 	if !direct {
 		m = newMessage(i.kind)

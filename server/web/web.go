@@ -2,7 +2,8 @@
 // Connect protocol, gRPC-Web, and server streams as lines of JSON or as server-sent events. It needs no generated
 // code: it reads the services' descriptors, and their calls go through the interceptors of the gRPC server.
 //
-// The package starts no goroutines. Each call has a lock for its response metadata.
+// The package starts no goroutines. call.mu guards the response metadata of a call, meter.mu its counts, and calls.mu
+// the end of the handler.
 package web
 
 import (
@@ -33,9 +34,10 @@ type Config struct {
 	Stream grpc.StreamServerInterceptor
 	// Unknown returns the error for an unknown method.
 	Unknown func(method string) error
-	// Enter returns the context of a request's call, with the caller's peer. It is called before the request's body
-	// is read. By default it is the request's own context.
-	Enter func(ctx context.Context, r *http.Request) context.Context
+	// Enter returns the context of a request's call, with the caller's peer, and what counts the memory of its
+	// messages; nil if nothing does. It is called before the request's body is read. By default the context is the
+	// request's own.
+	Enter func(ctx context.Context, r *http.Request) (context.Context, Budget, error)
 	// Stats measures calls. By default they are not measured.
 	Stats stats.Handler
 	// MaxRecvBytes is the size of the largest accepted message, after decompression. The default is 16 MiB.
@@ -48,6 +50,14 @@ type Config struct {
 	// AnyHost accepts any name in the Host header. By default only localhost, 127.0.0.1 and [::1] are accepted, because
 	// a web page could make other names lead to this machine.
 	AnyHost bool
+}
+
+// Budget counts the memory that the requests of one call use.
+type Budget interface {
+	// Take adds the bytes of a message. An error refuses the call.
+	Take(n int) error
+	// Give subtracts bytes.
+	Give(n int)
 }
 
 const (
@@ -66,7 +76,7 @@ type Handler struct {
 	streams map[string]*method
 	endless map[string]bool
 	errors  *connecthttp.ErrorWriter
-	calls   sync.WaitGroup
+	calls   calls
 }
 
 // New returns a handler for the services of c.
@@ -78,7 +88,9 @@ func New(c Config) (*Handler, error) {
 		c.BodyTimeout = defaultBodyTimeout
 	}
 	if c.Enter == nil {
-		c.Enter = func(ctx context.Context, _ *http.Request) context.Context { return ctx }
+		c.Enter = func(ctx context.Context, _ *http.Request) (context.Context, Budget, error) {
+			return ctx, nil, nil
+		}
 	}
 	if c.Unknown == nil {
 		c.Unknown = func(method string) error {
@@ -116,13 +128,40 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// Wait waits for the calls in progress. No call may start any more.
-func (h *Handler) Wait() { h.calls.Wait() }
+// Wait waits for the calls in progress, and refuses new ones.
+func (h *Handler) Wait() { h.calls.wait() }
+
+// calls are the calls in progress.
+type calls struct {
+	mu    sync.Mutex
+	over  bool
+	group sync.WaitGroup
+}
+
+// begin counts a call, unless the last one was waited for.
+func (c *calls) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.group.Add(1)
+	}
+	return !c.over
+}
+
+func (c *calls) wait() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.group.Wait()
+}
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.calls.Add(1)
-	defer h.calls.Done()
+	if !h.calls.begin() {
+		h.refuse(w, r, fault.New(fault.Draining, "the server is stopping"))
+		return
+	}
+	defer h.calls.group.Done()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	done, err := h.origins.check(w, r)
 	switch {
@@ -136,7 +175,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"this address serves Connect, gRPC-Web and JSON; gRPC has addresses of its own (--listen)"))
 		return
 	}
-	r = r.WithContext(h.config.Enter(withMetadata(r), r))
+	ctx, budget, err := h.config.Enter(withMetadata(r), r)
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	meter := newMeter(budget)
+	defer meter.end()
+	r = r.WithContext(context.WithValue(ctx, meterKey{}, meter))
 	if m := h.streams[r.URL.Path]; m != nil && wantsLines(r, m) {
 		h.lines(w, r, m)
 		return
