@@ -47,7 +47,6 @@ type FS struct {
 	steps   int // changes until the crash; counted down if crashing
 	crash   bool
 	dead    bool
-	changes int
 }
 
 type content struct {
@@ -102,13 +101,6 @@ func (f *FS) CrashAfter(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.steps, f.crash = n, true
-}
-
-// Changes is how many changes were made.
-func (f *FS) Changes() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changes
 }
 
 // Restart returns the file system as the next process finds it. With power, what was not
@@ -167,7 +159,6 @@ func (f *FS) step(op Op) (half bool, err error) {
 	if err := f.check(op); err != nil {
 		return false, err
 	}
-	f.changes++
 	if f.crash {
 		if f.steps--; f.steps < 0 {
 			f.dead = true
