@@ -22,10 +22,11 @@ type Finding struct {
 // String gives the finding on one line, place first.
 func (f Finding) String() string { return f.Where + ": " + f.What }
 
-// skipped are the directories, by name, that hold nothing written by us.
+// skipped are the directories and files, by name, that hold nothing written by us. Cargo.lock is not committed.
 var skipped = map[string]bool{
 	".git": true, ".cache": true, ".tools": true, "bin": true,
 	"node_modules": true, "__pycache__": true, "target": true, "dist": true,
+	"Cargo.lock": true,
 }
 
 // walkFiles calls visit for every file of the tree that could be committed.

@@ -1,0 +1,208 @@
+//! Generates the stubs of the crate from the .proto files of the repository, without protoc.
+//!
+//! ```sh
+//! cargo run -p copilot-grpc-generate            # writes src/gen
+//! cargo run -p copilot-grpc-generate -- --check # fails if generating makes a difference
+//! ```
+//!
+//! The core is copilot.bridge.v1 and every file that it imports. The other files of copilot.cli.v1, and all of its
+//! services, go to a second file for the feature `cli`, which is included in the same module.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prost_types::field_descriptor_proto::Type;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+
+/// Oneofs whose messages are boxed: the largest ones have several hundred bytes.
+const BOXED: &[&str] = &[
+    ".copilot.bridge.v1.Answer.answer",
+    ".copilot.bridge.v1.AttachCommand.command",
+    ".copilot.bridge.v1.AttachRequest.frame",
+    ".copilot.bridge.v1.AttachResponse.frame",
+    ".copilot.bridge.v1.AttachStart.session",
+    ".copilot.bridge.v1.Callback.request",
+    ".copilot.bridge.v1.RunRequest.session",
+    ".copilot.bridge.v1.RunResponse.frame",
+    ".copilot.bridge.v1.SubscribeResponse.frame",
+    ".copilot.cli.v1.SessionEvent.data",
+];
+const BRIDGE: &str = "copilot.bridge.v1";
+const OPTIONS: &str = "copilot.json.v1";
+const CLI: &str = "copilot.cli.v1";
+/// The generated files: the core in two packages, and the extra.
+const FILES: [&str; 3] = ["copilot.bridge.v1.rs", "copilot.cli.v1.rs", "copilot.cli.v1.extra.rs"];
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Result<()> {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let made = tempfile::tempdir()?;
+    generate(&crate_folder.join("../../proto"), made.path())?;
+    let target = crate_folder.join("src/gen");
+    let different = differing(made.path(), &target);
+    if std::env::args().any(|argument| argument == "--check") {
+        return match different.first() {
+            Some(file) => Err(format!("generating makes a difference: {file}").into()),
+            None => Ok(()),
+        };
+    }
+    // Unchanged files keep their times, so that cargo builds nothing again.
+    fs::create_dir_all(&target)?;
+    for file in different {
+        fs::copy(made.path().join(file), target.join(file))?;
+    }
+    Ok(())
+}
+
+fn differing(made: &Path, target: &Path) -> Vec<&'static str> {
+    FILES.into_iter().filter(|file| fs::read(made.join(file)).ok() != fs::read(target.join(file)).ok()).collect()
+}
+
+fn generate(proto: &Path, out: &Path) -> Result<()> {
+    let everything = protox::compile(proto_files(proto)?, [proto])?;
+    let core = closure(&everything);
+    compile(core_set(&everything, &core), &[], out)?;
+    let extra = out.join("extra");
+    fs::create_dir(&extra)?;
+    compile(extra_set(&everything), &core_types(&everything, &core), &extra)?;
+    fs::rename(extra.join(format!("{CLI}.rs")), out.join(FILES[2]))?;
+    for file in FILES {
+        let path = out.join(file);
+        let text = fs::read_to_string(&path)?;
+        fs::write(&path, tidy(&text))?;
+    }
+    Ok(())
+}
+
+/// All files of the two packages, in a stable order.
+fn proto_files(proto: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for package in ["copilot/bridge/v1", "copilot/cli/v1"] {
+        for entry in fs::read_dir(proto.join(package))? {
+            files.push(entry?.path());
+        }
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "proto"));
+    files.sort();
+    Ok(files)
+}
+
+/// The names of the files of copilot.bridge.v1 and of those that they import, directly or not.
+fn closure(everything: &FileDescriptorSet) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut unread: Vec<&str> = everything.file.iter().filter(|f| f.package() == BRIDGE).map(|f| f.name()).collect();
+    while let Some(name) = unread.pop() {
+        if found.insert(name.to_owned()) {
+            let file = everything.file.iter().find(|file| file.name() == name);
+            unread.extend(file.into_iter().flat_map(|file| &file.dependency).map(String::as_str));
+        }
+    }
+    found
+}
+
+/// The core without the services of copilot.cli.v1. Files of options have no messages that a program uses.
+fn core_set(everything: &FileDescriptorSet, core: &BTreeSet<String>) -> FileDescriptorSet {
+    let mut set = everything.clone();
+    set.file.retain(|file| core.contains(file.name()) && file.package() != OPTIONS);
+    for file in &mut set.file {
+        if file.package() == CLI {
+            file.service.clear();
+        }
+    }
+    set
+}
+
+/// All files of copilot.cli.v1 and Google's that they import.
+fn extra_set(everything: &FileDescriptorSet) -> FileDescriptorSet {
+    let mut set = everything.clone();
+    set.file.retain(|file| ![BRIDGE, OPTIONS].contains(&file.package()));
+    set
+}
+
+fn is_ours(file: &FileDescriptorProto) -> bool {
+    [BRIDGE, CLI].contains(&file.package())
+}
+
+/// The messages and enums of the core, which the extra refers to instead of declaring them.
+fn core_types(everything: &FileDescriptorSet, core: &BTreeSet<String>) -> Vec<(String, String)> {
+    let mut types = Vec::new();
+    for file in everything.file.iter().filter(|file| core.contains(file.name()) && is_ours(file)) {
+        let module = file.package().trim_start_matches("copilot.").replace('.', "::");
+        let messages = file.message_type.iter().map(|message| message.name());
+        for name in messages.chain(file.enum_type.iter().map(|one| one.name())) {
+            let path = format!(".{}.{name}", file.package());
+            types.push((path, format!("crate::{module}::{}", rust_name(name))));
+        }
+    }
+    types
+}
+
+/// The name that prost gives to a message: runs of capitals become words.
+fn rust_name(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    let mut made = String::new();
+    for (at, letter) in letters.iter().enumerate() {
+        let in_run = at > 0 && letters[at - 1].is_uppercase();
+        let ends_run = letters.get(at + 1).is_some_and(|next| next.is_lowercase());
+        if in_run && letter.is_uppercase() && !ends_run {
+            made.extend(letter.to_lowercase());
+        } else {
+            made.push(*letter);
+        }
+    }
+    made
+}
+
+fn compile(set: FileDescriptorSet, externs: &[(String, String)], out: &Path) -> Result<()> {
+    let mut builder = tonic_prost_build::configure()
+        .out_dir(out)
+        .emit_rerun_if_changed(false)
+        .generate_default_stubs(true)
+        .server_mod_attribute(".", "#[cfg(feature = \"server\")]");
+    for path in boxed_fields(&set) {
+        builder = builder.boxed(path);
+    }
+    for (path, rust) in externs {
+        builder = builder.extern_path(path, rust);
+    }
+    builder.compile_fds(set)?;
+    Ok(())
+}
+
+/// The messages in the oneofs of `BOXED`. Other fields of them, such as strings, cannot be boxed.
+fn boxed_fields(set: &FileDescriptorSet) -> Vec<String> {
+    let mut fields = Vec::new();
+    for file in &set.file {
+        for message in &file.message_type {
+            for field in message.field.iter().filter(|field| field.r#type() == Type::Message) {
+                let Some(index) = field.oneof_index.and_then(|index| usize::try_from(index).ok()) else { continue };
+                let oneof = message.oneof_decl.get(index).map(|oneof| oneof.name()).unwrap_or_default();
+                let path = format!(".{}.{}.{oneof}", file.package(), message.name());
+                if BOXED.contains(&path.as_str()) {
+                    fields.push(format!("{path}.{}", field.name()));
+                }
+            }
+        }
+    }
+    fields
+}
+
+/// Makes doc comments harmless: an indented line would be a code block, which rustdoc compiles.
+fn tidy(text: &str) -> String {
+    let mut tidied = String::with_capacity(text.len());
+    for line in text.lines() {
+        match line.split_once("/// ") {
+            Some((indent, comment)) if indent.trim().is_empty() && comment.starts_with("   ") => {
+                tidied.push_str(indent);
+                tidied.push_str("///   ");
+                tidied.push_str(comment.trim_start());
+            }
+            _ => tidied.push_str(line),
+        }
+        tidied.push('\n');
+    }
+    tidied
+}

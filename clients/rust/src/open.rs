@@ -1,0 +1,494 @@
+//! Opens sessions as a participant.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::bridge::v1 as bridge;
+use crate::cli::v1 as cli;
+use crate::client::Client;
+use crate::error::{HandlerError, Result};
+use crate::files::SessionFiles;
+use crate::handlers::{Handlers, RawRequest, Reply};
+use crate::kind;
+use crate::model::{ModelReply, ModelRequest, Models};
+use crate::participant::{ConnectionChange, Participant, ParticipantOptions};
+use crate::permission::{PermissionRequest, Rules};
+use crate::session::{Session, request_id_or_new};
+use crate::tool::Tool;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// How a [`SessionBuilder`] opens its session: [`Create`], [`Resume`] or [`Join`].
+pub trait Opening: sealed::Sealed + Send + 'static {
+    #[doc(hidden)]
+    const IS_NEW: bool;
+    #[doc(hidden)]
+    fn session(options: Options) -> bridge::attach_start::Session;
+}
+
+/// An [`Opening`] that also configures the session.
+pub trait Configuring: Opening {}
+
+/// Creates a session.
+#[derive(Debug)]
+pub enum Create {}
+
+/// Opens a session, from the CLI's history if necessary.
+#[derive(Debug)]
+pub enum Resume {}
+
+/// Joins an open session.
+#[derive(Debug)]
+pub enum Join {}
+
+impl sealed::Sealed for Create {}
+impl sealed::Sealed for Resume {}
+impl sealed::Sealed for Join {}
+impl Configuring for Create {}
+impl Configuring for Resume {}
+
+impl Opening for Create {
+    const IS_NEW: bool = true;
+
+    fn session(options: Options) -> bridge::attach_start::Session {
+        bridge::attach_start::Session::Create(Box::new(bridge::CreateSessionRequest {
+            request_id: request_id_or_new(options.request_id),
+            session_id: options.session_id,
+            config: options.config,
+            lifetime: options.lifetime,
+            handlers: options.session_handlers,
+            callback_timeout: options.callback_timeout,
+            cloud: options.cloud,
+            runtime_profile: options.runtime_profile,
+            provider_ref: options.provider_ref,
+        }))
+    }
+}
+
+impl Opening for Resume {
+    const IS_NEW: bool = false;
+
+    fn session(options: Options) -> bridge::attach_start::Session {
+        bridge::attach_start::Session::Resume(Box::new(bridge::ResumeSessionRequest {
+            request_id: request_id_or_new(options.request_id),
+            session_id: options.session_id,
+            config: options.config,
+            continue_pending_work: options.continue_pending_work,
+            lifetime: options.lifetime,
+            handlers: options.session_handlers,
+            callback_timeout: options.callback_timeout,
+            options: options.resume,
+            runtime_profile: options.runtime_profile,
+            provider_ref: options.provider_ref,
+        }))
+    }
+}
+
+impl Opening for Join {
+    const IS_NEW: bool = false;
+
+    fn session(options: Options) -> bridge::attach_start::Session {
+        bridge::attach_start::Session::JoinSessionId(options.session_id)
+    }
+}
+
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Options {
+    session_id: String,
+    request_id: Option<String>,
+    config: Option<cli::SessionConfig>,
+    lifetime: i32,
+    session_handlers: Option<bridge::Handlers>,
+    callback_timeout: Option<prost_types::Duration>,
+    cloud: Option<cli::CloudSessionConfig>,
+    runtime_profile: Option<bridge::RuntimeProfile>,
+    provider_ref: String,
+    continue_pending_work: bool,
+    resume: Option<cli::SessionResumeExtras>,
+}
+
+/// Opens a session with this program as a participant; `await` it. See [`Client::create_session`].
+///
+/// A handler is an asynchronous function of the request. It returns the message that answers the callback, a short form,
+/// [`Abstain`](crate::Abstain), or a `Result` of these. After an error or a panic the server uses the kind's safe
+/// default; only the text of [`HandlerError::new`] leaves the program. Handlers run as tasks, so that nothing waits for a
+/// slow one; they must not block their thread.
+#[must_use = "await the builder to open the session"]
+pub struct SessionBuilder<M: Opening> {
+    client: Client,
+    options: Options,
+    participant: ParticipantOptions,
+    handlers: Handlers,
+    tools: Vec<Tool>,
+    models: Option<Arc<Models>>,
+    mode: PhantomData<fn() -> M>,
+}
+
+impl<M: Opening> SessionBuilder<M> {
+    pub(crate) fn new(client: Client, session_id: String) -> Self {
+        Self {
+            client,
+            options: Options { session_id, ..Options::default() },
+            participant: ParticipantOptions::default(),
+            handlers: Handlers::default(),
+            tools: Vec::new(),
+            models: None,
+            mode: PhantomData,
+        }
+    }
+
+    /// Adds a tool of this participant.
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds tools of this participant.
+    pub fn tools(mut self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// Number of tool calls that run at once; default 16. Further calls wait.
+    pub fn max_concurrent_tools(mut self, number: usize) -> Self {
+        self.participant.max_tools = number.max(1);
+        self
+    }
+
+    /// Name for users and logs; default: the client's.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.participant.name = Some(name.into());
+        self
+    }
+
+    /// Time for which the server keeps the participation after a broken connection: up to an hour, default 30 s.
+    pub fn grace(mut self, time: Duration) -> Self {
+        self.participant.grace = Some(time);
+        self
+    }
+
+    /// Adds a slash command that only this participant executes, with [`on_command`](Self::on_command).
+    pub fn command(mut self, command: cli::CommandDeclaration) -> Self {
+        self.participant.commands.push(command);
+        self
+    }
+
+    /// Adds a canvas that this participant shows.
+    pub fn canvas(mut self, canvas: cli::CanvasDeclaration) -> Self {
+        self.participant.canvases.push(canvas);
+        self
+    }
+
+    /// Sets the identity of the participant's canvases, stable across reconnections.
+    pub fn canvas_provider(mut self, identity: cli::CanvasProviderIdentity) -> Self {
+        self.participant.canvas_provider = Some(identity);
+        self
+    }
+
+    /// Sets the identity of an extension.
+    pub fn extension_info(mut self, identity: cli::ExtensionIdentity) -> Self {
+        self.participant.extension_info = Some(identity);
+        self
+    }
+
+    /// Receives changes of the connection. Must not block.
+    pub fn on_connection(mut self, listener: impl Fn(ConnectionChange) + Send + Sync + 'static) -> Self {
+        self.participant.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// Decides about permission requests. Short forms: true approves once, false rejects.
+    pub fn on_permission<F, Fut>(mut self, decide: F) -> Self
+    where
+        F: Fn(PermissionRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: Reply<kind::Permission>> + Send + 'static,
+    {
+        self.handlers.on::<kind::Permission, _, _>(decide);
+        self
+    }
+
+    /// Decides about permission requests by rules.
+    pub fn permissions(self, rules: Rules) -> Self {
+        self.on_permission(move |request| rules.clone().decide(request))
+    }
+
+    /// Answers callbacks that are newer than this library, by JSON-RPC method or event type, with a JSON value.
+    pub fn on_request<F, Fut, T, E>(mut self, method: impl Into<String>, handler: F) -> Self
+    where
+        F: Fn(RawRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<T, E>> + Send + 'static,
+        T: Serialize,
+        E: Into<HandlerError>,
+    {
+        self.handlers.on_method(method.into(), handler);
+        self
+    }
+}
+
+impl<M: Configuring> SessionBuilder<M> {
+    /// Model, provider, instructions, directories and so on. Later shortcuts override its fields. A resumed session keeps
+    /// the values that are not given.
+    pub fn config(mut self, config: cli::SessionConfig) -> Self {
+        self.options.config = Some(config);
+        self
+    }
+
+    /// The model.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.config_mut().model = Some(model.into());
+        self
+    }
+
+    /// The session's directory on the CLI's machine.
+    pub fn working_directory(mut self, path: impl Into<String>) -> Self {
+        self.config_mut().working_directory = Some(path.into());
+        self
+    }
+
+    /// Sends the model's text as it arrives; required for [`Turn::deltas`](crate::Turn::deltas) to be more than one piece.
+    pub fn streaming(mut self, streaming: bool) -> Self {
+        self.config_mut().streaming = Some(streaming);
+        self
+    }
+
+    /// Name of a model provider in the server's configuration, instead of the configuration's provider.
+    pub fn provider_ref(mut self, name: impl Into<String>) -> Self {
+        self.options.provider_ref = name.into();
+        self
+    }
+
+    /// When the session ends; default: with [`Session::disconnect`] or [`Session::delete`].
+    pub fn lifetime(mut self, lifetime: bridge::Lifetime) -> Self {
+        self.options.lifetime = lifetime.into();
+        self
+    }
+
+    /// Callbacks that wait for [`Session::resolve`] even if no participant handles them.
+    pub fn session_handlers(mut self, handlers: bridge::Handlers) -> Self {
+        self.options.session_handlers = Some(handlers);
+        self
+    }
+
+    /// Time for which callbacks wait for an answer.
+    pub fn callback_timeout(mut self, limit: Duration) -> Self {
+        self.options.callback_timeout = limit.try_into().ok();
+        self
+    }
+
+    /// Profile of the CLI process.
+    pub fn runtime_profile(mut self, profile: bridge::RuntimeProfile) -> Self {
+        let earlier = self.options.runtime_profile.take().unwrap_or_default();
+        self.options.runtime_profile = Some(bridge::RuntimeProfile {
+            session_fs: profile.session_fs.or(earlier.session_fs),
+            model_inference: profile.model_inference.or(earlier.model_inference),
+            ..profile
+        });
+        self
+    }
+
+    /// Makes the call idempotent across restarts of this program; default: a random id.
+    pub fn request_id(mut self, id: impl Into<String>) -> Self {
+        self.options.request_id = Some(id.into());
+        self
+    }
+
+    /// Stores the session's files in this program. The server's policy must allow it.
+    pub fn session_files(mut self, files: SessionFiles) -> Self {
+        self.profile_mut().session_fs = Some(files.message());
+        files.register(&mut self.handlers);
+        self
+    }
+
+    /// Answers the session's model requests in this program. The server's policy must allow it.
+    pub fn model_transport<F, Fut, E>(mut self, transport: F) -> Self
+    where
+        F: Fn(ModelRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = std::result::Result<ModelReply, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.profile_mut().model_inference = Some(Default::default());
+        let models = Models::new(transport);
+        models.register(&mut self.handlers);
+        self.models = Some(models);
+        self
+    }
+
+    fn config_mut(&mut self) -> &mut cli::SessionConfig {
+        self.options.config.get_or_insert_with(Default::default)
+    }
+
+    fn profile_mut(&mut self) -> &mut bridge::RuntimeProfile {
+        self.options.runtime_profile.get_or_insert_with(Default::default)
+    }
+}
+
+impl SessionBuilder<Create> {
+    /// Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random UUID.
+    pub fn session_id(mut self, id: impl Into<String>) -> Self {
+        self.options.session_id = id.into();
+        self
+    }
+
+    /// The repository of a session in GitHub's cloud.
+    pub fn cloud(mut self, cloud: cli::CloudSessionConfig) -> Self {
+        self.options.cloud = Some(cloud);
+        self
+    }
+}
+
+impl SessionBuilder<Resume> {
+    /// Keeps the callbacks that were pending when the session was unloaded.
+    pub fn continue_pending_work(mut self) -> Self {
+        self.options.continue_pending_work = true;
+        self
+    }
+
+    /// Options that only a resume has.
+    pub fn resume_options(mut self, options: cli::SessionResumeExtras) -> Self {
+        self.options.resume = Some(options);
+        self
+    }
+}
+
+impl<M: Opening> SessionBuilder<M> {
+    async fn open(mut self) -> Result<Session> {
+        crate::tool::check(&self.tools)?;
+        self.handlers.set_tools(&self.tools);
+        let owned = self.handlers.declared_tools(true);
+        if !owned.is_empty() {
+            self.options.config.get_or_insert_with(Default::default).tools.extend(owned);
+        }
+        let connection = self.client.connection();
+        let session = M::session(self.options);
+        let opened = Participant::open(connection.clone(), self.participant, self.handlers, self.models, session);
+        let (participant, started) = opened.await?;
+        Ok(Session::participating(connection, participant, started.session.unwrap_or_default(), M::IS_NEW))
+    }
+}
+
+impl<M: Opening> IntoFuture for SessionBuilder<M> {
+    type Output = Result<Session>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Session>> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+/// Declares a method for each kind of handler.
+macro_rules! handlers {
+    ($($(#[$doc:meta])* $method:ident: $kind:ident;)*) => {
+        /// Handlers of callbacks.
+        impl<M: Opening> SessionBuilder<M> {
+            $(
+                $(#[$doc])*
+                pub fn $method<F, Fut>(mut self, handler: F) -> Self
+                where
+                    F: Fn(<kind::$kind as kind::Kind>::Request) -> Fut + Send + Sync + 'static,
+                    Fut: Future<Output: Reply<kind::$kind>> + Send + 'static,
+                {
+                    self.handlers.on::<kind::$kind, _, _>(handler);
+                    self
+                }
+            )*
+        }
+    };
+}
+
+handlers! {
+    /// Answers the agent's questions. Short form: the text.
+    on_user_input: UserInput;
+    /// Fills in forms. Short forms: a [`Form`](crate::Form) to accept, `()` to decline, or an `Option` of a form.
+    on_elicitation: Elicitation;
+    /// Decides about plans. Short forms: true for the recommended action, false, or feedback for the agent.
+    on_exit_plan_mode: ExitPlanMode;
+    /// Decides whether another model is used when a rate limit is reached. Short form: a boolean, for this time.
+    on_auto_mode_switch: AutoModeSwitch;
+    /// Receives the hooks that have no handler of their own. Short form: `()` for no effect.
+    on_hook: Hook;
+    /// Changes sections of the system message. Short form: the new texts of sections, by name.
+    on_system_message_transform: SystemMessageTransform;
+    /// Executes slash commands. `()` is success; a [`HandlerError`] is the command's error.
+    on_command: Command;
+    /// Decides about queued commands. Short form: whether the command was handled.
+    on_queued_command: QueuedCommand;
+    /// Answers MCP's sampling/createMessage. Short forms: its result as JSON, or `None` to refuse.
+    on_sampling: Sampling;
+    /// Supplies an MCP server's token. Short forms: the token, or `None`.
+    on_mcp_oauth: McpOauth;
+    /// Supplies an MCP server's headers. Short forms: the headers, or `None`.
+    on_mcp_headers: McpHeaders;
+    /// Decides about the session's limits.
+    on_session_limits: SessionLimits;
+    /// Supplies a model provider's bearer token before each request. Short form: the token.
+    on_provider_token: ProviderToken;
+    /// Supplies GitHub tokens. `None` refuses: the session is not created, or the turn fails.
+    on_github_token: GithubToken;
+    /// Opens a canvas.
+    on_canvas_open: CanvasOpen;
+    /// Closes a canvas. Short form: `()`.
+    on_canvas_close: CanvasClose;
+    /// Executes an action of a canvas.
+    on_canvas_action: CanvasAction;
+    /// Lists skills.
+    on_skill_list: SkillList;
+    /// Reads a skill.
+    on_skill_read: SkillRead;
+    /// Runs a workflow.
+    on_workflow_execute: WorkflowExecute;
+    /// Ends a workflow. Short form: `()`.
+    on_workflow_abort: WorkflowAbort;
+    /// Runs an agent factory.
+    on_factory_execute: FactoryExecute;
+    /// Ends an agent factory. Short form: `()`.
+    on_factory_abort: FactoryAbort;
+    /// Cancels a task.
+    on_task_cancel: TaskCancel;
+    /// Decides about an installation.
+    on_installation_confirm: InstallationConfirm;
+    /// Supplies the command that starts an extension.
+    on_extension_launch: ExtensionLaunch;
+    /// Runs a function on the user-interface thread. Short form: `()`.
+    on_ui_thread: UiThread;
+    /// Runs a statement on the session's database, with [`session_files`](Self::session_files).
+    on_fs_sqlite_query: FsSqliteQuery;
+    /// Runs several statements in a transaction, with [`session_files`](Self::session_files).
+    on_fs_sqlite_transaction: FsSqliteTransaction;
+    /// Tells whether a database exists, with [`session_files`](Self::session_files).
+    on_fs_sqlite_exists: FsSqliteExists;
+    /// Before a tool runs: allow, deny, ask, or change its arguments. A failing handler denies the tool.
+    ///
+    /// If several participants have a hook, each receives the changes of the previous one, and a refusal ends the chain.
+    /// Short forms of all hooks: `()` or `None` for no effect.
+    on_pre_tool_use: PreToolUse;
+    /// Before a tool of an MCP server is called: changes the call's metadata.
+    on_pre_mcp_tool_call: PreMcpToolCall;
+    /// After a tool has succeeded: changes its result.
+    on_post_tool_use: PostToolUse;
+    /// After a tool has failed: adds text for the model.
+    on_post_tool_use_failure: PostToolUseFailure;
+    /// When a prompt arrives: changes it.
+    on_user_prompt_submitted: UserPromptSubmitted;
+    /// When a prompt has the form that the model receives: changes that form.
+    on_user_prompt_transformed: UserPromptTransformed;
+    /// When the session starts: adds text for the model.
+    on_session_start: SessionStart;
+    /// When the session ends.
+    on_session_end: SessionEnd;
+    /// When something failed: retry, skip or abort.
+    on_error_occurred: ErrorOccurred;
+    /// When the agent considers its work done: whether it may stop.
+    on_agent_stop: AgentStop;
+    /// When a sub-agent starts.
+    on_subagent_start: SubagentStart;
+    /// When a sub-agent stops.
+    on_subagent_stop: SubagentStop;
+}

@@ -1,0 +1,457 @@
+//! The participation of this program in a session: one Attach stream after another.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::bridge::v1 as bridge;
+use crate::bridge::v1::attach_request::Frame as Request;
+use crate::bridge::v1::attach_response::Frame as Response;
+use crate::bridge::v1::subscribe_response::Frame;
+use crate::calls::Calls;
+use crate::cli::v1 as cli;
+use crate::connection::Connection;
+use crate::error::{Error, Reason, Result};
+use crate::handlers::{Handlers, panic_text};
+use crate::link::{HEARTBEAT, Line, Link, SILENCE, Wire};
+use crate::model::Models;
+use crate::position::Progress;
+use crate::retry::{Backoff, repeat};
+use crate::tool::Tool;
+
+/// Time for which a participant that leaves waits for the server.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A change of a participant's connection.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ConnectionChange {
+    /// The stream broke; the library reconnects.
+    Disconnected(Error),
+    /// The stream is open again.
+    Reconnected {
+        /// The participant, which is another one after [`ConnectionChange::Expired`].
+        participant_id: String,
+    },
+    /// The participant's grace time passed before the stream was open again. The program joins as a new participant;
+    /// callbacks that waited for the old one may have been given their default answers.
+    Expired {
+        /// The expired participant.
+        participant_id: String,
+    },
+}
+
+type Listener = Box<dyn Fn(ConnectionChange) + Send + Sync>;
+
+/// What a participant is, besides its handlers.
+pub(crate) struct ParticipantOptions {
+    pub(crate) name: Option<String>,
+    pub(crate) grace: Option<Duration>,
+    pub(crate) max_tools: usize,
+    pub(crate) commands: Vec<cli::CommandDeclaration>,
+    pub(crate) canvases: Vec<cli::CanvasDeclaration>,
+    pub(crate) canvas_provider: Option<cli::CanvasProviderIdentity>,
+    pub(crate) extension_info: Option<cli::ExtensionIdentity>,
+    pub(crate) listener: Option<Listener>,
+}
+
+impl Default for ParticipantOptions {
+    fn default() -> Self {
+        Self {
+            name: None,
+            grace: None,
+            max_tools: 16,
+            commands: Vec::new(),
+            canvases: Vec::new(),
+            canvas_provider: None,
+            extension_info: None,
+            listener: None,
+        }
+    }
+}
+
+/// Keeps the participation alive: opens streams, reads frames, and hands callbacks to `Calls`.
+pub(crate) struct Participant {
+    connection: Arc<Connection>,
+    options: ParticipantOptions,
+    handlers: Arc<Handlers>,
+    models: Option<Arc<Models>>,
+    calls: Arc<Calls>,
+    pub(crate) line: Arc<Line>,
+    pub(crate) progress: Arc<Progress>,
+    identity: Mutex<Identity>,
+    commands: Mutex<HashMap<String, oneshot::Sender<Option<Error>>>>,
+    setting_tools: tokio::sync::Mutex<()>,
+    leaving: CancellationToken,
+    disconnecting: AtomicBool,
+}
+
+#[derive(Clone, Default)]
+struct Identity {
+    session_id: String,
+    participant_id: String,
+    token: String,
+}
+
+/// What a frame means for its stream.
+enum Next {
+    Read,
+    Reconnect,
+    End(Error),
+}
+
+impl Participant {
+    /// Opens the first stream and starts the task that serves it. The request id in `session` makes it safe to repeat.
+    pub(crate) async fn open(
+        connection: Arc<Connection>,
+        options: ParticipantOptions,
+        handlers: Handlers,
+        models: Option<Arc<Models>>,
+        session: bridge::attach_start::Session,
+    ) -> Result<(Arc<Self>, bridge::AttachStarted)> {
+        let (handlers, line) = (Arc::new(handlers), Arc::new(Line::new()));
+        if let Some(models) = &models {
+            models.bind(line.clone());
+        }
+        let calls = Calls::new(handlers.clone(), line.clone(), connection.clone(), options.max_tools);
+        let participant = Self {
+            connection,
+            options,
+            handlers,
+            models,
+            calls,
+            line,
+            progress: Arc::default(),
+            identity: Mutex::default(),
+            commands: Mutex::default(),
+            setting_tools: tokio::sync::Mutex::default(),
+            leaving: CancellationToken::new(),
+            disconnecting: AtomicBool::new(false),
+        };
+        let participant = Arc::new(participant);
+        let closing = Closing(participant.clone());
+        let start = participant.start(session);
+        let policy = participant.connection.reconnect.of_calls();
+        let (wire, started) = repeat(policy, || participant.dial(start.clone())).await?;
+        participant.adopt(&wire.link, &started);
+        tokio::spawn(participant.clone().run(wire, closing));
+        Ok((participant, started))
+    }
+
+    pub(crate) fn session_id(&self) -> String {
+        crate::lock(&self.identity).session_id.clone()
+    }
+
+    pub(crate) fn participant_id(&self) -> String {
+        crate::lock(&self.identity).participant_id.clone()
+    }
+
+    /// Starts to end the participation, without waiting for it.
+    pub(crate) fn leave_soon(&self) {
+        self.leaving.cancel();
+    }
+
+    /// Ends the participation, with a goodbye if there is a stream.
+    pub(crate) async fn leave(&self, disconnect: bool) {
+        self.disconnecting.store(disconnect, Ordering::Relaxed);
+        self.leaving.cancel();
+        self.line.wait_ended().await;
+    }
+
+    /// Replaces the participant's tools, here and on the server.
+    pub(crate) async fn set_tools(&self, tools: &[Tool]) -> Result<()> {
+        let _one = self.setting_tools.lock().await;
+        let before = self.handlers.set_tools(tools);
+        let command = bridge::SetToolsCommand { tools: self.handlers.declared_tools(false) };
+        let result = self.command(bridge::attach_command::Command::SetTools(Box::new(command))).await;
+        if result.is_err() {
+            self.handlers.restore_tools(before);
+        }
+        result
+    }
+
+    /// Sends a command and waits for its reply. If the stream breaks, the next one starts with what was to be set.
+    async fn command(&self, command: bridge::attach_command::Command) -> Result<()> {
+        let link = self.line.live().await?;
+        let id = crate::new_id();
+        let (reply, replied) = oneshot::channel();
+        crate::lock(&self.commands).insert(id.clone(), reply);
+        let message = bridge::AttachCommand { command_id: id.clone(), command: Some(command), ..Default::default() };
+        let failure = if link.send(Request::Command(Box::new(message))).await {
+            tokio::select! {
+                biased;
+                failure = replied => failure.ok().flatten(),
+                () = link.down.cancelled() => None,
+            }
+        } else {
+            None
+        };
+        crate::lock(&self.commands).remove(&id);
+        match failure {
+            Some(failure) => Err(failure),
+            None => self.line.live().await.map(|_| ()),
+        }
+    }
+
+    /// The first frame of a stream.
+    fn start(&self, session: bridge::attach_start::Session) -> bridge::AttachStart {
+        let options = &self.options;
+        bridge::AttachStart {
+            session: Some(session),
+            name: options.name.clone().unwrap_or_else(|| self.connection.name.clone()),
+            participant_token: crate::lock(&self.identity).token.clone(),
+            tools: self.handlers.declared_tools(false),
+            handlers: Some(self.handlers.announced()),
+            grace: options.grace.and_then(|grace| grace.try_into().ok()),
+            after: self.progress.last().map(Into::into),
+            start: bridge::StreamStart::End.into(),
+            // Events have streams of their own.
+            filter: Some(bridge::EventFilter { exclude_all: true, ..Default::default() }),
+            options: Some(bridge::StreamOptions {
+                heartbeat_interval: HEARTBEAT.try_into().ok(),
+                ..Default::default()
+            }),
+            canvases: options.canvases.clone(),
+            canvas_provider: options.canvas_provider.clone(),
+            extension_info: options.extension_info.clone(),
+            commands: options.commands.clone(),
+            exact: false,
+        }
+    }
+
+    async fn dial(&self, start: bridge::AttachStart) -> Result<(Wire, bridge::AttachStarted)> {
+        let mut wire = Wire::open(&self.connection, start).await?;
+        loop {
+            match wire.read().await?.frame {
+                Some(Response::Started(started)) => return Ok((wire, *started)),
+                Some(Response::Opening(opening)) => self.opening(&wire.link, *opening),
+                frame => match self.take(frame) {
+                    Next::Read => {}
+                    Next::Reconnect => return Err(Error::lost("the server asks to reconnect")),
+                    Next::End(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The server needs answers to open the session.
+    fn opening(&self, link: &Link, opening: bridge::AttachOpening) {
+        *crate::lock(&self.identity) = Identity {
+            session_id: opening.session_id,
+            participant_id: opening.participant_id,
+            token: opening.participant_token,
+        };
+        self.line.set(link);
+    }
+
+    fn adopt(&self, link: &Link, started: &bridge::AttachStarted) {
+        let session = started.session.as_ref();
+        {
+            let mut identity = crate::lock(&self.identity);
+            if let Some(session) = session {
+                identity.session_id.clone_from(&session.session_id);
+            }
+            identity.participant_id.clone_from(&started.participant_id);
+            identity.token.clone_from(&started.participant_token);
+        }
+        self.progress.note(session.and_then(|session| session.position));
+        self.line.set(link);
+    }
+
+    /// Serves one stream after another until the participation is over.
+    async fn run(self: Arc<Self>, mut wire: Wire, _closing: Closing) {
+        let error = loop {
+            let cause = self.serve(&mut wire).await;
+            wire.link.down.cancel();
+            if self.leaving.is_cancelled() {
+                break Error::closed(&self.session_id(), "closed");
+            }
+            if let Some(cause) = &cause {
+                if !self.may_return(cause).await {
+                    break cause.clone();
+                }
+                tracing::warn!(session_id = self.session_id(), error = %cause, "attach stream broken");
+                self.tell(ConnectionChange::Disconnected(cause.clone()));
+            }
+            let reopened = tokio::select! {
+                biased;
+                () = self.leaving.cancelled() => Err(Error::closed(&self.session_id(), "closed")),
+                reopened = self.reopen(cause) => reopened,
+            };
+            // The old stream is closed only now.
+            match reopened {
+                Ok(next) => wire = next,
+                Err(error) => break error,
+            }
+        };
+        self.line.end(error);
+    }
+
+    /// Reads a stream until it ends. Returns none if the server asks for a new one.
+    async fn serve(&self, wire: &mut Wire) -> Option<Error> {
+        let mut leave_until = None;
+        loop {
+            let frame = tokio::select! {
+                () = self.leaving.cancelled(), if leave_until.is_none() => {
+                    let leave = bridge::AttachLeave { disconnect: self.disconnecting.load(Ordering::Relaxed) };
+                    wire.link.send(Request::Leave(Box::new(leave))).await;
+                    leave_until = Some(Instant::now() + LEAVE_TIMEOUT);
+                    continue;
+                }
+                () = at(leave_until) => return Some(Error::lost("the server does not reply")),
+                frame = wire.read() => frame,
+            };
+            match frame {
+                Ok(frame) => match self.take(frame.frame) {
+                    Next::Read => {}
+                    Next::Reconnect => return None,
+                    Next::End(error) => return Some(error),
+                },
+                Err(error) => return Some(error),
+            }
+        }
+    }
+
+    async fn may_return(&self, error: &Error) -> bool {
+        error.is_broken() || (error.reason() == Reason::Unauthenticated && self.connection.token_changed().await)
+    }
+
+    /// Opens a stream in place of an earlier one.
+    async fn reopen(&self, cause: Option<Error>) -> Result<Wire> {
+        let mut backoff = Backoff::new(self.connection.reconnect);
+        let mut failure = cause.clone().unwrap_or_else(|| Error::lost("the server asks to reconnect"));
+        while backoff.wait(&failure).await {
+            let session = bridge::attach_start::Session::JoinSessionId(self.session_id());
+            let dialed = tokio::time::timeout(SILENCE, self.dial(self.start(session))).await;
+            match dialed.unwrap_or_else(|_| Err(Error::lost("the server does not reply"))) {
+                Ok((wire, started)) => {
+                    self.adopt(&wire.link, &started);
+                    tracing::info!(session_id = self.session_id(), "attach stream restored");
+                    self.tell(ConnectionChange::Reconnected { participant_id: self.participant_id() });
+                    return Ok(wire);
+                }
+                Err(error) if error.reason() == Reason::ParticipantNotFound && self.forget() => {
+                    self.tell(ConnectionChange::Expired { participant_id: self.participant_id() });
+                }
+                Err(error) if !self.may_return(&error).await => return Err(error),
+                Err(error) => failure = error,
+            }
+        }
+        Err(cause.unwrap_or(failure))
+    }
+
+    /// Forgets the participant's token. Returns false if there is none.
+    fn forget(&self) -> bool {
+        !std::mem::take(&mut crate::lock(&self.identity).token).is_empty()
+    }
+
+    fn tell(&self, change: ConnectionChange) {
+        if let Some(listener) = &self.options.listener
+            && let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| listener(change)))
+        {
+            tracing::error!(session_id = self.session_id(), error = panic_text(&*panic), "on_connection failed");
+        }
+    }
+
+    // Frames. Nothing here waits.
+
+    fn take(&self, frame: Option<Response>) -> Next {
+        match frame {
+            Some(Response::Stream(frame)) => return self.take_stream(*frame),
+            Some(Response::Done(done)) => {
+                self.progress.note(done.position);
+                match done.subject {
+                    Some(bridge::attach_done::Subject::CallbackId(id)) => self.calls.settle(&id, None),
+                    Some(bridge::attach_done::Subject::CommandId(id)) => self.replied(&id, None),
+                    None => {}
+                }
+            }
+            Some(Response::Failed(failed)) => {
+                let failure = Error::of_failure(failed.failure.unwrap_or_default());
+                match failed.subject {
+                    Some(bridge::attach_failed::Subject::CallbackId(id)) => self.calls.settle(&id, Some(failure)),
+                    Some(bridge::attach_failed::Subject::CommandId(id)) => self.replied(&id, Some(failure)),
+                    Some(bridge::attach_failed::Subject::ModelRequestId(id)) => {
+                        if let Some(models) = &self.models {
+                            models.end(&id);
+                        }
+                    }
+                    None => {}
+                }
+            }
+            Some(Response::Started(_) | Response::Opening(_)) | None => {}
+        }
+        Next::Read
+    }
+
+    fn replied(&self, command_id: &str, failure: Option<Error>) {
+        if let Some(waiting) = crate::lock(&self.commands).remove(command_id) {
+            let _ = waiting.send(failure);
+        }
+    }
+
+    fn take_stream(&self, frame: bridge::SubscribeResponse) -> Next {
+        self.progress.note(frame.resume_after);
+        match frame.frame {
+            Some(Frame::Started(started)) => {
+                self.calls.reconcile(started.pending_callbacks, &self.participant_id());
+            }
+            Some(Frame::Gap(gap)) => self.calls.reconcile(gap.pending_callbacks, &self.participant_id()),
+            Some(Frame::CallbackRequested(requested)) => {
+                if let Some(callback) = requested.callback {
+                    self.calls.ask(callback, requested.offered);
+                }
+            }
+            Some(Frame::CallbackResolved(resolved)) => self.calls.withdraw(&resolved.callback_id),
+            Some(Frame::RuntimeRestarted(restarted)) => {
+                tracing::warn!(session_id = self.session_id(), cause = restarted.cause, "runtime restarted");
+            }
+            Some(Frame::GoAway(_)) => return Next::Reconnect,
+            Some(Frame::Closed(closed)) => return Next::End(self.closed(closed.reason())),
+            _ => {}
+        }
+        Next::Read
+    }
+
+    fn closed(&self, reason: bridge::CloseReason) -> Error {
+        let cause = match reason {
+            bridge::CloseReason::Draining => return Error::lost("the server is draining"),
+            bridge::CloseReason::Disconnected => "disconnected",
+            bridge::CloseReason::Deleted => "deleted",
+            bridge::CloseReason::Left => "left",
+            bridge::CloseReason::Replaced => "replaced",
+            bridge::CloseReason::Unshared => "unshared",
+            bridge::CloseReason::Unspecified => "unknown",
+        };
+        Error::closed(&self.session_id(), cause)
+    }
+}
+
+/// Sleeps until a time; for ever without one.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends everything that belongs to a participation with the task that serves it, or with the attempt to open it.
+struct Closing(Arc<Participant>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.calls.close();
+        if let Some(models) = &self.0.models {
+            models.close();
+        }
+        if self.0.line.ended().is_none() {
+            self.0.line.end(Error::closed(&self.0.session_id(), "closed"));
+        }
+    }
+}

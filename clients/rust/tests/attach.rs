@@ -1,0 +1,474 @@
+//! Participants and their callbacks, against a scripted server.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::future::IntoFuture;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use copilot_grpc::bridge::v1 as bridge;
+use copilot_grpc::bridge::v1::answer::Answer;
+use copilot_grpc::bridge::v1::tool_answer::Outcome;
+use copilot_grpc::{
+    Client, ConnectionChange, Create, HandlerError, Reason, Session, SessionBuilder, Token, Tool, ToolError, permission,
+};
+use support::{Attached, Running, connected, permission_callback, soon, status, tool_callback};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tonic::{Code, Status};
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct City {
+    city: String,
+}
+
+/// Opens a session with options, on the next Attach stream.
+async fn open(
+    running: &Running,
+    client: &Client,
+    options: impl FnOnce(SessionBuilder<Create>) -> SessionBuilder<Create>,
+) -> (Session, Attached) {
+    let (session, attached) =
+        tokio::join!(options(client.create_session()).into_future(), running.fake.attached("p1", vec![]));
+    (session.unwrap(), attached)
+}
+
+/// A tool that counts its runs.
+fn counting(runs: &Arc<AtomicUsize>) -> Tool {
+    let runs = runs.clone();
+    Tool::new("count", "", move |_: copilot_grpc::NoArguments| {
+        let run = runs.fetch_add(1, Ordering::Relaxed) + 1;
+        async move { format!("run {run}") }
+    })
+}
+
+fn text(answer: Answer) -> String {
+    match answer {
+        Answer::Tool(tool) => match tool.outcome {
+            Some(Outcome::Text(text)) => text,
+            Some(Outcome::Result(result)) => result.text_result_for_llm,
+            other => panic!("{other:?} has no text"),
+        },
+        Answer::Error(error) => error.message,
+        other => panic!("{other:?} has no text"),
+    }
+}
+
+#[tokio::test]
+async fn start_declares_tools_and_handlers() {
+    let (running, client) = connected().await;
+    let (_session, attached) = open(&running, &client, |builder| {
+        builder
+            .tool(Tool::new("b", "B.", |_: City| async {}).skip_permission())
+            .tool(Tool::new("a", "A.", |_: City| async {}))
+            .tool(Tool::new("c", "C.", |_: City| async {}).owned_by_session())
+            .on_permission(permission::approve_all)
+            .on_user_input(|_| async { "yes" })
+            .on_pre_tool_use(|_| async {})
+            .on_request("new.method", |_| async { Ok::<_, HandlerError>(7) })
+            .name("me")
+            .model("gpt-5")
+            .session_id("mine")
+    })
+    .await;
+    let start = &attached.stream.request;
+    assert_eq!(start.tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(start.tools[1].skip_permission, Some(true));
+    assert!(start.tools[0].parameters_json.as_deref().unwrap().contains(r#""city""#));
+    let handlers = start.handlers.as_ref().unwrap();
+    let kinds = [bridge::CallbackKind::UserInput, bridge::CallbackKind::Hook].map(i32::from);
+    assert!(handlers.permission && handlers.kinds == kinds, "{handlers:?}");
+    assert_eq!(
+        (&handlers.hook_types[..], &handlers.methods[..]),
+        (&["preToolUse".into()][..], &["new.method".into()][..])
+    );
+    assert!(start.name == "me" && start.participant_token.is_empty());
+    let Some(bridge::attach_start::Session::Create(create)) = &start.session else { panic!("no create") };
+    let config = create.config.as_ref().unwrap();
+    assert!(create.session_id == "mine" && !create.request_id.is_empty() && config.model.as_deref() == Some("gpt-5"));
+    assert_eq!(config.tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["c"]);
+}
+
+#[tokio::test]
+async fn callbacks_are_answered() {
+    let (running, client) = connected().await;
+    let tool = Tool::new("weather", "", |args: City| async move {
+        match &*args.city {
+            "Paris" => Ok("rain".to_owned()),
+            "Rome" => Err(ToolError::new("no forecast")),
+            "Oslo" => panic!("/secret/panic"),
+            _ => Err(std::io::Error::other("/secret/path").into()),
+        }
+    });
+    let (_session, mut attached) = open(&running, &client, |builder| {
+        builder.tool(tool).on_permission(|request| async move {
+            match request.kind.as_str() {
+                "read" => Err(HandlerError::new("I cannot decide.")),
+                _ => Ok(true),
+            }
+        })
+    })
+    .await;
+    for (id, arguments, want) in [
+        ("1", r#"{"city":"Paris"}"#, "rain"),
+        ("2", r#"{"city":"Rome"}"#, "no forecast"),
+        ("3", r#"{"town":"Rome"}"#, "The arguments do not fit the tool's schema: missing field `city`."),
+        ("4", "{", "The arguments are not valid JSON: EOF while parsing an object at line 1 column 1"),
+    ] {
+        attached.ask(tool_callback(id, "weather", arguments));
+        let (answered, answer) = attached.answer().await;
+        assert_eq!((&*answered, &*text(answer)), (id, want));
+        attached.done(id);
+    }
+    for (city, want) in [("Oslo", "panic: /secret/panic"), ("Bern", "/secret/path")] {
+        attached.ask(tool_callback(city, "weather", &format!(r#"{{"city":"{city}"}}"#)));
+        // An exception is for the record: the model learns only that the tool failed.
+        let Answer::Tool(answer) = attached.answer().await.1 else { panic!("no tool answer") };
+        assert_eq!(answer.outcome, Some(Outcome::Exception(want.into())));
+        attached.done(city);
+    }
+    attached.ask(permission_callback("p"));
+    assert_eq!(text(attached.answer().await.1), "I cannot decide.");
+    attached.done("p");
+    // Neither a tool nor a kind that nothing handles here is answered; a removed tool is left to others.
+    attached.ask(tool_callback("e", "removed", "{}"));
+    assert!(matches!(attached.answer().await.1, Answer::Abstain(_)));
+}
+
+#[tokio::test]
+async fn panicking_handler_is_answered_without_details() {
+    let (running, client) = connected().await;
+    let (_session, mut attached) = open(&running, &client, |builder| {
+        builder.on_permission(|_| async {
+            if true {
+                panic!("/secret");
+            }
+            true
+        })
+    })
+    .await;
+    for id in ["1", "2"] {
+        attached.ask(permission_callback(id));
+        assert_eq!(text(attached.answer().await.1), "the handler failed");
+        attached.done(id);
+    }
+}
+
+#[tokio::test]
+async fn answer_is_sent_again_on_the_next_stream_and_the_tool_runs_once() {
+    let (running, client) = connected().await;
+    let runs = Arc::default();
+    let (_session, mut first) = open(&running, &client, |builder| builder.tool(counting(&runs))).await;
+    first.ask(tool_callback("c", "count", "{}"));
+    assert_eq!(text(first.answer().await.1), "run 1");
+    first.stream.cut(Code::Unavailable);
+    // The second stream breaks as well before it has acknowledged the answer.
+    for code in [Code::Internal, Code::Cancelled] {
+        let mut next = running.fake.attached("p1", vec![tool_callback("c", "count", "{}")]).await;
+        assert_eq!(next.stream.request.participant_token, "secret");
+        assert_eq!(next.stream.request.after, Some(support::position(1, 3)));
+        assert_eq!(text(next.answer().await.1), "run 1");
+        next.stream.cut(code);
+    }
+    let mut last = running.fake.attached("p1", vec![tool_callback("c", "count", "{}")]).await;
+    assert_eq!(text(last.answer().await.1), "run 1");
+    last.done("c");
+    last.ask(tool_callback("d", "count", "{}"));
+    assert_eq!(text(last.answer().await.1), "run 2");
+    assert_eq!(runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn go_away_reconnects_before_the_old_stream_ends() {
+    let (running, client) = connected().await;
+    let (session, mut old) = open(&running, &client, |builder| builder).await;
+    old.go_away();
+    let mut new = running.fake.attach().await;
+    assert!(!old.stream.is_gone(), "the old stream must stay until the new one has started");
+    new.start("p1", vec![]);
+    old.gone().await;
+    new.ask(tool_callback("c", "none", "{}"));
+    assert!(matches!(new.answer().await.1, Answer::Abstain(_)));
+    assert!(session.ended().is_none());
+}
+
+#[tokio::test]
+async fn expired_participant_joins_again() {
+    let (running, client) = connected().await;
+    let (changes, mut changed) = mpsc::unbounded_channel();
+    let (session, first) =
+        open(&running, &client, |builder| builder.on_connection(move |change| changes.send(change).unwrap())).await;
+    *running.fake.refusals.lock().unwrap() = vec![status(Code::NotFound, "PARTICIPANT_NOT_FOUND")];
+    first.stream.cut(Code::Unavailable);
+    let second = running.fake.attached("p2", vec![]).await;
+    assert_eq!(second.stream.request.participant_token, "");
+    assert!(matches!(soon(changed.recv()).await, Some(ConnectionChange::Disconnected(e)) if e.is_broken()));
+    assert!(matches!(soon(changed.recv()).await,
+        Some(ConnectionChange::Expired { participant_id }) if participant_id == "p1"));
+    assert!(matches!(soon(changed.recv()).await,
+        Some(ConnectionChange::Reconnected { participant_id }) if participant_id == "p2"));
+    assert_eq!(session.participant_id(), "p2");
+}
+
+#[tokio::test]
+async fn final_errors_end_the_participation() {
+    for (reason, code) in [("SESSION_NOT_FOUND", Code::NotFound), ("UNAUTHENTICATED", Code::Unauthenticated)] {
+        let (running, client) = connected().await;
+        let (session, attached) = open(&running, &client, |builder| builder).await;
+        attached.stream.fail(status(code, reason));
+        let error = soon(session.wait_ended()).await;
+        assert_eq!(error.reason_name(), reason);
+        assert_eq!(session.ended().unwrap().reason(), error.reason());
+    }
+}
+
+#[tokio::test]
+async fn unauthenticated_stream_returns_with_a_changed_token() {
+    let running = Running::start();
+    let token = Arc::new(Mutex::new("one"));
+    let source = token.clone();
+    let token_function = move || {
+        let token = source.lock().unwrap().to_string();
+        async move { Ok::<_, copilot_grpc::Error>(token) }
+    };
+    let client = running.connect().token(Token::function(token_function)).await.unwrap();
+    let (session, attached) = open(&running, &client, |builder| builder).await;
+    *token.lock().unwrap() = "two";
+    attached.stream.fail(status(Code::Unauthenticated, "UNAUTHENTICATED"));
+    let _again = running.fake.attached("p1", vec![]).await;
+    let tokens = running.fake.tokens.lock().unwrap().clone();
+    assert_eq!(tokens, ["Bearer one", "Bearer one", "Bearer two"]);
+    assert!(session.ended().is_none());
+}
+
+#[tokio::test]
+async fn slow_handler_delays_nothing_and_is_cancelled_when_withdrawn() {
+    let (running, client) = connected().await;
+    let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    struct OnDrop(Arc<Notify>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+    let (begin, end) = (started.clone(), dropped.clone());
+    let slow = Tool::new("slow", "", move |_: copilot_grpc::NoArguments| {
+        let (begin, end) = (begin.clone(), OnDrop(end.clone()));
+        async move {
+            let _end = end;
+            begin.notify_one();
+            std::future::pending::<()>().await
+        }
+    });
+    let (_session, mut attached) =
+        open(&running, &client, |builder| builder.tool(slow).tool(counting(&Arc::default()))).await;
+    attached.ask(tool_callback("slow", "slow", "{}"));
+    soon(started.notified()).await;
+    attached.ask(tool_callback("quick", "count", "{}"));
+    assert_eq!(attached.answer().await.0, "quick");
+    attached.resolved("slow");
+    soon(dropped.notified()).await;
+}
+
+#[tokio::test]
+async fn tools_run_up_to_their_number_at_once() {
+    let (running, client) = connected().await;
+    let (gate, running_now, most) =
+        (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (waits, now, peak) = (gate.clone(), running_now.clone(), most.clone());
+    let tool = Tool::new("wait", "", move |_: copilot_grpc::NoArguments| {
+        let (waits, now, peak) = (waits.clone(), now.clone(), peak.clone());
+        async move {
+            peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            waits.acquire().await.unwrap().forget();
+            now.fetch_sub(1, Ordering::SeqCst);
+        }
+    });
+    let (_session, mut attached) = open(&running, &client, |builder| {
+        builder.tool(tool).max_concurrent_tools(2).on_permission(permission::deny_all)
+    })
+    .await;
+    for id in ["1", "2", "3", "4"] {
+        attached.ask(tool_callback(id, "wait", "{}"));
+    }
+    attached.ask(permission_callback("p")); // questions do not wait for tools
+    assert_eq!(attached.answer().await.0, "p");
+    for _ in 0..4 {
+        gate.add_permits(1);
+        let (id, _) = attached.answer().await;
+        attached.done(&id);
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn refused_answers() {
+    let (running, client) = connected().await;
+    let (_session, mut attached) = open(&running, &client, |builder| {
+        builder.tool(counting(&Arc::default())).on_permission(permission::approve_all)
+    })
+    .await;
+    // Invalid answers become errors, so that the turn continues.
+    attached.ask(permission_callback("p"));
+    assert!(matches!(attached.answer().await.1, Answer::Permission(_)));
+    attached.failed("p", Code::InvalidArgument, bridge::ErrorReason::AnswerInvalid);
+    assert_eq!(text(attached.answer().await.1), "refused");
+    attached.done("p");
+    // While the CLI process is away, the answer is sent again.
+    attached.ask(tool_callback("c", "count", "{}"));
+    for _ in 0..2 {
+        assert_eq!(text(attached.answer().await.1), "run 1");
+        attached.failed("c", Code::Unavailable, bridge::ErrorReason::RuntimeLost);
+    }
+    assert_eq!(text(attached.answer().await.1), "run 1");
+    attached.failed("c", Code::FailedPrecondition, bridge::ErrorReason::CallbackResolved);
+    attached.ask(tool_callback("d", "count", "{}"));
+    assert_eq!(attached.answer().await.0, "d");
+}
+
+#[tokio::test]
+async fn pending_callbacks_of_others_are_left_alone_and_ended_ones_are_cancelled() {
+    let (running, client) = connected().await;
+    let (_session, first) = open(&running, &client, |builder| builder.tool(counting(&Arc::default()))).await;
+    let mut foreign = tool_callback("foreign", "count", "{}");
+    foreign.participant_ids = vec!["p9".into()];
+    let mut mine = tool_callback("mine", "count", "{}");
+    mine.participant_ids = vec!["p1".into()];
+    first.stream.cut(Code::Unavailable);
+    let mut next = running.fake.attached("p1", vec![foreign, mine]).await;
+    assert_eq!(next.answer().await.0, "mine");
+    // The stream breaks, and on the next one the callback is over: the answer is not sent again.
+    next.stream.cut(Code::Unavailable);
+    let mut last = running.fake.attached("p1", vec![]).await;
+    last.ask(tool_callback("new", "count", "{}"));
+    let mut ids = vec![last.answer().await.0];
+    if ids[0] == "mine" {
+        // The answer may leave before the list arrives; the server then refuses it once.
+        last.failed("mine", Code::FailedPrecondition, bridge::ErrorReason::CallbackResolved);
+        ids.push(last.answer().await.0);
+    }
+    assert_eq!(ids.pop().unwrap(), "new");
+}
+
+#[tokio::test]
+async fn large_callbacks_are_read_in_pieces() {
+    use prost::Message;
+
+    let (running, client) = connected().await;
+    let (_session, mut attached) = open(&running, &client, |builder| builder.tool(counting(&Arc::default()))).await;
+    *running.fake.whole.lock().unwrap() = tool_callback("c", "count", "{}").encode_to_vec();
+    let mut cut = tool_callback("c", "count", "{}");
+    (cut.request, cut.total_bytes) = (None, 2 << 20);
+    attached.ask(cut.clone());
+    assert_eq!(text(attached.answer().await.1), "run 1");
+    attached.done("c");
+    cut.callback_id = "d".into();
+    running.fake.failures.lock().unwrap().insert("ReadCallback", vec![Status::internal("no")]);
+    attached.ask(cut);
+    assert_eq!(text(attached.answer().await.1), "the request could not be read");
+}
+
+#[tokio::test]
+async fn leaving() {
+    let (running, client) = connected().await;
+    // Closing says goodbye and waits for the server; closing again does nothing.
+    let (session, attached) = open(&running, &client, |builder| builder).await;
+    let (leave, ()) = tokio::join!(attached.goodbye(), session.close());
+    assert!(!leave.disconnect);
+    session.close().await;
+    assert_eq!(session.ended().unwrap().reason(), Reason::SessionClosed);
+    // Disconnecting says so.
+    let (session, attached) = open(&running, &client, |builder| builder).await;
+    let (leave, disconnected) = tokio::join!(attached.goodbye(), session.disconnect());
+    assert!(leave.disconnect && disconnected.is_ok());
+    // Dropping the last clone leaves in the background.
+    let (session, attached) = open(&running, &client, |builder| builder).await;
+    let clone = session.clone();
+    drop(session);
+    drop(clone);
+    assert!(!attached.goodbye().await.disconnect);
+}
+
+#[tokio::test]
+async fn dropped_opening_cancels_the_stream() {
+    let (running, client) = connected().await;
+    let opening = tokio::spawn(client.create_session().into_future());
+    let mut attached = running.fake.attach().await;
+    opening.abort();
+    attached.gone().await;
+}
+
+#[tokio::test]
+async fn opening_is_repeated_with_its_request_id() {
+    let (running, client) = connected().await;
+    *running.fake.refusals.lock().unwrap() = vec![Status::unavailable("cut")];
+    let (session, attached) = open(&running, &client, |builder| builder.request_id("r1")).await;
+    let Some(bridge::attach_start::Session::Create(create)) = &attached.stream.request.session else {
+        panic!("no create");
+    };
+    assert!(create.request_id == "r1" && session.id() == "s1");
+}
+
+#[tokio::test]
+async fn callbacks_are_answered_while_the_session_opens() {
+    let (running, client) = connected().await;
+    let builder = client.create_session().on_github_token(|_| async { None });
+    let opening = tokio::spawn(builder.into_future());
+    let mut attached = running.fake.attach().await;
+    attached.stream.send(bridge::AttachResponse {
+        frame: Some(bridge::attach_response::Frame::Opening(Box::new(bridge::AttachOpening {
+            participant_id: "p1".into(),
+            participant_token: "secret".into(),
+            session_id: "s1".into(),
+        }))),
+    });
+    attached.ask(bridge::Callback {
+        callback_id: "t".into(),
+        kind: bridge::CallbackKind::GithubToken.into(),
+        request: Some(bridge::callback::Request::GithubToken(Box::default())),
+        ..Default::default()
+    });
+    assert!(matches!(attached.answer().await.1, Answer::GithubToken(_)));
+    attached.start("p1", vec![]);
+    assert_eq!(soon(opening).await.unwrap().unwrap().id(), "s1");
+}
+
+#[tokio::test]
+async fn tools_are_replaced_here_and_on_the_server() {
+    let (running, client) = connected().await;
+    let (session, mut attached) = open(&running, &client, |builder| builder.tool(counting(&Arc::default()))).await;
+    let tool = |name: &str| Tool::new(name, "", |_: copilot_grpc::NoArguments| async { "new" });
+    let setting = tokio::spawn({
+        let (session, tools) = (session.clone(), [tool("other")]);
+        async move { session.set_tools(tools).await }
+    });
+    let bridge::attach_request::Frame::Command(command) = attached.next().await else { panic!("no command") };
+    let Some(bridge::attach_command::Command::SetTools(set)) = command.command else { panic!("no tools") };
+    assert_eq!(set.tools[0].name, "other");
+    let subject = Some(bridge::attach_done::Subject::CommandId(command.command_id));
+    let done = bridge::AttachDone { subject, ..Default::default() };
+    let frame = Some(bridge::attach_response::Frame::Done(Box::new(done)));
+    attached.stream.send(bridge::AttachResponse { frame });
+    soon(setting).await.unwrap().unwrap();
+    attached.ask(tool_callback("c", "other", "{}"));
+    assert_eq!(text(attached.answer().await.1), "new");
+    let error = session.set_tools([tool("same"), tool("same")]).await.unwrap_err();
+    assert_eq!(error.reason(), Reason::ToolNameConflict);
+}
+
+#[tokio::test]
+async fn methods_that_are_newer_than_the_library() {
+    let (running, client) = connected().await;
+    let (_session, mut attached) = open(&running, &client, |builder| {
+        builder.on_request("new.method", |request| async move { Ok::<_, HandlerError>(request.params["n"].clone()) })
+    })
+    .await;
+    let raw = bridge::RawCallback { method: "new.method".into(), params_json: r#"{"n":[1]}"#.into() };
+    attached.ask(bridge::Callback {
+        callback_id: "r".into(),
+        kind: bridge::CallbackKind::Raw.into(),
+        request: Some(bridge::callback::Request::Raw(Box::new(raw))),
+        ..Default::default()
+    });
+    assert!(matches!(attached.answer().await.1, Answer::Raw(answer) if answer.result_json == "[1]"));
+}
