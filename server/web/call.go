@@ -48,6 +48,7 @@ func (h *Handler) serve(ctx context.Context, m *method, stream connect.ServerStr
 	c.ctx = grpc.NewContextWithServerTransportStream(c.ctx, (*transport)(c))
 	err := c.run(&h.config)
 	end(err)
+	c.begin() // unless a message was sent
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	put(info.ResponseTrailer(), c.trailer)
@@ -125,7 +126,7 @@ func (c *call) send(m any) error {
 	return nil
 }
 
-// begin hands the header to connect, which sends it with the first message.
+// begin hands the header to connect, which sends it with the first message or the end of the call.
 func (c *call) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

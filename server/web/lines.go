@@ -74,6 +74,7 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request, m *method) {
 	err = h.serve(ctx, m, s, s.info)
 	switch {
 	case !s.begun && err != nil:
+		s.copyHeader()
 		h.refuse(w, r, err)
 	default:
 		s.end(err)
@@ -164,15 +165,21 @@ func (s *lineStream) SendHeaders() error {
 		return nil
 	}
 	s.begun = true
+	s.copyHeader()
 	header := s.w.Header()
-	for name, values := range s.info.ResponseHeader().All() {
-		header[name] = append(header[name], values...)
-	}
 	header.Set("Content-Type", s.kind)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // proxies must not hold back events
 	s.w.WriteHeader(http.StatusOK)
 	return s.control.Flush()
+}
+
+// copyHeader copies the header of the call to the response.
+func (s *lineStream) copyHeader() {
+	header := s.w.Header()
+	for name, values := range s.info.ResponseHeader().All() {
+		header[name] = append(header[name], values...)
+	}
 }
 
 // Send implements connect.ServerStream.

@@ -1,0 +1,87 @@
+package web_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/copilot-grpc/copilot-grpc/server/web"
+)
+
+// The tests of this file cover faults that the Connect conformance suite found (make connect-conformance).
+
+const (
+	check = "/grpc.health.v1.Health/Check"
+	watch = "/grpc.health.v1.Health/Watch"
+	// empty is an enveloped message without fields, emptyJSON the same in JSON.
+	empty     = "\x00\x00\x00\x00\x00"
+	emptyJSON = "\x00\x00\x00\x00\x02{}"
+)
+
+// silent is a health service whose calls end without a message, as end says.
+type silent struct {
+	grpc_health_v1.UnimplementedHealthServer
+	end func(context.Context) error
+}
+
+func (s silent) Check(
+	ctx context.Context, _ *grpc_health_v1.HealthCheckRequest,
+) (*grpc_health_v1.HealthCheckResponse, error) {
+	return nil, s.end(ctx)
+}
+
+func (s silent) Watch(_ *grpc_health_v1.HealthCheckRequest, stream grpc_health_v1.Health_WatchServer) error {
+	return s.end(stream.Context())
+}
+
+// startSilent serves a silent service until the end of the test.
+func startSilent(t *testing.T, change func(*web.Config), end func(context.Context) error) *httptest.Server {
+	t.Helper()
+	return start(t, &backend{}, func(c *web.Config) {
+		c.Register = func(r grpc.ServiceRegistrar) { grpc_health_v1.RegisterHealthServer(r, silent{end: end}) }
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// A call that ends without a message sends the header that its handler set, as gRPC does.
+func TestHeaderWithoutMessage(t *testing.T) {
+	t.Parallel()
+	ends := func(err error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_ = grpc.SetHeader(ctx, metadata.Pairs("x-header", "one", "x-header", "two"))
+			return err
+		}
+	}
+	good, failed := startSilent(t, nil, ends(nil)), startSilent(t, nil, ends(status.Error(codes.DataLoss, "lost")))
+	for name, tc := range map[string]struct {
+		s                *httptest.Server
+		path, kind, body string
+		status           int
+	}{
+		"unary, Connect":   {failed, check, "application/json", "{}", 500},
+		"unary, gRPC-Web":  {failed, check, "application/grpc-web", empty, 200},
+		"stream, Connect":  {failed, watch, "application/connect+json", emptyJSON, 200},
+		"stream, gRPC-Web": {failed, watch, "application/grpc-web", empty, 200},
+		"stream, lines":    {failed, watch, "application/json", "{}", 500},
+		"no error":         {good, watch, "application/connect+json", emptyJSON, 200},
+		"no error, lines":  {good, watch, "application/json", "{}", 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := do(t, tc.s, http.MethodPost, tc.path, tc.body, "Content-Type: "+tc.kind)
+			if strings.Join(got.header.Values("X-Header"), " ") != "one two" || got.status != tc.status {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
