@@ -85,3 +85,15 @@ func TestHeaderWithoutMessage(t *testing.T) {
 		})
 	}
 }
+
+// Over gRPC-Web, a call of an unknown service or method has an HTTP status of success, and gRPC's own status.
+func TestUnknownOverGRPCWeb(t *testing.T) {
+	t.Parallel()
+	s := startSilent(t, nil, nil)
+	for _, path := range []string{"/grpc.health.v1.Health/Missing", "/grpc.missing.v1.Missing/Check"} {
+		got := do(t, s, http.MethodPost, path, empty, "Content-Type: application/grpc-web")
+		if got.status != http.StatusOK || got.header.Get("Grpc-Status") != "12" {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}

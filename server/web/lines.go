@@ -42,6 +42,9 @@ const (
 // wantsLines reports whether a request reads a server stream as lines or server-sent events. Connect's own streams
 // have a media type of their own.
 func wantsLines(r *http.Request, m *method) bool {
+	if m.spec.StreamType != connect.StreamTypeServer {
+		return false
+	}
 	switch r.Method {
 	case http.MethodPost:
 		return mediaType(r) == typeJSON

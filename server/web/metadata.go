@@ -83,8 +83,8 @@ func mediaType(r *http.Request) string {
 }
 
 // timeoutOf returns how long the body of a call may pause; 0 sets no limit. A client stream may pause.
-func (h *Handler) timeoutOf(path string) time.Duration {
-	if h.endless[path] {
+func (h *Handler) timeoutOf(m *method) time.Duration {
+	if m.info.IsClientStream {
 		return 0
 	}
 	return h.config.BodyTimeout

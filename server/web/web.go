@@ -72,9 +72,8 @@ type Handler struct {
 	config  Config
 	origins origins
 	mux     *http.ServeMux
-	// streams are the rpcs that can be read as lines, by path; endless those whose requests may pause.
-	streams map[string]*method
-	endless map[string]bool
+	// methods are the served methods, by path.
+	methods map[string]*method
 	errors  *connecthttp.ErrorWriter
 	calls   calls
 }
@@ -101,12 +100,9 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{config: c, origins: allowed, mux: http.NewServeMux(), streams: map[string]*method{},
-		endless: map[string]bool{}, errors: connecthttp.NewErrorWriter()}
+	h := &Handler{config: c, origins: allowed, mux: http.NewServeMux(), methods: map[string]*method{},
+		errors: connecthttp.NewErrorWriter()}
 	server := connect.NewServer()
-	server.SetUnknownHandler(func(_ context.Context, spec connect.Spec, _ connect.ServerStream) error {
-		return problem(c.Unknown(spec.Procedure))
-	})
 	r := &registrar{}
 	c.Register(r)
 	if err := errors.Join(r.errs...); err != nil {
@@ -114,17 +110,13 @@ func New(c Config) (*Handler, error) {
 	}
 	for _, m := range r.methods {
 		server.Register(connect.Method{Spec: m.spec, Handler: h.handle(m)})
-		if m.spec.StreamType == connect.StreamTypeServer {
-			h.streams[m.spec.Procedure] = m
-		}
-		h.endless[m.spec.Procedure] = m.info.IsClientStream
+		h.methods[m.spec.Procedure] = m
 	}
 	connecthttp.Mount(h.mux, server,
 		connecthttp.WithCodecs(binaryCodec{}, jsonCodec{}),
 		connecthttp.WithCompressors(connectgzip.New()),
 		connecthttp.WithCompressMinBytes(compressMinBytes),
 		connecthttp.WithReadMaxBytes(c.MaxRecvBytes))
-	h.mux.HandleFunc("/", h.other)
 	return h, nil
 }
 
@@ -183,23 +175,40 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	meter := newMeter(budget)
 	defer meter.end()
 	r = r.WithContext(context.WithValue(ctx, meterKey{}, meter))
-	if m := h.streams[r.URL.Path]; m != nil && wantsLines(r, m) {
+	m := h.methods[r.URL.Path]
+	switch {
+	case m == nil:
+		h.other(w, r)
+		return
+	case wantsLines(r, m):
 		h.lines(w, r, m)
 		return
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &body{ReadCloser: r.Body, timeout: h.timeoutOf(r.URL.Path), control: http.NewResponseController(w)}
+		r.Body = &body{ReadCloser: r.Body, timeout: h.timeoutOf(m), control: http.NewResponseController(w)}
 	}
 	h.mux.ServeHTTP(w, r)
 }
 
-// other answers requests for no known service: calls with the error for unknown methods, others with the status 404.
+// other answers requests for no method: calls with the error for unknown methods. The HTTP status is 404, unless the
+// protocol sends its own status.
 func (h *Handler) other(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || !isProcedure(r.URL.Path) {
 		http.NotFound(w, r)
 		return
 	}
-	h.refuse(w, r, h.config.Unknown(r.URL.Path))
+	h.refuse(notFound{w}, r, h.config.Unknown(r.URL.Path))
+}
+
+// notFound replaces the HTTP status that Connect has for UNIMPLEMENTED. Its clients map 404 to this code too.
+type notFound struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (w notFound) WriteHeader(status int) {
+	if status == http.StatusNotImplemented {
+		status = http.StatusNotFound
+	}
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // refuse answers a request with an error in the form of its protocol.
