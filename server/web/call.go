@@ -37,7 +37,7 @@ type call struct {
 func (h *Handler) handle(m *method) connect.ServerFunc {
 	return func(ctx context.Context, _ connect.Spec, stream connect.ServerStream) error {
 		info, _ := connect.CallInfoForServerContext(ctx)
-		return problem(h.serve(ctx, m, stream, info))
+		return h.problem(h.serve(ctx, m, stream, info))
 	}
 }
 

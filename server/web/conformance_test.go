@@ -97,3 +97,29 @@ func TestUnknownOverGRPCWeb(t *testing.T) {
 		}
 	}
 }
+
+// Errors have the details of package server/status, unless the configuration converts them.
+func TestDetailsOfErrors(t *testing.T) {
+	t.Parallel()
+	full := func(context.Context) error { return status.Error(codes.ResourceExhausted, "full") }
+	detailed := startSilent(t, nil, full)
+	plain := startSilent(t, func(c *web.Config) { c.Status = status.Convert }, full)
+	for name, tc := range map[string]struct{ path, kind, body string }{
+		"unary":  {check, "application/json", "{}"},
+		"stream": {watch, "application/connect+json", emptyJSON},
+		"lines":  {watch, "application/json", "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kind := "Content-Type: " + tc.kind
+			got := do(t, detailed, http.MethodPost, tc.path, tc.body, kind)
+			if !strings.Contains(got.body, "resource_exhausted") || !strings.Contains(got.body, "LIMIT_EXCEEDED") {
+				t.Errorf("by default: %+v", got)
+			}
+			got = do(t, plain, http.MethodPost, tc.path, tc.body, kind)
+			if !strings.Contains(got.body, "resource_exhausted") || strings.Contains(got.body, "details") {
+				t.Errorf("converted: %+v", got)
+			}
+		})
+	}
+}

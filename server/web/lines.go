@@ -80,7 +80,7 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request, m *method) {
 		s.copyHeader()
 		h.refuse(w, r, err)
 	default:
-		s.end(err)
+		s.end(h.lineOf(err))
 	}
 }
 
@@ -231,15 +231,16 @@ func (s *lineStream) write(name, id string, text []byte) error {
 	return s.control.Flush()
 }
 
-// end writes the last line or event: {"error": …} for an error. A stream of events that ended without an error gets
-// the event "end", so that a page can stop its EventSource, which would reconnect.
-func (s *lineStream) end(err error) {
+// end writes the last line or event: {"error": …} for an error; a nil one means that there was none. A stream of
+// events that ended without an error gets the event "end", so that a page can stop its EventSource, which would
+// reconnect.
+func (s *lineStream) end(failed *line) {
 	if s.SendHeaders() != nil {
 		return // the client has gone
 	}
 	switch {
-	case err != nil:
-		text, _ := json.Marshal(lineOf(err)) // strings only
+	case failed != nil:
+		text, _ := json.Marshal(failed) // strings only
 		_ = s.write("error", "", text)
 	case s.kind == typeEvents:
 		_ = s.write("end", "", []byte("{}"))

@@ -7,17 +7,15 @@ import (
 	"connectrpc.com/connect/v2"
 	"connectrpc.com/connect/v2/connectproto"
 	"google.golang.org/protobuf/encoding/protojson"
-
-	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
 // problem converts the error of a call to one that connect sends, with the same code, text and details as gRPC's; nil
 // stays nil.
-func problem(err error) error {
+func (h *Handler) problem(err error) error {
 	if err == nil {
 		return nil
 	}
-	st, _ := status.Of(err)
+	st := h.config.Status(err)
 	e := connect.NewError(connect.Code(st.Code()), st.Message())
 	for _, any := range st.Proto().GetDetails() {
 		if detail, err := connectproto.NewErrorDetail(any); err == nil {
@@ -45,10 +43,13 @@ type lineDetail struct {
 	Debug json.RawMessage `json:"debug,omitempty"`
 }
 
-// lineOf returns the last line for an error.
-func lineOf(err error) line {
-	st, _ := status.Of(err)
-	l := line{lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
+// lineOf returns the last line for an error; nil if there is none.
+func (h *Handler) lineOf(err error) *line {
+	if err == nil {
+		return nil
+	}
+	st := h.config.Status(err)
+	l := &line{lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
 	for _, any := range st.Proto().GetDetails() {
 		d := lineDetail{Type: string(any.MessageName()), Value: base64.RawStdEncoding.EncodeToString(any.GetValue())}
 		if m, err := any.UnmarshalNew(); err == nil {

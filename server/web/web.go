@@ -23,6 +23,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
 // Config configures a Handler. Optional fields have the documented default.
@@ -34,6 +35,9 @@ type Config struct {
 	Stream grpc.StreamServerInterceptor
 	// Unknown returns the error for an unknown method.
 	Unknown func(method string) error
+	// Status returns the status that callers receive for an error of a call. The default is status.Of of package
+	// server/status, which adds details.
+	Status func(error) *grpcstatus.Status
 	// Enter returns the context of a request's call, with the caller's peer, and what counts the memory of its
 	// messages; nil if nothing does. It is called before the request's body is read. By default the context is the
 	// request's own.
@@ -89,6 +93,12 @@ func New(c Config) (*Handler, error) {
 	if c.Enter == nil {
 		c.Enter = func(ctx context.Context, _ *http.Request) (context.Context, Budget, error) {
 			return ctx, nil, nil
+		}
+	}
+	if c.Status == nil {
+		c.Status = func(err error) *grpcstatus.Status {
+			st, _ := status.Of(err)
+			return st
 		}
 	}
 	if c.Unknown == nil {
@@ -214,5 +224,5 @@ func (w notFound) WriteHeader(status int) {
 // refuse answers a request with an error in the form of its protocol.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	// It fails only if the client has gone.
-	_ = h.errors.Write(w, r, problem(err))
+	_ = h.errors.Write(w, r, h.problem(err))
 }
