@@ -123,3 +123,32 @@ func TestDetailsOfErrors(t *testing.T) {
 		})
 	}
 }
+
+// The server ends a call at its deadline and sends the error, to clients without a timer too. The suite's client has
+// its own timer, and gives up at the same time.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	s := startSilent(t, nil, func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if transport, ok := s.Client().Transport.(*http.Transport); ok {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	}
+	for name, tc := range map[string]struct{ path, kind, body, timeout string }{
+		"unary, Connect":   {check, "application/json", "{}", "Connect-Timeout-Ms: 20"},
+		"unary, gRPC-Web":  {check, "application/grpc-web", empty, "Grpc-Timeout: 20m"},
+		"stream, Connect":  {watch, "application/connect+json", emptyJSON, "Connect-Timeout-Ms: 20"},
+		"stream, gRPC-Web": {watch, "application/grpc-web", empty, "Grpc-Timeout: 20m"},
+		"stream, lines":    {watch, "application/json", "{}", "Connect-Timeout-Ms: 20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := do(t, s, http.MethodPost, tc.path, tc.body, "Content-Type: "+tc.kind, tc.timeout)
+			if !strings.Contains(got.body, "deadline_exceeded") && got.header.Get("Grpc-Status") != "4" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
