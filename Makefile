@@ -30,7 +30,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-python client-rust sdk sdk-smoke bench schema-history clean man check \
+	clients client-typescript client-python client-java client-rust sdk sdk-smoke bench schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
 
 help: ## print this list
@@ -106,7 +106,7 @@ e2e-versions: ## a sample of them with each supported version, and the README's 
 e2e-81-all: ## all of them with the oldest supported CLI
 	@.ci/step "e2e on CLI $(CLI_OLDEST)" go,npm env E2E_TIMEOUT=15m .ci/e2e $(CLI_OLDEST)
 
-clients: client-typescript client-python client-rust ## the clients that are not Go: stubs, types, examples on the real CLI
+clients: client-typescript client-python client-java client-rust ## the clients that are not Go: stubs, types, examples on the real CLI
 
 client-typescript: build ## the TypeScript one alone
 	@.ci/step "TypeScript client" go,node,npm .ci/client typescript $(CLI_VERSION)
@@ -116,6 +116,9 @@ client-python: build ## the Python one alone
 
 client-rust: build ## the Rust one alone
 	@.ci/step "Rust client" go,npm,cargo .ci/client-rust $(CLI_VERSION)
+
+client-java: build ## the Java one alone
+	@.ci/step "Java client" go,npm,java,javac,mvn .ci/client java $(CLI_VERSION)
 
 # Not the SDK for Python on the oldest CLI: it waits for the end of a turn in vain there, shim or not.
 sdk: build ## programs of the official SDKs on the CLI and on the shim, everything compared: TypeScript on both CLI versions, Python on the pinned one

@@ -1,0 +1,357 @@
+package io.github.copilotgrpc;
+
+import io.github.copilotgrpc.bridge.v1.AttachStart;
+import io.github.copilotgrpc.bridge.v1.Callback;
+import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.DeleteSessionRequest;
+import io.github.copilotgrpc.bridge.v1.EventServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.GetAuthStatusRequest;
+import io.github.copilotgrpc.bridge.v1.GetAuthStatusResponse;
+import io.github.copilotgrpc.bridge.v1.GetLastSessionRequest;
+import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
+import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
+import io.github.copilotgrpc.bridge.v1.ListModelsRequest;
+import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
+import io.github.copilotgrpc.bridge.v1.ListPendingResponse;
+import io.github.copilotgrpc.bridge.v1.ListSessionsRequest;
+import io.github.copilotgrpc.bridge.v1.ListSessionsResponse;
+import io.github.copilotgrpc.bridge.v1.PingRequest;
+import io.github.copilotgrpc.bridge.v1.PingResponse;
+import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.Session;
+import io.github.copilotgrpc.bridge.v1.SessionChange;
+import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.StreamOptions;
+import io.github.copilotgrpc.bridge.v1.WatchSessionsRequest;
+import io.github.copilotgrpc.bridge.v1.WatchSessionsResponse;
+import io.github.copilotgrpc.cli.v1.Model;
+import io.github.copilotgrpc.errors.CopilotException;
+import io.github.copilotgrpc.internal.ServerProcess;
+import io.grpc.Channel;
+import io.grpc.MethodDescriptor;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiFunction;
+
+/**
+ * A client of one server. Safe for concurrent use.
+ *
+ * <p>Methods that wait throw {@link io.github.copilotgrpc.errors.CallInterruptedException} if their thread is
+ * interrupted, and hold no monitor, so virtual threads may call them.
+ */
+public final class CopilotClient implements AutoCloseable {
+	private final Connection connection;
+	private final GetServerInfoResponse info;
+	private final ServerProcess server; // null unless this client started one
+	private final Runnable release;
+	private final Set<CopilotSession> sessions = ConcurrentHashMap.newKeySet();
+
+	CopilotClient(Connection connection, GetServerInfoResponse info, ServerProcess server, Runnable release) {
+		this.connection = connection;
+		this.info = info;
+		this.server = server;
+		this.release = release;
+	}
+
+	/**
+	 * Connects to the server of COPILOT_GRPC_TARGET; else to the default socket of {@code copilot-grpc serve}, if a
+	 * server listens there; else to a private server.
+	 *
+	 * @return the client
+	 * @throws CopilotException see {@link ClientBuilder#connect()}
+	 */
+	public static CopilotClient connect() {
+		return builder().connect();
+	}
+
+	/**
+	 * Connects to a server.
+	 *
+	 * @param target {@code unix:PATH}, {@code HOST:PORT}, or another target of gRPC
+	 * @return the client
+	 * @throws CopilotException see {@link ClientBuilder#connect()}
+	 */
+	public static CopilotClient connect(String target) {
+		return builder().target(target).connect();
+	}
+
+	/**
+	 * Returns the settings of a client, for all other cases.
+	 *
+	 * @return the builder
+	 */
+	public static ClientBuilder builder() {
+		return new ClientBuilder();
+	}
+
+	/** Leaves all sessions, closes the channel, and ends a private server. Closing again does nothing. */
+	@Override
+	public void close() {
+		for (CopilotSession session : List.copyOf(sessions)) {
+			session.close();
+		}
+		release.run();
+		if (server != null) {
+			server.stop();
+		}
+	}
+
+	/**
+	 * Returns the channel, for stubs of {@code copilot.cli.v1}. It has no token: add one to the stubs.
+	 *
+	 * @return the channel
+	 */
+	public Channel channel() {
+		return connection.channel();
+	}
+
+	/**
+	 * Returns the server's version, capabilities and limits when the client connected.
+	 *
+	 * @return the server
+	 */
+	public GetServerInfoResponse info() {
+		return info;
+	}
+
+	// Sessions.
+
+	/**
+	 * Creates a session and joins it. Leaving the session does not end it unless its lifetime says so.
+	 *
+	 * @param options tools, handlers and configuration
+	 * @return the session
+	 * @throws CopilotException the server refused the session, or cannot be reached
+	 */
+	public CopilotSession createSession(SessionOptions options) {
+		return Futures.await(createSessionAsync(options));
+	}
+
+	/**
+	 * Creates a session with the server's defaults and joins it.
+	 *
+	 * @return the session
+	 * @throws CopilotException the server refused the session, or cannot be reached
+	 */
+	public CopilotSession createSession() {
+		return createSession(new SessionOptions());
+	}
+
+	/**
+	 * Creates a session and joins it.
+	 *
+	 * @param options tools, handlers and configuration
+	 * @return completes with the session
+	 */
+	public CompletableFuture<CopilotSession> createSessionAsync(SessionOptions options) {
+		return open(options, true, options::create);
+	}
+
+	/**
+	 * Opens a session, from the CLI's history if necessary, and joins it. Adds a session.resume event.
+	 *
+	 * @param sessionId the session
+	 * @param options tools, handlers, and changes of the configuration
+	 * @return the session
+	 * @throws CopilotException the server refused the session, or cannot be reached
+	 */
+	public CopilotSession resumeSession(String sessionId, SessionOptions options) {
+		return Futures.await(resumeSessionAsync(sessionId, options));
+	}
+
+	/**
+	 * Opens a session, from the CLI's history if necessary, and joins it.
+	 *
+	 * @param sessionId the session
+	 * @param options tools, handlers, and changes of the configuration
+	 * @return completes with the session
+	 */
+	public CompletableFuture<CopilotSession> resumeSessionAsync(String sessionId, SessionOptions options) {
+		return open(options, false, (set, handlers) -> options.resume(sessionId, set, handlers));
+	}
+
+	/**
+	 * Joins an open session, without a trace in its history.
+	 *
+	 * @param sessionId the session
+	 * @param options tools and handlers
+	 * @return the session
+	 * @throws CopilotException the server refused the participant, or cannot be reached
+	 */
+	public CopilotSession joinSession(String sessionId, ParticipantOptions options) {
+		return Futures.await(joinSessionAsync(sessionId, options));
+	}
+
+	/**
+	 * Joins an open session, without a trace in its history.
+	 *
+	 * @param sessionId the session
+	 * @param options tools and handlers
+	 * @return completes with the session
+	 */
+	public CompletableFuture<CopilotSession> joinSessionAsync(String sessionId, ParticipantOptions options) {
+		return open(options, false, (set, handlers) -> AttachStart.newBuilder().setJoinSessionId(sessionId).build());
+	}
+
+	/**
+	 * Returns a handle on a session: it sends, watches and resolves, and has no tools and handlers. Makes no call.
+	 *
+	 * @param sessionId the session
+	 * @return the handle
+	 */
+	public CopilotSession session(String sessionId) {
+		Session message = Session.newBuilder().setSessionId(sessionId).build();
+		CopilotSession session = new CopilotSession(connection, message, null, true, sessions::remove);
+		sessions.add(session);
+		return session;
+	}
+
+	private CompletableFuture<CopilotSession> open(
+			HandlerOptions<?> options, boolean isNew, BiFunction<HandlerSet, Handlers, AttachStart> start) {
+		HandlerSet given = options.handlerSet();
+		Models models = given.models() == null ? null : new Models(given.models(), connection.executor());
+		HandlerSet set = models == null ? given : given.with(models);
+		Handlers handlers = new Handlers(connection.executor(), set);
+		Starts starts = new Starts(connection.name(), set, handlers);
+		Participant participant = new Participant(connection, starts, handlers, models, set);
+		if (models != null) {
+			models.bind(participant::send);
+		}
+		CompletableFuture<CopilotSession> opening = new CompletableFuture<>();
+		Futures.relay(participant.open(start.apply(set, handlers)).thenApply(started -> {
+			CopilotSession session =
+					new CopilotSession(connection, started.getSession(), participant, isNew, sessions::remove);
+			sessions.add(session);
+			return session;
+		}), opening);
+		CompletableFuture<CopilotSession> published = Futures.published(opening, connection.executor());
+		Futures.onCancel(published, participant::abandon);
+		return published;
+	}
+
+	/**
+	 * Creates a session for one prompt, waits for the end of its turn, and deletes the session.
+	 *
+	 * @param prompt the prompt
+	 * @param options tools, handlers and configuration
+	 * @return the end of the turn
+	 * @throws CopilotException the server refused the session or the prompt, or cannot be reached
+	 */
+	public Outcome run(Prompt prompt, SessionOptions options) {
+		try (CopilotSession session = createSession(options)) {
+			Outcome outcome = session.sendAndWait(prompt.abortOnCancel());
+			session.delete();
+			return outcome;
+		}
+	}
+
+	/**
+	 * Returns the state of a session.
+	 *
+	 * @param sessionId the session
+	 * @return the session
+	 */
+	public Session getSession(String sessionId) {
+		GetSessionRequest request = GetSessionRequest.newBuilder().setSessionId(sessionId).build();
+		return call(SessionServiceGrpc.getGetSessionMethod(), request).getSession();
+	}
+
+	/**
+	 * Reads the caller's sessions, most recently used first.
+	 *
+	 * @return the sessions
+	 */
+	public ItemStream<Session> listSessions() {
+		Pages<ListSessionsResponse> pages = new Pages<>(
+				token -> connection.unary(SessionServiceGrpc.getListSessionsMethod(),
+						ListSessionsRequest.newBuilder().setPageToken(token).build(), null),
+				ListSessionsResponse::getNextPageToken);
+		return new ItemStream<>(
+				new Flattened<>(pages, ListSessionsResponse::getSessionsList), connection.executor());
+	}
+
+	/**
+	 * Returns the id of the most recently used session.
+	 *
+	 * @return the id; empty if there is none
+	 */
+	public String lastSessionId() {
+		return call(SessionServiceGrpc.getGetLastSessionMethod(), GetLastSessionRequest.getDefaultInstance())
+				.getSessionId();
+	}
+
+	/**
+	 * Deletes a session and its history.
+	 *
+	 * @param sessionId the session
+	 */
+	public void deleteSession(String sessionId) {
+		DeleteSessionRequest request = DeleteSessionRequest.newBuilder().setSessionId(sessionId).build();
+		call(SessionServiceGrpc.getDeleteSessionMethod(), request);
+	}
+
+	/**
+	 * Reads changes of the caller's sessions: first one for each open session, then changes as they happen. After a
+	 * broken connection the stream begins again with the open sessions.
+	 *
+	 * @return the changes
+	 */
+	public ItemStream<WatchSessionsResponse> watchSessions() {
+		Source<WatchSessionsResponse> changes = new Resuming<>(connection,
+				() -> connection.stream(EventServiceGrpc.getWatchSessionsMethod(),
+						WatchSessionsRequest.getDefaultInstance(),
+						EventQuery.silence(StreamOptions.getDefaultInstance())),
+				change -> change.getChange() == SessionChange.SESSION_CHANGE_HEARTBEAT
+						? Resuming.Step.SKIP : Resuming.Step.DELIVER);
+		return new ItemStream<>(changes, connection.executor());
+	}
+
+	// The server.
+
+	/**
+	 * Pings the CLI, and starts it if it does not run.
+	 *
+	 * @return the CLI's answer
+	 */
+	public PingResponse ping() {
+		return call(RuntimeServiceGrpc.getPingMethod(), PingRequest.getDefaultInstance());
+	}
+
+	/**
+	 * Reports whether the CLI is signed in to GitHub, and as whom.
+	 *
+	 * @return the status
+	 */
+	public GetAuthStatusResponse authStatus() {
+		return call(RuntimeServiceGrpc.getGetAuthStatusMethod(), GetAuthStatusRequest.getDefaultInstance());
+	}
+
+	/**
+	 * Returns the models of the signed-in account.
+	 *
+	 * @return the models
+	 */
+	public List<Model> listModels() {
+		return call(RuntimeServiceGrpc.getListModelsMethod(), ListModelsRequest.getDefaultInstance()).getModelsList();
+	}
+
+	/**
+	 * Reads the pending callbacks of all sessions, oldest first.
+	 *
+	 * @return the callbacks
+	 */
+	public ItemStream<Callback> pending() {
+		Pages<ListPendingResponse> pages = new Pages<>(
+				token -> connection.unary(CallbackServiceGrpc.getListPendingMethod(),
+						ListPendingRequest.newBuilder().setPageToken(token).build(), null),
+				ListPendingResponse::getNextPageToken);
+		return new ItemStream<>(
+				new Flattened<>(pages, ListPendingResponse::getCallbacksList), connection.executor());
+	}
+
+	private <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {
+		return Futures.await(connection.unary(method, request, null));
+	}
+}

@@ -1,0 +1,229 @@
+package io.github.copilotgrpc;
+
+import io.github.copilotgrpc.bridge.v1.AttachStart;
+import io.github.copilotgrpc.bridge.v1.CreateSessionRequest;
+import io.github.copilotgrpc.bridge.v1.Handlers;
+import io.github.copilotgrpc.bridge.v1.Lifetime;
+import io.github.copilotgrpc.bridge.v1.ModelInference;
+import io.github.copilotgrpc.bridge.v1.ResumeSessionRequest;
+import io.github.copilotgrpc.bridge.v1.RuntimeProfile;
+import io.github.copilotgrpc.cli.v1.SessionConfig;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.UUID;
+import java.util.function.Consumer;
+
+/**
+ * How a session works, with the tools and handlers of its first participant. A resumed session keeps the values
+ * that are not given. Not safe for concurrent use.
+ */
+public final class SessionOptions extends HandlerOptions<SessionOptions> {
+	private final SessionConfig.Builder config = SessionConfig.newBuilder();
+	private String sessionId = "";
+	private String requestId = "";
+	private String providerRef = "";
+	private Lifetime lifetime = Lifetime.LIFETIME_UNSPECIFIED;
+	private Handlers sessionHandlers;
+	private Duration callbackTimeout;
+	private RuntimeProfile profile;
+	private boolean continuePendingWork;
+
+	/** The server's defaults, without tools and handlers. */
+	public SessionOptions() {}
+
+	@Override
+	SessionOptions self() {
+		return this;
+	}
+
+	/**
+	 * Sets the id of a new session: letters, digits, '-' and '_', at most 128 characters. Default: a random UUID.
+	 *
+	 * @param id the id
+	 * @return these options
+	 */
+	public SessionOptions sessionId(String id) {
+		sessionId = Objects.requireNonNull(id);
+		return this;
+	}
+
+	/**
+	 * Sets the model.
+	 *
+	 * @param modelId the model's id
+	 * @return these options
+	 */
+	public SessionOptions model(String modelId) {
+		config.setModel(modelId);
+		return this;
+	}
+
+	/**
+	 * Sets the session's directory on the CLI's machine.
+	 *
+	 * @param path the directory
+	 * @return these options
+	 */
+	public SessionOptions workingDirectory(String path) {
+		config.setWorkingDirectory(path);
+		return this;
+	}
+
+	/**
+	 * Sends the model's text as it arrives. Required for {@link Turn#deltas} to be more than one piece.
+	 *
+	 * @return these options
+	 */
+	public SessionOptions streaming() {
+		config.setStreaming(true);
+		return this;
+	}
+
+	/**
+	 * Changes the configuration: provider, instructions, directories and so on.
+	 *
+	 * @param change changes the configuration
+	 * @return these options
+	 */
+	public SessionOptions configure(Consumer<SessionConfig.Builder> change) {
+		change.accept(config);
+		return this;
+	}
+
+	/**
+	 * Uses a model provider of the server's configuration.
+	 *
+	 * @param name the provider's name there
+	 * @return these options
+	 */
+	public SessionOptions provider(String name) {
+		providerRef = Objects.requireNonNull(name);
+		return this;
+	}
+
+	/**
+	 * Sets when the session ends. Default: with {@link CopilotSession#disconnect} or {@link CopilotSession#delete}.
+	 *
+	 * @param value the lifetime
+	 * @return these options
+	 */
+	public SessionOptions lifetime(Lifetime value) {
+		lifetime = Objects.requireNonNull(value);
+		return this;
+	}
+
+	/**
+	 * Sets callbacks that wait for {@link CopilotSession#resolve} even if no participant handles them.
+	 *
+	 * @param handlers the kinds
+	 * @return these options
+	 */
+	public SessionOptions sessionHandlers(Handlers handlers) {
+		sessionHandlers = Objects.requireNonNull(handlers);
+		return this;
+	}
+
+	/**
+	 * Sets the time for which callbacks wait for an answer. Default: the server's.
+	 *
+	 * @param time 1 ms to 30 days
+	 * @return these options
+	 */
+	public SessionOptions callbackTimeout(Duration time) {
+		callbackTimeout = Objects.requireNonNull(time);
+		return this;
+	}
+
+	/**
+	 * Sets the profile of the CLI process. Default: the server's.
+	 *
+	 * @param value the profile
+	 * @return these options
+	 */
+	public SessionOptions runtimeProfile(RuntimeProfile value) {
+		profile = Objects.requireNonNull(value);
+		return this;
+	}
+
+	/**
+	 * Makes the call idempotent across restarts of this program. Default: a random id.
+	 *
+	 * @param id the id, at most 128 characters
+	 * @return these options
+	 */
+	public SessionOptions requestId(String id) {
+		requestId = Objects.requireNonNull(id);
+		return this;
+	}
+
+	/**
+	 * Keeps the callbacks of a resumed session that were pending when it was unloaded.
+	 *
+	 * @return these options
+	 */
+	public SessionOptions continuePendingWork() {
+		continuePendingWork = true;
+		return this;
+	}
+
+	AttachStart create(HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
+		CreateSessionRequest.Builder create = CreateSessionRequest.newBuilder()
+				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
+				.setProviderRef(providerRef);
+		if (sessionHandlers != null) {
+			create.setHandlers(sessionHandlers);
+		}
+		if (callbackTimeout != null) {
+			create.setCallbackTimeout(Starts.message(callbackTimeout));
+		}
+		RuntimeProfile whole = profile(set);
+		if (whole != null) {
+			create.setRuntimeProfile(whole);
+		}
+		return AttachStart.newBuilder().setCreate(create).build();
+	}
+
+	AttachStart resume(String resumedId, HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
+		ResumeSessionRequest.Builder resume = ResumeSessionRequest.newBuilder()
+				.setRequestId(id()).setSessionId(resumedId).setLifetime(lifetime)
+				.setProviderRef(providerRef).setContinuePendingWork(continuePendingWork);
+		SessionConfig changes = config(handlers);
+		if (changes.getSerializedSize() > 0) {
+			resume.setConfig(changes);
+		}
+		if (sessionHandlers != null) {
+			resume.setHandlers(sessionHandlers);
+		}
+		if (callbackTimeout != null) {
+			resume.setCallbackTimeout(Starts.message(callbackTimeout));
+		}
+		RuntimeProfile whole = profile(set);
+		if (whole != null) {
+			resume.setRuntimeProfile(whole);
+		}
+		return AttachStart.newBuilder().setResume(resume).build();
+	}
+
+	private String id() {
+		return requestId.isEmpty() ? UUID.randomUUID().toString() : requestId;
+	}
+
+	private SessionConfig config(io.github.copilotgrpc.Handlers handlers) {
+		return config.clone().addAllTools(handlers.declaredTools(true)).build();
+	}
+
+	/** The profile of the CLI process, with what this participant provides; null for the server's. */
+	private RuntimeProfile profile(HandlerSet set) {
+		if (set.files() == null && set.models() == null) {
+			return profile;
+		}
+		RuntimeProfile.Builder whole = profile == null ? RuntimeProfile.newBuilder() : profile.toBuilder();
+		if (set.files() != null && !whole.hasSessionFs()) {
+			whole.setSessionFs(set.files().message());
+		}
+		if (set.models() != null && !whole.hasModelInference()) {
+			whole.setModelInference(ModelInference.getDefaultInstance());
+		}
+		return whole.build();
+	}
+}

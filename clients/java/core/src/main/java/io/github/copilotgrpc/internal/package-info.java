@@ -1,0 +1,2 @@
+/** Not part of the interface. */
+package io.github.copilotgrpc.internal;

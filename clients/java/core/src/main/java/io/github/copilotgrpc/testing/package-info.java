@@ -1,0 +1,2 @@
+/** A server with a scripted model, for tests of agents. */
+package io.github.copilotgrpc.testing;

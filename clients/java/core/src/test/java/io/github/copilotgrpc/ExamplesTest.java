@@ -1,0 +1,235 @@
+package io.github.copilotgrpc;
+
+import static io.github.copilotgrpc.FakeServer.soon;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.copilotgrpc.testing.Script;
+import io.github.copilotgrpc.testing.TestServer;
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.tools.JavaCompiler;
+import javax.tools.ToolProvider;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The examples, and the code of the README, as their readers run them. */
+class ExamplesTest {
+	private static final Path ROOT = Path.of("..").toAbsolutePath().normalize();
+	private static final Pattern BLOCK =
+			Pattern.compile("<!-- (run|compile)(?:: (\\w+))? -->\n```java\n(.*?)```", Pattern.DOTALL);
+	private static final String FRAME = """
+			import io.github.copilotgrpc.*;
+			import io.github.copilotgrpc.cli.v1.*;
+			import io.github.copilotgrpc.errors.*;
+			import io.github.copilotgrpc.Attachment;
+			import java.nio.charset.StandardCharsets;
+			import java.nio.file.Path;
+			import java.time.Duration;
+			import java.util.*;
+			import java.util.concurrent.*;
+
+			public class %s {
+				public static void main(String[] arguments) throws Exception {
+			%s
+				}
+			}
+			""";
+	private static final String SESSION = """
+			try (CopilotClient client = CopilotClient.connect(); CopilotSession session = client.createSession()) {
+				session.sendAndWait("first");
+			%s
+			}
+			""";
+	private static final String CLIENT = """
+			try (CopilotClient client = CopilotClient.connect()) {
+			%s
+			}
+			""";
+
+	@TempDir
+	private static Path classes;
+
+	private static TestServer server;
+
+	@BeforeAll
+	static void start() throws IOException {
+		server = TestServer.start(Script.empty().call(
+				"weather", "get_weather", Map.of("city", "Paris"), "It says: {{tool_result}}"));
+		Files.write(classes.resolve("photo.png"), new byte[] {(byte) 0x89, 'P', 'N', 'G'});
+		compile(Path.of("Agent.java"), Path.of("Watcher.java"), Path.of("Shared.java"));
+	}
+
+	@AfterAll
+	static void stop() {
+		server.close();
+	}
+
+	private static void compile(Path... files) {
+		JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
+		try (var manager = compiler.getStandardFileManager(null, null, StandardCharsets.UTF_8)) {
+			List<Path> sources = new ArrayList<>();
+			for (Path file : files) {
+				sources.add(file.isAbsolute() ? file : ROOT.resolve("examples").resolve(file));
+			}
+			StringWriter output = new StringWriter();
+			boolean compiled = compiler.getTask(output, manager, null,
+					List.of("-d", classes.toString(), "-cp", System.getProperty("java.class.path"), "-proc:none"), null,
+					manager.getJavaFileObjectsFromPaths(sources)).call();
+			assertTrue(compiled, output::toString);
+		} catch (IOException e) {
+			throw new UncheckedIOException(e);
+		}
+	}
+
+	private static Process launch(TestServer target, String main, String... arguments) throws IOException {
+		List<String> command = new ArrayList<>(List.of(
+				Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+				"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp",
+				classes + File.pathSeparator + System.getProperty("java.class.path"), main));
+		command.addAll(List.of(arguments));
+		ProcessBuilder builder = new ProcessBuilder(command).directory(classes.toFile()).redirectErrorStream(true);
+		builder.environment().put("COPILOT_GRPC_TARGET", target.target());
+		return builder.start();
+	}
+
+	private static String run(String input, String main, String... arguments) throws Exception {
+		Process process = launch(server, main, arguments);
+		try {
+			process.getOutputStream().write(input.getBytes(StandardCharsets.UTF_8));
+			process.getOutputStream().close();
+			CompletableFuture<String> output = CompletableFuture.supplyAsync(() -> {
+				try {
+					return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+				} catch (IOException e) {
+					return e.toString();
+				}
+			});
+			String text = output.get(4, TimeUnit.MINUTES);
+			assertEquals(0, process.waitFor(), text);
+			return text;
+		} finally {
+			process.destroyForcibly();
+		}
+	}
+
+	@TestFactory
+	List<DynamicTest> readme() throws IOException {
+		List<DynamicTest> tests = new ArrayList<>();
+		List<Path> sources = new ArrayList<>();
+		Matcher block = BLOCK.matcher(Files.readString(ROOT.resolve("README.md")));
+		while (block.find()) {
+			String code = block.group(3);
+			String name = "Readme" + tests.size();
+			String kind = block.group(2);
+			String whole;
+			if (kind == null && block.group(1).equals("run")) {
+				whole = code.replaceAll("public class \\w+", "public class " + name);
+			} else {
+				String frame = "session".equals(kind) ? SESSION : "client".equals(kind) ? CLIENT : "%s";
+				whole = FRAME.formatted(name, frame.formatted(code));
+			}
+			sources.add(Files.writeString(classes.resolve(name + ".java"), whole));
+			boolean runs = block.group(1).equals("run");
+			String title = code.strip().lines().findFirst().orElseThrow();
+			tests.add(DynamicTest.dynamicTest(title, () -> {
+				String output = runs ? run("", name) : "";
+				if (code.contains("rain in ")) {
+					assertEquals("It says: rain in Paris\n", output);
+				}
+			}));
+		}
+		assertTrue(tests.size() > 10);
+		compile(sources.toArray(Path[]::new));
+		return tests;
+	}
+
+	@Test
+	void agent() throws Exception {
+		List<String> lines = run("y\n", "Agent", "What is the weather?").lines().toList();
+		assertEquals("The agent asks for permission: custom-tool [y/n/s]", lines.get(0));
+		assertEquals("It says: {\"sky\":\"rain\",\"temperature\":12}", lines.get(1));
+	}
+
+	@Test
+	void shared() throws Exception {
+		assertEquals(List.of("participants: boss, worker", "boss: permits custom-tool",
+				"worker: tells the weather in Paris", "agent: It says: rain in Paris"),
+				run("", "Shared").lines().toList());
+	}
+
+	/** Runs the watcher until it has seen the ends of some turns. */
+	private static CompletableFuture<List<String>> watch(
+			TestServer other, String session, Path file, int turns, List<String> lines) throws IOException {
+		Process process = launch(other, "Watcher", session, file.toString());
+		return CompletableFuture.supplyAsync(() -> {
+			int seen = 0;
+			try (BufferedReader output = process.inputReader()) {
+				for (String line = output.readLine(); line != null; line = output.readLine()) {
+					lines.add(line);
+					seen += line.endsWith(" session.idle") ? 1 : 0;
+					if (seen == turns) {
+						awaitContent(file, line.split(" ")[0]); // the program writes it after the line
+						break;
+					}
+				}
+			} catch (IOException | InterruptedException e) {
+				lines.add(e.toString());
+			} finally {
+				process.destroyForcibly();
+			}
+			return lines;
+		});
+	}
+
+	private static void awaitContent(Path file, String text) throws IOException, InterruptedException {
+		long deadline = System.nanoTime() + FakeServer.PATIENCE.toNanos();
+		while (!Files.exists(file) || !Files.readString(file).equals(text)) {
+			assertTrue(System.nanoTime() < deadline, "the position was not written");
+			TimeUnit.MILLISECONDS.sleep(5);
+		}
+	}
+
+	@Test
+	void watcherSurvivesRestartsOfServerAndProgram(@TempDir Path folder) throws Exception {
+		Path file = folder.resolve("position");
+		List<String> lines = Collections.synchronizedList(new ArrayList<>());
+		try (TestServer other = TestServer.start(Script.empty(), "--drain-grace", "1s");
+				CopilotClient client = other.connect(); CopilotSession session = client.createSession()) {
+			assertTrue(session.sendAndWait("one").isCompleted());
+			var first = watch(other, session.id(), file, 2, lines);
+			while (lines.isEmpty()) { // the program has connected
+				TimeUnit.MILLISECONDS.sleep(5);
+				assertFalse(first.isDone(), lines::toString);
+			}
+			other.restart();
+			assertTrue(session.sendAndWait("two").isCompleted());
+			soon(first);
+			var second = watch(other, session.id(), file, 1, lines);
+			assertTrue(session.sendAndWait("three").isCompleted());
+			soon(second);
+			assertEquals(3, lines.stream().filter(line -> line.endsWith(" user.message")).count(), lines::toString);
+			List<Position> positions = lines.stream().map(line -> Position.parse(line.split(" ")[0])).toList();
+			assertEquals(positions.stream().sorted().distinct().toList(), positions);
+		}
+	}
+}
