@@ -80,7 +80,11 @@ final class FakeServer implements AutoCloseable {
 	private final Server server;
 
 	FakeServer() throws IOException {
-		server = NettyServerBuilder.forAddress(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))
+		this(builder -> { });
+	}
+
+	FakeServer(Consumer<NettyServerBuilder> customizer) throws IOException {
+		NettyServerBuilder builder = NettyServerBuilder.forAddress(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))
 				.addService(new Callbacks()).addService(new Events()).addService(new Sessions()).addService(new Runtimes())
 				.intercept(new ServerInterceptor() {
 					@Override
@@ -89,7 +93,9 @@ final class FakeServer implements AutoCloseable {
 						headers.add(received);
 						return next.startCall(call, received);
 					}
-				}).build().start();
+				});
+		customizer.accept(builder);
+		server = builder.build().start();
 	}
 
 	String target() {
