@@ -31,7 +31,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-python client-java client-rust sdk sdk-smoke bench schema-history clean man check \
-	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample
+	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint
 
-test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke connect-conformance fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
@@ -69,6 +69,9 @@ test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema h
 
 deploy-lint: ## the Dockerfile, the manifests, the systemd unit
 	@.ci/step "deploy" go .ci/deploy-lint
+
+connect-conformance: ## the Connect conformance suite against server/web: Connect, gRPC-Web, HTTP/1.1 and HTTP/2
+	@.ci/step "Connect conformance suite" go .ci/connect-conformance
 
 vulncheck: ## known vulnerabilities in what the program uses (asks vuln.go.dev)
 	@.ci/step "govulncheck" go .ci/vulncheck
