@@ -172,7 +172,8 @@ public final class ClientBuilder {
 	}
 
 	/**
-	 * Starts a private server, or never does. Default: see {@link #target}.
+	 * Starts a private server, or never does. Default: see {@link #target}. A private server ends when the client is closed or
+	 * this program exits. It continues if the program is killed by a signal that no program can handle.
 	 *
 	 * @param wanted whether to start one
 	 * @return this builder
