@@ -3,22 +3,15 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures_core::Stream;
-use tokio_util::sync::CancellationToken;
-use tonic::Streaming;
 
 use crate::bridge::v1 as bridge;
-use crate::bridge::v1::subscribe_response::Frame;
 use crate::cli::v1::session_event::Data;
-use crate::connection::Connection;
-use crate::error::{Error, Result};
-use crate::link::SILENCE;
-use crate::position::{Position, Progress};
-use crate::retry::Backoff;
+use crate::error::Result;
+use crate::frames::{Cursor, Frames, entries};
+use crate::position::Position;
 
 /// An event of a session.
 #[derive(Clone, Debug)]
@@ -289,154 +282,4 @@ impl Subscribe {
         self.cursor.callbacks = callbacks;
         Values::new(Frames::new(self.cursor), |mut frames| async move { (frames.next().await, frames) })
     }
-}
-
-/// The events and gaps in a frame.
-pub(crate) fn entries(frame: bridge::SubscribeResponse, ephemeral_gaps: bool) -> Vec<Entry> {
-    match frame.frame {
-        Some(Frame::Events(batch)) => batch.events.into_iter().map(Entry::event_of).collect(),
-        Some(Frame::Gap(gap)) => Entry::gap_of(*gap, ephemeral_gaps).into_iter().collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// A place in the journal of a session, which moves with each frame.
-pub(crate) struct Cursor {
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) session_id: String,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) after: Option<Position>,
-    pub(crate) tail: bool,
-    pub(crate) filter: Option<bridge::EventFilter>,
-    pub(crate) options: Option<bridge::StreamOptions>,
-    pub(crate) callbacks: bool,
-    pub(crate) closed: CancellationToken,
-}
-
-impl Cursor {
-    fn request(&self) -> bridge::SubscribeRequest {
-        let start = if self.tail { bridge::StreamStart::End } else { bridge::StreamStart::Unspecified };
-        let cursor = bridge::SessionCursor {
-            session_id: self.session_id.clone(),
-            after: self.after.map(Into::into),
-            start: start.into(),
-            filter: self.filter.clone(),
-        };
-        bridge::SubscribeRequest { sessions: vec![cursor], options: self.options, callbacks: self.callbacks }
-    }
-
-    /// Moves the cursor. Returns false for a frame whose events have all been read before.
-    pub(crate) fn note(&mut self, frame: &mut bridge::SubscribeResponse) -> bool {
-        if let Some(Frame::Events(batch)) = &mut frame.frame {
-            if let Some(after) = self.after {
-                batch.events.retain(|event| event.position.is_some_and(|position| Position::from(position) > after));
-            }
-            let Some(last) = batch.events.last() else { return false };
-            self.after = last.position.map(Into::into);
-        }
-        if let Some(seen) = frame.resume_after.map(Position::from) {
-            self.after = Some(self.after.map_or(seen, |after| after.max(seen)));
-        }
-        self.progress.note(self.after);
-        frame.frame.is_some()
-    }
-}
-
-/// The frames of one session, over one stream after another, without duplicates.
-pub(crate) struct Frames {
-    cursor: Cursor,
-    stream: Option<Streaming<bridge::SubscribeResponse>>,
-    backoff: Backoff,
-    ended: bool,
-}
-
-impl Frames {
-    pub(crate) fn new(cursor: Cursor) -> Self {
-        let backoff = Backoff::new(cursor.connection.reconnect);
-        Self { cursor, stream: None, backoff, ended: false }
-    }
-
-    /// The next frame; none after the session is over or closed here.
-    pub(crate) async fn next(&mut self) -> Option<Result<bridge::SubscribeResponse>> {
-        let closed = self.cursor.closed.clone();
-        if self.ended {
-            return None;
-        }
-        let frame = tokio::select! {
-            biased;
-            () = closed.cancelled() => None,
-            frame = self.read() => Some(frame),
-        };
-        let is_last = match &frame {
-            Some(Ok(frame)) => matches!(frame.frame, Some(Frame::Closed(_))),
-            _ => true,
-        };
-        if is_last {
-            (self.ended, self.stream) = (true, None);
-        }
-        frame
-    }
-
-    async fn read(&mut self) -> Result<bridge::SubscribeResponse> {
-        loop {
-            let cause = match self.read_stream().await {
-                Ok(Some(mut frame)) => {
-                    self.backoff.reset();
-                    if must_return(&frame) {
-                        Error::lost("the server asks to reconnect")
-                    } else if self.cursor.note(&mut frame) {
-                        return Ok(frame);
-                    } else {
-                        continue;
-                    }
-                }
-                Ok(None) => Error::lost("the server ended the event stream"),
-                Err(error) => error,
-            };
-            self.stream = None;
-            if !self.cursor.connection.may_reopen(&mut self.backoff, &cause).await {
-                return Err(cause);
-            }
-        }
-    }
-
-    async fn read_stream(&mut self) -> Result<Option<bridge::SubscribeResponse>> {
-        let silence = silence_of(self.cursor.options.as_ref());
-        let stream = match &mut self.stream {
-            Some(stream) => stream,
-            None => {
-                let mut events = self.cursor.connection.events();
-                let opened = audible(silence, events.subscribe(self.cursor.request())).await?;
-                self.stream.insert(opened.into_inner())
-            }
-        };
-        audible(silence, stream.message()).await
-    }
-}
-
-/// Whether a frame asks the reader to open another stream.
-pub(crate) fn must_return(frame: &bridge::SubscribeResponse) -> bool {
-    match &frame.frame {
-        Some(Frame::GoAway(_)) => true,
-        Some(Frame::Closed(closed)) => closed.reason() == bridge::CloseReason::Draining,
-        _ => false,
-    }
-}
-
-/// Waits for a sign of life. A stream without one is broken.
-pub(crate) async fn audible<T>(
-    silence: Duration,
-    read: impl Future<Output = std::result::Result<T, tonic::Status>>,
-) -> Result<T> {
-    match tokio::time::timeout(silence, read).await {
-        Ok(result) => Ok(result?),
-        Err(_) => Err(Error::lost("the server is silent")),
-    }
-}
-
-/// The time without a frame after which a stream is broken: three times the heartbeat's interval.
-pub(crate) fn silence_of(options: Option<&bridge::StreamOptions>) -> Duration {
-    let asked = options.and_then(|options| options.heartbeat_interval);
-    let interval = asked.and_then(|asked| Duration::try_from(asked).ok()).unwrap_or(Duration::from_secs(30));
-    SILENCE.max(interval * 3)
 }

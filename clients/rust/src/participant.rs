@@ -15,11 +15,11 @@ use crate::bridge::v1::attach_request::Frame as Request;
 use crate::bridge::v1::attach_response::Frame as Response;
 use crate::bridge::v1::subscribe_response::Frame;
 use crate::calls::Calls;
-use crate::cli::v1 as cli;
 use crate::connection::Connection;
 use crate::error::{Error, Reason, Result};
 use crate::handlers::{Handlers, panic_text};
 use crate::link::{HEARTBEAT, Line, Link, SILENCE, Wire};
+use crate::membership::{ConnectionChange, ParticipantOptions, closed_by};
 use crate::model::Models;
 use crate::position::Progress;
 use crate::retry::{Backoff, repeat};
@@ -27,54 +27,6 @@ use crate::tool::Tool;
 
 /// Time for which a participant that leaves waits for the server.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A change of a participant's connection.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ConnectionChange {
-    /// The stream broke; the library reconnects.
-    Disconnected(Error),
-    /// The stream is open again.
-    Reconnected {
-        /// The participant, which is another one after [`ConnectionChange::Expired`].
-        participant_id: String,
-    },
-    /// The participant's grace time passed before the stream was open again. The program joins as a new participant;
-    /// callbacks that waited for the old one may have been given their default answers.
-    Expired {
-        /// The expired participant.
-        participant_id: String,
-    },
-}
-
-type Listener = Box<dyn Fn(ConnectionChange) + Send + Sync>;
-
-/// What a participant is, besides its handlers.
-pub(crate) struct ParticipantOptions {
-    pub(crate) name: Option<String>,
-    pub(crate) grace: Option<Duration>,
-    pub(crate) max_tools: usize,
-    pub(crate) commands: Vec<cli::CommandDeclaration>,
-    pub(crate) canvases: Vec<cli::CanvasDeclaration>,
-    pub(crate) canvas_provider: Option<cli::CanvasProviderIdentity>,
-    pub(crate) extension_info: Option<cli::ExtensionIdentity>,
-    pub(crate) listener: Option<Listener>,
-}
-
-impl Default for ParticipantOptions {
-    fn default() -> Self {
-        Self {
-            name: None,
-            grace: None,
-            max_tools: 16,
-            commands: Vec::new(),
-            canvases: Vec::new(),
-            canvas_provider: None,
-            extension_info: None,
-            listener: None,
-        }
-    }
-}
 
 /// Keeps the participation alive: opens streams, reads frames, and hands callbacks to `Calls`.
 pub(crate) struct Participant {
@@ -413,23 +365,10 @@ impl Participant {
                 tracing::warn!(session_id = self.session_id(), cause = restarted.cause, "runtime restarted");
             }
             Some(Frame::GoAway(_)) => return Next::Reconnect,
-            Some(Frame::Closed(closed)) => return Next::End(self.closed(closed.reason())),
+            Some(Frame::Closed(closed)) => return Next::End(closed_by(&self.session_id(), closed.reason())),
             _ => {}
         }
         Next::Read
-    }
-
-    fn closed(&self, reason: bridge::CloseReason) -> Error {
-        let cause = match reason {
-            bridge::CloseReason::Draining => return Error::lost("the server is draining"),
-            bridge::CloseReason::Disconnected => "disconnected",
-            bridge::CloseReason::Deleted => "deleted",
-            bridge::CloseReason::Left => "left",
-            bridge::CloseReason::Replaced => "replaced",
-            bridge::CloseReason::Unshared => "unshared",
-            bridge::CloseReason::Unspecified => "unknown",
-        };
-        Error::closed(&self.session_id(), cause)
     }
 }
 

@@ -1,77 +1,22 @@
 //! Sessions: one conversation with an agent.
 
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::v1 as bridge;
 use crate::cli::v1 as cli;
-use crate::connection::{Connection, Reply, within};
+use crate::connection::Connection;
+use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::events::{Cursor, Entry, Start, Subscribe, Values};
+use crate::events::{Entry, Start, Subscribe, Values};
 use crate::participant::Participant;
-use crate::position::{Position, Progress};
-use crate::prompt::{Prompt, pieces};
-use crate::retry::repeat;
+use crate::position::Position;
+use crate::prompt::Prompt;
+use crate::run::Turn;
+use crate::send::SendPrompt;
 use crate::tool::Tool;
-use crate::turn::{SendAndWait, Turn};
-
-/// What a session's handles, turns and streams share.
-pub(crate) struct Core {
-    pub(crate) connection: Arc<Connection>,
-    pub(crate) id: String,
-    pub(crate) progress: Arc<Progress>,
-    /// Cancelled by `close`.
-    pub(crate) closed: CancellationToken,
-}
-
-impl Core {
-    pub(crate) fn cursor(&self, after: Option<Position>) -> Cursor {
-        Cursor {
-            connection: self.connection.clone(),
-            session_id: self.id.clone(),
-            progress: self.progress.clone(),
-            after,
-            tail: false,
-            filter: None,
-            options: None,
-            callbacks: false,
-            closed: self.closed.clone(),
-        }
-    }
-
-    pub(crate) async fn abort(&self) -> Result<bool> {
-        let request = bridge::AbortRequest { session_id: self.id.clone() };
-        let mut sessions = self.connection.sessions();
-        Ok(self.call(sessions.abort(request)).await?.turn_was_running)
-    }
-
-    async fn call<T>(&self, call: impl Future<Output = Reply<T>>) -> Result<T> {
-        self.connection.call(Some(&self.progress), call).await
-    }
-
-    async fn repeat<T, F>(&self, call: impl FnMut() -> F) -> Result<T>
-    where
-        F: Future<Output = Reply<T>>,
-    {
-        self.connection.repeat(Some(&self.progress), call).await
-    }
-}
-
-/// The CLI accepted a prompt.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Receipt {
-    /// Id of the message.
-    pub message_id: String,
-    /// The journal's last position at that time: the turn's events are later.
-    pub position: Position,
-    /// The server could not write the prompt to its disk.
-    pub in_memory_only: bool,
-}
+use crate::turn::SendAndWait;
 
 /// A session, as a participant or as a handle without tools and handlers.
 ///
@@ -410,92 +355,6 @@ impl Session {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Session({})", self.id())
-    }
-}
-
-/// Sends a prompt; `await` it. See [`Session::send`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct SendPrompt {
-    core: Arc<Core>,
-    prompt: Prompt,
-    timeout: Option<Duration>,
-    request_id: Option<String>,
-}
-
-impl SendPrompt {
-    /// Time limit of each attempt, instead of the client's.
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(limit);
-        self
-    }
-
-    /// Makes the call idempotent across restarts of this program; default: a random id.
-    pub fn request_id(mut self, id: impl Into<String>) -> Self {
-        self.request_id = Some(id.into());
-        self
-    }
-
-    async fn send(self) -> Result<Receipt> {
-        let large = self.prompt.is_large().await;
-        let (message, large) =
-            if large { self.prompt.split().await? } else { (self.prompt.message().await?, Vec::new()) };
-        let request = bridge::SendRequest {
-            request_id: request_id_or_new(self.request_id),
-            session_id: self.core.id.clone(),
-            prompt: Some(message),
-        };
-        let (core, limit) = (&self.core, self.timeout.or(self.core.connection.timeout));
-        if large.is_empty() {
-            let reply = repeat(core.connection.reconnect.of_calls(), || async {
-                let mut sessions = core.connection.sessions();
-                bounded(limit, sessions.send(request.clone())).await
-            });
-            return Ok(core.receipt(reply.await?));
-        }
-        // A stream can be read once, so that the call is not repeated.
-        let (failed, mut failures) = tokio::sync::mpsc::unbounded_channel();
-        let mut sessions = core.connection.sessions();
-        let reply = tokio::select! {
-            Some(failure) = failures.recv() => return Err(failure),
-            reply = bounded(self.timeout, sessions.send_stream(pieces(request, large, failed))) => reply?,
-        };
-        let reply = reply.map(|reply| bridge::SendResponse {
-            message_id: reply.message_id,
-            position: reply.position,
-            resent_message_id: reply.resent_message_id,
-            in_memory_only: reply.in_memory_only,
-        });
-        Ok(core.receipt(reply))
-    }
-}
-
-impl IntoFuture for SendPrompt {
-    type Output = Result<Receipt>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Result<Receipt>> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
-
-impl Core {
-    fn receipt(&self, reply: tonic::Response<bridge::SendResponse>) -> Receipt {
-        self.progress.note_trailers(reply.metadata());
-        let reply = reply.into_inner();
-        self.progress.note(reply.position);
-        let resent = Some(reply.resent_message_id).filter(|id| !id.is_empty());
-        Receipt {
-            message_id: resent.unwrap_or(reply.message_id),
-            position: reply.position.map(Into::into).unwrap_or_default(),
-            in_memory_only: reply.in_memory_only,
-        }
-    }
-}
-
-async fn bounded<T>(limit: Option<Duration>, call: impl Future<Output = Reply<T>>) -> Result<tonic::Response<T>> {
-    match limit {
-        Some(limit) => within(limit, call).await,
-        None => Ok(call.await?),
     }
 }
 
