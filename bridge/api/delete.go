@@ -28,7 +28,8 @@ func (svc *Service) DeleteSession(
 	if err != nil {
 		return nil, err
 	}
-	if err := e.Session.Loader().Delete(ctx); err != nil {
+	profile, _ := e.Profile()
+	if err := e.Session.Loader().Delete(ctx, profile.SessionFS != nil); err != nil {
 		return nil, err
 	}
 	svc.store.Remove(e)

@@ -78,9 +78,9 @@ func (l *Loader) disconnect(ctx context.Context, prevents func(*roster.Participa
 	return true, nil
 }
 
-// Delete deletes the session and the CLI's files of it. An error of the CLI about a session without a history
-// does not count: the CLI has no files of it.
-func (l *Loader) Delete(ctx context.Context) (err error) {
+// Delete deletes the session and the CLI's files of it. The CLI refuses to delete a session of which it has no files.
+// This error does not count if the session has no history, or if a caller stores its files; the caller keeps them.
+func (l *Loader) Delete(ctx context.Context, storedByCaller bool) (err error) {
 	defer func() { l.cfg.audit.did(ctx, "session.delete", err) }()
 	if err := l.acquire(ctx); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (l *Loader) Delete(ctx context.Context) (err error) {
 	l.mu.Lock()
 	written := l.cfg.intake.Marks.HasHistory
 	l.mu.Unlock()
-	if err := settings.Refused(result, "session.delete"); err != nil && written {
+	if err := settings.Refused(result, "session.delete"); err != nil && written && !storedByCaller {
 		return err
 	}
 	l.end(Deleted, bridgev1.CloseReason_CLOSE_REASON_DELETED)

@@ -164,6 +164,18 @@ func TestSessionFileSystem(t *testing.T) {
 		t.Errorf("after the kill the model was told %q", texts)
 	}
 	wantNoState(t, st.Host.Home, s.ID())
+	wantDeleted(t, st, again)
+	wantEvents(t, filepath.Join(dir, "session-state", "events.jsonl"), "and now?") // the caller keeps its files
+}
+
+// wantDeleted deletes a session, which is then unknown.
+func wantDeleted(t *testing.T, st *harness.Scripted, s *copilot.Session) {
+	t.Helper()
+	if err := s.Delete(st.Ctx); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	_, err := st.Client.Sessions().GetSession(st.Ctx, &bridgev1.GetSessionRequest{SessionId: s.ID()})
+	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 }
 
 func wantEvents(t *testing.T, path string, parts ...string) {
