@@ -24,6 +24,9 @@ TURNS ?= 100000
 # Flags of the benchmarks, such as "-repeats 9" or "-only ingest,fanout -write ''".
 BENCHFLAGS ?=
 
+# Without the folder's path in it, what is built in one clone is found in the build cache by the next.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath)
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
