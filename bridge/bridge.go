@@ -74,6 +74,9 @@ type Config struct {
 	Limits func() quota.Limits
 	// Placement says how sessions share runtimes.
 	Placement placement.Config
+	// Warm returns, by tenant, how many runtimes of its default profile always have room for a session, so that a new
+	// session need not wait for a start. Nil: none.
+	Warm func() map[string]int
 	// Dialed reports that the one runtime is a CLI server that the bridge does not start.
 	Dialed bool
 	// Defaults are members of the configuration of sessions that do not set them, such as the
@@ -232,7 +235,7 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.fleet = fleet.New(fleet.Config{
 		Supervise: cfg.Runtimes, Tenants: b.tenants, Shutdown: b.shutdown, Changed: b.updated,
 		Sessions: func() []*session.Session { return sessions.Of(b.store.Usable()) },
-		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, SweepInterval: cfg.sweepInterval(),
+		Bounds:   b.admission.Runtimes, MaxRSS: b.admission.MaxRSS, Warm: cfg.Warm, SweepInterval: cfg.sweepInterval(),
 		Tuning: cfg.tuning().fleet(), Log: b.log,
 	})
 	b.shells = shell.New(b.shutdown, b.log)

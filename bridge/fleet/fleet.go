@@ -53,7 +53,7 @@ type Releaser interface {
 	Release(rt *runtime.Runtime) bool
 }
 
-// Config configures a Fleet. All fields but Placement and Tuning are required.
+// Config configures a Fleet. All fields but Warm and Tuning are required.
 type Config struct {
 	// Supervise returns the supervisor, which starts each process by start.
 	Supervise func(start Start) Supervisor
@@ -69,6 +69,8 @@ type Config struct {
 	Bounds func(tenant string) (own, all placement.Bounds)
 	// MaxRSS returns the memory limit of a tenant's processes; configured is that of the process's configuration.
 	MaxRSS func(tenant string, configured int64) int64
+	// Warm returns, by tenant, how many runtimes with room for a session its default profile has ready. Nil: none.
+	Warm func() map[string]int
 	// SweepInterval is the time between two sweeps.
 	SweepInterval time.Duration
 	Tuning        Tuning
@@ -102,6 +104,7 @@ type Fleet struct {
 	tuning     atomic.Pointer[Tuning]
 	runtimes   list[*Runtime]
 	unloader   unloader
+	warmer     warmer
 	telemetry  *broadcast.Hub[Notice]
 	hostEvents *broadcast.Hub[Notice]
 }

@@ -25,8 +25,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	}
 }
 
-// Sweep ends turns and waits that have made no progress within their time limits, begins to unload idle sessions, and
-// replaces or ends runtimes that are worn or unused. It returns the number of sessions that it found idle. It must not
+// Sweep ends turns and waits that have made no progress within their time limits, begins to unload idle sessions,
+// replaces or ends runtimes that are worn or unused, and starts spare ones. It returns the number of sessions that it found idle. It must not
 // be called concurrently.
 func (f *Fleet) Sweep() (idle int) {
 	var list []idleSession
@@ -36,6 +36,7 @@ func (f *Fleet) Sweep() (idle int) {
 	}
 	list = append(list, f.recycle()...)
 	f.unloader.start(list)
+	f.startSpares()
 	f.retireIdle()
 	return len(list)
 }

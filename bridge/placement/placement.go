@@ -62,6 +62,7 @@ type Table struct {
 	count  int
 	bounds func(tenant string) (own, all Bounds)
 	starts quota.Rates
+	spares map[string]int // by the profile's hash without its shard
 }
 
 // shard is one runtime of a profile.
@@ -187,7 +188,7 @@ func (t *Table) PlaceAmong(session string, p runtime.Profile, running map[string
 		return s.profile, running[s.profile.Hash()]
 	}
 	for _, s := range t.shards[key] {
-		if len(s.sessions) < t.cfg.MaxSessions && running[s.profile.Hash()] {
+		if t.hasRoom(s) && running[s.profile.Hash()] {
 			t.remove(session)
 			s.sessions[session], t.places[session], s.used = struct{}{}, s, t.now()
 			return s.profile, true
@@ -233,10 +234,40 @@ func (t *Table) Use(p runtime.Profile) (runtime.Profile, error) {
 	return s.profile, nil
 }
 
+// Spares returns the profiles of the first n runtimes of a profile that have room for a session. It adds those that are
+// missing, as far as the limits permit.
+func (t *Table) Spares(p runtime.Profile, n int) (spares []runtime.Profile, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := Key(p)
+	for _, s := range t.shards[key] {
+		if len(spares) < n && t.hasRoom(s) {
+			spares = append(spares, s.profile)
+		}
+	}
+	for len(spares) < n {
+		s, err := t.add(key, p)
+		if err != nil {
+			return spares, err
+		}
+		spares = append(spares, s.profile)
+	}
+	return spares, nil
+}
+
+// KeepSpares replaces the number of runtimes with room, by Key, that Unused leaves running.
+func (t *Table) KeepSpares(spares map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.spares = spares
+}
+
+func (t *Table) hasRoom(s *shard) bool { return len(s.sessions) < t.cfg.MaxSessions }
+
 // roomIn returns the first runtime of a profile with room. The caller holds mu.
 func (t *Table) roomIn(key string, p runtime.Profile) (*shard, error) {
 	for _, s := range t.shards[key] {
-		if len(s.sessions) < t.cfg.MaxSessions {
+		if t.hasRoom(s) {
 			s.used = t.now()
 			return s, nil
 		}
@@ -325,20 +356,18 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
+	for s, sessions := range untaken {
+		if t.idle(s, now) { // it may have been used meanwhile
+			t.free(s, sessions)
+		}
+	}
 	for key, alike := range t.shards {
+		spare := t.roomy(alike) - t.spares[key]
 		t.shards[key] = slices.DeleteFunc(alike, func(s *shard) bool {
-			if !t.idle(s, now) { // it may have been used meanwhile
+			if !t.idle(s, now) || len(s.sessions) > 0 || key == t.first && s.profile.Shard == 0 || spare <= 0 {
 				return false
 			}
-			for _, session := range untaken[s] {
-				if _, ok := s.sessions[session]; ok {
-					delete(s.sessions, session)
-					delete(t.places, session)
-				}
-			}
-			if len(s.sessions) > 0 || key == t.first && s.profile.Shard == 0 {
-				return false
-			}
+			spare--
 			idle = append(idle, s.profile)
 			t.count--
 			return true
@@ -348,6 +377,26 @@ func (t *Table) Unused(loaded func(session string, p runtime.Profile) bool) (idl
 		}
 	}
 	return idle
+}
+
+// free ends the assignments of sessions to a runtime. The caller holds mu.
+func (t *Table) free(s *shard, sessions []string) {
+	for _, session := range sessions {
+		if _, ok := s.sessions[session]; ok {
+			delete(s.sessions, session)
+			delete(t.places, session)
+		}
+	}
+}
+
+// roomy counts the runtimes with room for a session. The caller holds mu.
+func (t *Table) roomy(shards []*shard) (n int) {
+	for _, s := range shards {
+		if t.hasRoom(s) {
+			n++
+		}
+	}
+	return n
 }
 
 // idle reports whether the runtime was unused for the idle time. The caller holds mu.

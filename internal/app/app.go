@@ -159,6 +159,7 @@ func (a *App) newBridge(
 		ProfileFields:      a.config.ProfileFields,
 		Homes:              a.config.Homes,
 		Placement:          a.config.placement(),
+		Warm:               a.warm,
 		Dialed:             a.config.Dial != "",
 		Defaults:           defaults,
 		Providers:          providers,

@@ -33,6 +33,9 @@ const DefaultDrainGrace = 5 * time.Second
 // DefaultWebListen is the default address of the listener for browsers.
 const DefaultWebListen = "127.0.0.1:7780"
 
+// DefaultWarmRuntimes is the number of CLI processes of the server's own profile that have room for a session.
+const DefaultWarmRuntimes = 1
+
 // Defaults of the age of connections over TCP, and of the time that their calls have then.
 const (
 	DefaultMaxConnectionAge   = 2 * time.Hour
@@ -116,6 +119,9 @@ type Config struct {
 	MaxSessionsPerRuntime int
 	MaxRuntimes           int
 	RuntimeIdle           time.Duration
+	// WarmRuntimes is how many CLI processes of the server's own profile always have room for a session, once the CLI
+	// has been started. DefaultConfig has DefaultWarmRuntimes.
+	WarmRuntimes int
 	// ExtensionLaunch has callers say how extensions are started, in place of the CLI.
 	ExtensionLaunch bool
 	// MultiConnection has the CLI take several connections: participants with canvases
@@ -225,7 +231,7 @@ type Config struct {
 // DefaultConfig returns the zero value with its defaults filled in, as far as they are
 // numbers and names.
 func DefaultConfig() Config {
-	c := Config{MaxConnectionAge: DefaultMaxConnectionAge}
+	c := Config{MaxConnectionAge: DefaultMaxConnectionAge, WarmRuntimes: DefaultWarmRuntimes}
 	c.complete()
 	return c
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -25,6 +26,7 @@ var errNotProbed = errors.New("the copilot CLI has not answered yet")
 // be called from any goroutine.
 type probe struct {
 	problem atomic.Pointer[error] // nil when there is none
+	replied atomic.Bool           // the CLI has replied
 }
 
 // err is why the CLI is not ready, nil if it is.
@@ -70,5 +72,22 @@ func (a *App) askCLI(ctx context.Context) error {
 	if _, err := a.bridge.Runtimes.Ping(ctx, &bridgev1.PingRequest{}); err != nil {
 		return fmt.Errorf("the copilot CLI cannot be started: %w", err)
 	}
+	a.observing.probe.replied.Store(true)
 	return nil
+}
+
+// warm returns, by tenant, how many CLI processes are kept ready: none before the CLI has replied, so that no CLI is
+// installed for them.
+func (a *App) warm() map[string]int {
+	if !a.observing.probe.replied.Load() || a.config.Dial != "" {
+		return nil
+	}
+	warm := map[string]int{}
+	if a.policy != nil {
+		warm = a.policy.Current().WarmRuntimes()
+	}
+	if n := a.current.Load().WarmRuntimes; n > 0 {
+		warm[caller.HostTenant] = n
+	}
+	return warm
 }

@@ -131,6 +131,9 @@ func (c *Config) runtimeRows() []setting.Row {
 		live("max_sessions_per_runtime", &c.MaxSessionsPerRuntime,
 			"maximum number of loaded `sessions` in a CLI process; further sessions go to another process"),
 		live("max_runtimes", &c.MaxRuntimes, "maximum number of CLI `processes`"),
+		live("warm_runtimes", &c.WarmRuntimes,
+			"number of CLI `processes` that are kept ready with room for a session, so that a new session does not "+
+				"wait for a start; 0 starts further processes on demand. A process takes about 250 MB of memory"),
 		live("runtime_idle", &c.RuntimeIdle,
 			"time without a session after which a CLI process ends; does not apply to the first process"),
 		live("max_runtime_age", &c.MaxRuntimeAge,

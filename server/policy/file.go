@@ -78,8 +78,10 @@ type Tenant struct {
 	// and at its expense.
 	Providers []string `yaml:"providers"`
 	// RuntimeProfileFields are the fields of RuntimeProfile that its callers may set.
-	RuntimeProfileFields []string     `yaml:"runtime_profile_fields"`
-	Limits               quota.Limits `yaml:"limits"`
+	RuntimeProfileFields []string `yaml:"runtime_profile_fields"`
+	// WarmRuntimes is how many of its CLI processes are kept ready with room for a session.
+	WarmRuntimes int          `yaml:"warm_runtimes"`
+	Limits       quota.Limits `yaml:"limits"`
 
 	public, private []*url.URL // URLs and PrivateURLs
 	// resolve looks up addresses; nil uses the system's resolver.
@@ -209,7 +211,7 @@ func (f *file) checkTenants() error {
 func (t *Tenant) check(name string, s *identitySection) error {
 	if name == caller.HostName &&
 		(t.Home != "" || len(t.Env) > 0 || t.User != nil || len(t.Sandbox) > 0 || t.Ambient || len(t.URLs)+
-			len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil) {
+			len(t.PrivateURLs)+len(t.Providers) > 0 || t.RuntimeProfileFields != nil || t.WarmRuntimes != 0) {
 		return errors.New("members: the tenant \"host\" has the rights of the server's process: only members and " +
 			"limits can be set")
 	}
@@ -232,6 +234,9 @@ func (t *Tenant) check(name string, s *identitySection) error {
 		return errors.New("user: uid 0 does not confine the CLI: choose another user")
 	case t.User != nil && t.Home == "":
 		return errors.New("user: it requires a home, because only the server's user can access the data directory")
+	}
+	if t.WarmRuntimes < 0 {
+		return fmt.Errorf("warm_runtimes: %d is negative", t.WarmRuntimes)
 	}
 	if err := t.Limits.Check("limits"); err != nil {
 		return err

@@ -198,6 +198,17 @@ func (p *Policy) Size() int {
 	return n
 }
 
+// WarmRuntimes returns, by tenant, how many CLI processes are kept ready; without tenants that have none.
+func (p *Policy) WarmRuntimes() map[string]int {
+	warm := map[string]int{}
+	for name, t := range p.file.Tenants {
+		if t.WarmRuntimes > 0 {
+			warm[name] = t.WarmRuntimes
+		}
+	}
+	return warm
+}
+
 // Providers returns the server's model providers that any tenant may use, sorted.
 func (p *Policy) Providers() []string {
 	names := map[string]bool{}
