@@ -33,7 +33,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-python client-java client-rust sdk sdk-smoke bench schema-history clean man check \
+	clients client-typescript client-console console client-python client-java client-rust sdk sdk-smoke bench schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
@@ -112,10 +112,16 @@ e2e-versions: ## a sample of them with each supported version, and the README's 
 e2e-81-all: ## all of them with the oldest supported CLI
 	@.ci/step "e2e on CLI $(CLI_OLDEST)" go,npm env E2E_TIMEOUT=15m .ci/e2e $(CLI_OLDEST)
 
-clients: client-typescript client-python client-java client-rust ## the clients that are not Go: stubs, types, examples on the real CLI
+clients: client-typescript client-console client-python client-java client-rust ## the clients that are not Go: stubs, types, examples on the real CLI
 
 client-typescript: build ## the TypeScript one alone
 	@.ci/step "TypeScript client" go,node,npm .ci/client typescript $(CLI_VERSION)
+
+client-console: build ## the browser console: types, tests, and that the built files are those of the sources
+	@.ci/step "browser console" go,node,npm .ci/client-console
+
+console: ## builds the browser console into server/console/dist, which the server contains
+	@.ci/step "browser console, built" go,node,npm .ci/client-console build
 
 client-python: build ## the Python one alone
 	@.ci/step "Python client" go,npm,python3 .ci/client python $(CLI_VERSION)

@@ -43,6 +43,7 @@ export {
   reject,
 } from "./permission.js";
 export type { PermissionDecision, PermissionHandler, PermissionRequest, PermissionRules } from "./permission.js";
+export { Code } from "@connectrpc/connect";
 export { comparePositions, formatPosition, parsePosition } from "./position.js";
 export type { RunOptions, SendOptions, TurnOptions, WaitOptions } from "./prompt.js";
 export {

@@ -1,0 +1,88 @@
+/** What the caller may do: an observer only reads. */
+export type Role = "owner" | "participant" | "observer";
+
+/** The caller as the server knows it. */
+export interface Identity {
+  readonly name: string;
+  readonly tenant: string;
+  readonly role: Role;
+  /** End of the login in RFC 3339; empty if it does not end. */
+  readonly expires: string;
+  readonly method: "link" | "oidc" | "token" | "certificate" | "open";
+}
+
+/** Ways to log in that the server offers. */
+export type LoginMethod = "link" | "oidc" | "token";
+
+/** The result of asking the server for the caller. */
+export type Me =
+  | { readonly state: "in"; readonly identity: Identity }
+  | { readonly state: "out"; readonly methods: readonly LoginMethod[] };
+
+/** A login that the server refused, with its text. */
+export class LoginError extends Error {
+  override readonly name: string = "LoginError";
+}
+
+type Fetch = typeof globalThis.fetch;
+
+/** Asks who the caller is. Throws if the server does not answer. */
+export async function fetchMe(fetch: Fetch = globalThis.fetch): Promise<Me> {
+  const reply = await fetch("/auth/me", { headers: { Accept: "application/json" }, cache: "no-store" });
+  if (reply.status === 401) {
+    const { methods = [] } = (await reply.json()) as { methods?: LoginMethod[] };
+    return { state: "out", methods };
+  }
+  if (!reply.ok) throw new Error(`the server answered with status ${reply.status}`);
+  return { state: "in", identity: (await reply.json()) as Identity };
+}
+
+/** Logs in with a one-time link's token, or with a bearer token. */
+export async function logIn(
+  method: "link" | "token",
+  token: string,
+  fetch: Fetch = globalThis.fetch,
+): Promise<void> {
+  const reply = await post(`/auth/${method}`, { token }, fetch);
+  if (!reply.ok) throw new LoginError(await reason(reply));
+}
+
+/** Ends the login on the server. */
+export async function logOut(fetch: Fetch = globalThis.fetch): Promise<void> {
+  const reply = await post("/auth/logout", {}, fetch);
+  if (!reply.ok && reply.status !== 401) throw new LoginError(await reason(reply));
+}
+
+function post(path: string, body: object, fetch: Fetch): Promise<Response> {
+  return fetch(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Accept: "application/json" },
+    body: JSON.stringify(body),
+  });
+}
+
+async function reason(reply: Response): Promise<string> {
+  try {
+    const { message } = (await reply.json()) as { message?: string };
+    if (message) return message;
+  } catch {
+    // The answer of a proxy need not be JSON.
+  }
+  return `the server answered with status ${reply.status}`;
+}
+
+/** The token in the fragment of a login link. */
+export function linkToken(hash: string): string {
+  return hash.startsWith("#") ? hash.slice(1) : "";
+}
+
+/** Where to go after a login: a path of this console, never another site. */
+export function returnPath(search: string): string {
+  const path = new URLSearchParams(search).get("return") ?? "/";
+  return /^\/(?![/\\])/.test(path) && !path.startsWith("/login") ? path : "/";
+}
+
+/** Reports whether a role may send, answer and change. */
+export function mayAct(identity: Identity | undefined): boolean {
+  return identity !== undefined && identity.role !== "observer";
+}

@@ -1,0 +1,91 @@
+import { Store } from "./store.js";
+
+/** The state of the connection to the server, over all streams of the page. */
+export type ConnectionState = "connecting" | "live" | "reconnecting";
+
+/** Follows the streams of the page: the connection is live if no stream is broken. */
+export class Connection {
+  readonly state = new Store<ConnectionState>("connecting");
+  readonly #broken = new Set<string>();
+
+  /** A stream of this name broke, and is opened again. */
+  broken(name: string): void {
+    this.#broken.add(name);
+    this.state.set("reconnecting");
+  }
+
+  /** A stream received a frame. */
+  live(name: string): void {
+    this.#broken.delete(name);
+    if (this.#broken.size === 0) this.state.set("live");
+  }
+
+  /** A stream was closed by the page. */
+  closed(name: string): void {
+    this.#broken.delete(name);
+    if (this.#broken.size === 0 && this.state.get() === "reconnecting") this.state.set("live");
+  }
+}
+
+/** How a stream is read. */
+export interface StreamReader<T> {
+  /** Name for {@link Connection}. */
+  readonly name: string;
+  readonly connection: Connection;
+  open(signal: AbortSignal): AsyncIterable<T>;
+  /** The stream starts again: what follows replaces what was received. */
+  started?(): void;
+  take(item: T): void;
+  /** Reports whether an error ends the reading for good. */
+  isFinal(error: unknown): boolean;
+  readonly signal: AbortSignal;
+  /** Waits before another attempt; tests replace it. */
+  readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>;
+}
+
+const minWaitMs = 250;
+const maxWaitMs = 5_000;
+
+/**
+ * Reads a stream without positions until the signal aborts, and opens it again when it ends. Rejects with the error
+ * that is final.
+ */
+export async function readForever<T>(reader: StreamReader<T>): Promise<void> {
+  const { name, connection, signal, wait = pause } = reader;
+  let delay = minWaitMs;
+  while (!signal.aborted) {
+    try {
+      let started = false;
+      for await (const item of reader.open(signal)) {
+        if (signal.aborted) break;
+        if (!started) reader.started?.();
+        started = true;
+        delay = minWaitMs;
+        connection.live(name);
+        reader.take(item);
+      }
+    } catch (error) {
+      if (!signal.aborted && reader.isFinal(error)) {
+        connection.closed(name);
+        throw error;
+      }
+    }
+    if (signal.aborted) break;
+    connection.broken(name);
+    await wait(delay * (0.5 + Math.random() / 2), signal);
+    delay = Math.min(2 * delay, maxWaitMs);
+  }
+  connection.closed(name);
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done, { once: true });
+  });
+}

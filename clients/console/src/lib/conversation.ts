@@ -1,0 +1,82 @@
+import type { Client, Session, SubscribeResponse } from "@copilot-grpc/client";
+import { emptyView, reduce, type View } from "@copilot-grpc/client/view";
+import type { Connection } from "./connection.js";
+import { nextFrame, type Schedule } from "./frames.js";
+import { Store } from "./store.js";
+
+/** Time that one frame of the screen may spend on frames of the stream, in milliseconds. */
+const budgetMs = 12;
+/** While the replay lasts, the page is updated this often: each update draws a page that is replaced at once. */
+const replayMs = 200;
+
+/** A session as it streams. Starts once, and ends with `stop`. */
+export class Conversation {
+  readonly id: string;
+  readonly session: Session;
+  readonly view = new Store<View>(emptyView());
+  /** The error that ended the stream for good. */
+  readonly failure = new Store<Error | undefined>(undefined);
+  readonly #connection: Connection;
+  readonly #schedule: Schedule;
+  readonly #clock: () => number;
+  readonly #over = new AbortController();
+  #queue: SubscribeResponse[] = [];
+  #at = 0;
+  #current = emptyView();
+  #shownAt = 0;
+  #cancel: (() => void) | undefined;
+
+  constructor(
+    client: Client,
+    connection: Connection,
+    id: string,
+    schedule: Schedule = nextFrame,
+    clock: () => number = () => performance.now(),
+  ) {
+    this.id = id;
+    this.session = client.session(id);
+    this.#connection = connection;
+    this.#schedule = schedule;
+    this.#clock = clock;
+  }
+
+  start(): void {
+    void this.#read();
+  }
+
+  stop(): void {
+    this.#over.abort();
+    this.#cancel?.();
+    this.#connection.closed(this.id);
+    void this.session.close();
+  }
+
+  async #read(): Promise<void> {
+    const { signal } = this.#over;
+    try {
+      for await (const frame of this.session.frames({ from: "beginning", callbacks: true, signal })) {
+        this.#connection.live(this.id);
+        this.#queue.push(frame);
+        this.#cancel ??= this.#schedule(() => this.#work());
+      }
+    } catch (error) {
+      if (!signal.aborted) this.failure.set(error as Error);
+    }
+    this.#connection.closed(this.id);
+  }
+
+  /** Takes frames of the stream for a part of a frame of the screen. */
+  #work(): void {
+    this.#cancel = undefined;
+    const begin = this.#clock();
+    while (this.#at < this.#queue.length && this.#clock() - begin < budgetMs) {
+      this.#current = reduce(this.#current, this.#queue[this.#at++]!);
+    }
+    if (this.#at < this.#queue.length) this.#cancel = this.#schedule(() => this.#work());
+    else [this.#queue, this.#at] = [[], 0];
+    const now = this.#clock();
+    if (!this.#current.caughtUp && this.#at > 0 && now - this.#shownAt < replayMs) return;
+    this.#shownAt = now;
+    this.view.set(this.#current);
+  }
+}
