@@ -66,6 +66,8 @@ func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 			&WithdrawnError{Outcome: r.GetOutcome(), ParticipantID: r.GetParticipantId()})
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		p.log.Warn("runtime restarted", "cause", f.RuntimeRestarted.GetCause())
+		outcome := f.RuntimeRestarted.GetTurnOutcome()
+		p.changes.notify(ConnectionChange{State: RuntimeRestarted, TurnOutcome: outcome})
 	case *bridgev1.SubscribeResponse_GoAway:
 		return errGoAway
 	case *bridgev1.SubscribeResponse_Closed:

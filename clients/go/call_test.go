@@ -360,3 +360,20 @@ func TestToolDefinitions(t *testing.T) {
 		t.Errorf("a city that is not in the schema gives %v, %v", result, err)
 	}
 }
+
+func TestToolResults(t *testing.T) {
+	t.Parallel()
+	if r := copilot.Rejected("no"); r.GetResultType() != "rejected" || r.GetTextResultForLlm() != "no" {
+		t.Errorf("rejected = %v", r)
+	}
+	if r := copilot.Denied("no"); r.GetResultType() != "denied" || r.GetTextResultForLlm() != "no" {
+		t.Errorf("denied = %v", r)
+	}
+	for mimeType, want := range map[string]string{"image/png": "IMAGE", "application/pdf": "RESOURCE"} {
+		r := copilot.Binary([]byte{1}, mimeType, "text")
+		file := r.GetBinaryResultsForLlm()[0]
+		if got := file.GetBinaryType().String(); !strings.HasSuffix(got, want) || file.GetMimeType() != mimeType {
+			t.Errorf("%s: %v", mimeType, r)
+		}
+	}
+}

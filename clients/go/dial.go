@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 )
@@ -48,8 +50,9 @@ const serviceConfig = `{"methodConfig":[{
   }
 }]}`
 
-// Dial connects to a server and checks that it answers and takes the caller for who it
-// is. ctx bounds the check. The target is an address (host:port), the path of a unix
+// Dial connects to a server and checks that it answers, takes the caller for who it is, and
+// has a version from 0.1 up to, but not including, 1.0: otherwise the error is an
+// [*IncompatibleError]. ctx bounds the check. The target is an address (host:port), the path of a unix
 // socket ("unix:///run/copilot-grpc.sock", or simply the absolute path), or anything
 // else that gRPC resolves.
 //
@@ -65,7 +68,13 @@ func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
 		return nil, fmt.Errorf("copilot: dial %q: %w", target, err)
 	}
 	c := newClient(conn, conn.Close, st)
-	if _, err := c.ServerInfo(ctx); err != nil {
+	info, err := c.ServerInfo(ctx)
+	if err == nil {
+		err = checkVersion(info.GetVersion())
+	} else if other := foreign(err); other != nil {
+		err = other
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("copilot: dial %q: %w", target, err)
 	}
@@ -91,8 +100,10 @@ func dialOptions(target string, st *settings) []grpc.DialOption {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 		grpc.WithUserAgent("copilot-grpc-go"),
 	}
-	if st.token != "" {
-		opts = append(opts, grpc.WithPerRPCCredentials(bearer{token: st.token, plain: plain}))
+	if st.token != nil {
+		b := bearer{source: st.token, plain: plain}
+		opts = append(opts, grpc.WithPerRPCCredentials(b), grpc.WithChainUnaryInterceptor(b.unary),
+			grpc.WithChainStreamInterceptor(b.stream))
 	}
 	return append(opts, st.grpc...)
 }
@@ -113,16 +124,62 @@ func isLocal(target string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// bearer sends a token with every call.
-type bearer struct {
-	token string
-	plain bool
+// The window of servers that this package works with: from the first version, below the
+// second.
+var firstServer, tooNewServer = [2]int{0, 1}, [2]int{1, 0}
+
+// IncompatibleError says that the target is no copilot-grpc server, or that its version does
+// not work with this package.
+type IncompatibleError struct {
+	// The server's version; empty if the target is another program.
+	Version string
+
+	message string
+	cause   error
 }
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
+// Error says what does not fit.
+func (e *IncompatibleError) Error() string { return "copilot: " + e.message }
+
+// Unwrap gives the error of the call, if there was one.
+func (e *IncompatibleError) Unwrap() error { return e.cause }
+
+// checkVersion compares a server's version with the window. Development builds have no such
+// version, and pass.
+func checkVersion(version string) error {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return nil
+	}
+	major, errMajor := strconv.Atoi(parts[0])
+	minor, errMinor := strconv.Atoi(parts[1])
+	if errMajor != nil || errMinor != nil {
+		return nil
+	}
+	switch found := [2]int{major, minor}; {
+	case before(found, firstServer):
+		return &IncompatibleError{Version: version, message: fmt.Sprintf(
+			"the server has version %s; this package needs at least %d.%d: update the server", version, firstServer[0],
+			firstServer[1])}
+	case !before(found, tooNewServer):
+		return &IncompatibleError{Version: version, message: fmt.Sprintf(
+			"the server has version %s; this package works below %d.%d: update the package", version, tooNewServer[0],
+			tooNewServer[1])}
+	}
+	return nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b bearer) RequireTransportSecurity() bool { return !b.plain }
+func before(a, b [2]int) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
+
+// foreign recognises what a server of another kind answers to GetServerInfo.
+func foreign(err error) error {
+	e := asError(err)
+	if e == nil || e.fromServer() {
+		return nil
+	}
+	switch e.Code {
+	case codes.Unimplemented, codes.NotFound, codes.Unknown:
+		return &IncompatibleError{cause: err, message: "the target is no copilot-grpc server: " + e.Message}
+	}
+	return nil
+}

@@ -1,6 +1,9 @@
 package copilot
 
-// IsLocal and ServiceConfig are for the tests.
-var IsLocal = isLocal
+// IsLocal, CheckVersion and ServiceConfig are for the tests.
+var (
+	IsLocal      = isLocal
+	CheckVersion = checkVersion
+)
 
 const ServiceConfig = serviceConfig

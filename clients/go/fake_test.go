@@ -40,6 +40,7 @@ type fake struct {
 	attaches chan *attach
 	subs     chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]
 	runs     chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]
+	watches  chan *stream[bridgev1.WatchSessionsRequest, bridgev1.WatchSessionsResponse]
 
 	// unary gets the requests of the calls that have no function here.
 	unary chan proto.Message
@@ -174,6 +175,12 @@ func (f *fake) Subscribe(
 	req *bridgev1.SubscribeRequest, out grpc.ServerStreamingServer[bridgev1.SubscribeResponse],
 ) error {
 	return serveStream(f.subs, req, out)
+}
+
+func (f *fake) WatchSessions(
+	req *bridgev1.WatchSessionsRequest, out grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
+) error {
+	return serveStream(f.watches, req, out)
 }
 
 func (f *fake) Run(req *bridgev1.RunRequest, out grpc.ServerStreamingServer[bridgev1.RunResponse]) error {

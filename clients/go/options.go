@@ -1,6 +1,7 @@
 package copilot
 
 import (
+	"context"
 	"crypto/tls"
 	"log/slog"
 	"time"
@@ -12,7 +13,7 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	token     string
+	token     TokenSource
 	tls       *tls.Config
 	insecure  bool
 	name      string
@@ -38,7 +39,14 @@ func newSettings(opts []Option) *settings {
 
 // WithToken sends a bearer token with every call. It is only sent in the clear to unix
 // sockets, to the loopback interface, or where [WithInsecure] allows it.
-func WithToken(token string) Option { return func(s *settings) { s.token = token } }
+func WithToken(token string) Option {
+	return WithTokenSource(func(context.Context) (string, error) { return token, nil })
+}
+
+// WithTokenSource is [WithToken] with a token that changes: see [TokenFromFile]. If the
+// server rejects a token that the source has replaced meanwhile, streams and idempotent
+// calls are repeated with the new one.
+func WithTokenSource(source TokenSource) Option { return func(s *settings) { s.token = source } }
 
 // WithTLS uses TLS with this configuration. It is the default, with the system's
 // roots, for all targets but unix sockets and the loopback interface.

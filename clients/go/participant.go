@@ -31,6 +31,7 @@ type participant struct {
 	handlers  *handlers
 	calls     *calls
 	models    *models
+	changes   *notifier
 
 	// ctx ends, with the reason as its cause, when the participation is over.
 	ctx    context.Context
@@ -60,6 +61,7 @@ func newParticipant(
 		handlers: &handlers{
 			log: c.log, onPermission: opts.OnPermission, onRequest: opts.OnRequest, byKind: byKind, tools: tools,
 		},
+		changes:  &notifier{call: opts.OnConnection, log: c.log},
 		done:     make(chan struct{}),
 		changed:  make(chan struct{}),
 		commands: make(map[string]chan *Error),
@@ -125,6 +127,7 @@ func (p *participant) run(l *link) {
 			return
 		}
 		p.log.Warn("attach stream broken", "error", err)
+		p.changes.notify(ConnectionChange{State: ConnectionBroken, Err: err})
 		next, err := p.reopen(l)
 		if err != nil {
 			p.finish(err)
@@ -158,6 +161,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 	defer old.close()
 	b := newBackoff(p.client.reconnect)
 	failure := &Error{} // the first try comes after a wait, like the others
+	state := ConnectionRestored
 	for b.wait(p.ctx, failure) {
 		start := &bridgev1.AttachStart{
 			Session:          &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
@@ -169,6 +173,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 		if err == nil {
 			p.log.Info("attach stream restored", "returned", started.GetResumed())
 			p.adopt(l, started)
+			p.changes.notify(ConnectionChange{State: state})
 			return l, nil
 		}
 		if e := asError(err); e != nil {
@@ -179,6 +184,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 		switch {
 		case failure.Reason == bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND && start.ParticipantToken != "":
 			p.forgetToken() // its grace time is over: join anew
+			state = ParticipantExpired
 		case !failure.isBroken():
 			return nil, failure
 		}

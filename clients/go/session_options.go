@@ -106,6 +106,8 @@ type SessionOptions struct {
 	Grace time.Duration
 	// How many tool calls run at once; default 16. Further ones wait.
 	MaxConcurrentTools int
+	// Receives changes of the participant's connection, one at a time. Nothing waits for it.
+	OnConnection func(ConnectionChange)
 }
 
 const defaultConcurrentTools = 16

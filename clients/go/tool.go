@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -52,6 +53,37 @@ type ToolResult = cliv1.ExternalToolTextResultForLlm
 // Failure is a result that tells the agent that the tool failed, and how.
 func Failure(text string) *ToolResult {
 	return &ToolResult{TextResultForLlm: text, ResultType: proto.String("failure"), Error: proto.String(text)}
+}
+
+// Rejected is a result that tells the agent that the user rejected the tool's action, and
+// why.
+func Rejected(text string) *ToolResult {
+	return &ToolResult{TextResultForLlm: text, ResultType: proto.String("rejected")}
+}
+
+// Denied is a result that tells the agent that the tool's action is not permitted, and why.
+func Denied(text string) *ToolResult {
+	return &ToolResult{TextResultForLlm: text, ResultType: proto.String("denied")}
+}
+
+// The types of binary results, whose names in cliv1 are longer than a line.
+const (
+	binaryImage    cliv1.ExternalToolTextResultForLlmBinaryResultsForLlmType = 1
+	binaryResource cliv1.ExternalToolTextResultForLlmBinaryResultsForLlmType = 2
+)
+
+// Binary is a result of a text and a file; an image where the MIME type says so.
+func Binary(data []byte, mimeType, text string) *ToolResult {
+	kind := binaryResource
+	if strings.HasPrefix(mimeType, "image/") {
+		kind = binaryImage
+	}
+	return &ToolResult{
+		TextResultForLlm: text, ResultType: proto.String("success"),
+		BinaryResultsForLlm: []*cliv1.ExternalToolTextResultForLlmBinaryResultsForLlm{
+			{BinaryType: kind, Data: data, MimeType: mimeType},
+		},
+	}
 }
 
 // NoResult is what a tool returns that has nothing to say. The agent takes it for a

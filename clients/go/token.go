@@ -1,0 +1,139 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// TokenSource returns the current bearer token. The client calls it for every call, so it
+// should cache the token. It may be called concurrently.
+type TokenSource func(ctx context.Context) (string, error)
+
+// TokenFromFile reads a token from a file, without the spaces around it, and reads it again
+// when the file changes.
+func TokenFromFile(path string) TokenSource {
+	f := &tokenFile{path: path}
+	return f.token
+}
+
+type tokenFile struct {
+	path string
+
+	mu      sync.Mutex
+	text    string
+	changed time.Time
+	size    int64
+}
+
+func (f *tokenFile) token(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return "", fmt.Errorf("copilot: read the token: %w", err)
+	}
+	if f.text != "" && info.ModTime().Equal(f.changed) && info.Size() == f.size {
+		return f.text, nil
+	}
+	text, err := os.ReadFile(f.path)
+	if err != nil {
+		return "", fmt.Errorf("copilot: read the token: %w", err)
+	}
+	f.text, f.changed, f.size = strings.TrimSpace(string(text)), info.ModTime(), info.Size()
+	return f.text, nil
+}
+
+// bearer sends a token with every call.
+type bearer struct {
+	source TokenSource
+	plain  bool
+}
+
+// sentToken is the key of a call's token in its context.
+type sentToken struct{}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+	token, ok := ctx.Value(sentToken{}).(string)
+	if !ok {
+		var err error
+		if token, err = b.source(ctx); err != nil {
+			return nil, status.Error(codes.Unauthenticated, err.Error())
+		}
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b bearer) RequireTransportSecurity() bool { return !b.plain }
+
+// begin takes the token for a call, so that expired can compare it.
+func (b bearer) begin(ctx context.Context) (context.Context, string, error) {
+	token, err := b.source(ctx)
+	if err != nil {
+		return ctx, "", status.Error(codes.Unauthenticated, err.Error())
+	}
+	return context.WithValue(ctx, sentToken{}, token), token, nil
+}
+
+// expired turns the rejection of a token that was replaced meanwhile into the error of a
+// broken connection: streams and idempotent calls are then repeated with the new token.
+func (b bearer) expired(ctx context.Context, sent string, err error) error {
+	if status.Code(err) != codes.Unauthenticated {
+		return err
+	}
+	if current, failed := b.source(ctx); failed != nil || current == sent {
+		return err
+	}
+	return status.Error(codes.Unavailable, "the token has expired and was replaced")
+}
+
+func (b bearer) unary(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	ctx, sent, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	return b.expired(ctx, sent, invoker(ctx, method, req, reply, cc, opts...))
+}
+
+func (b bearer) stream(
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	ctx, sent, err := b.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil {
+		return nil, b.expired(ctx, sent, err)
+	}
+	return &bearerStream{ClientStream: stream, bearer: b, sent: sent}, nil
+}
+
+// bearerStream is a stream that was opened with a token.
+type bearerStream struct {
+	grpc.ClientStream
+	bearer bearer
+	sent   string
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *bearerStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	if err == nil {
+		return nil
+	}
+	return s.bearer.expired(s.Context(), s.sent, err)
+}
