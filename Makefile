@@ -33,7 +33,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-console console client-python client-java client-rust sdk sdk-smoke bench schema-history clean man check \
+	clients client-typescript client-console console client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
@@ -44,6 +44,7 @@ build: ## build bin/copilot-grpc
 
 generate: ## write gen and docs/reference from proto
 	$(TOOL) buf generate
+	$(TOOL) buf generate --template e2e/conformance/buf.gen.yaml e2e/conformance
 
 docs: ## build the reference of all packages in bin/reference
 	@.ci/step docs go $(TOOL) buf generate --template buf.gen.docs.yaml
@@ -58,7 +59,7 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint
 
-test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients sdk-smoke connect-conformance fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients conformance-smoke sdk-smoke connect-conformance fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
@@ -93,6 +94,7 @@ check-generated: ## generating makes no difference
 
 proto-lint: ## buf lint
 	@.ci/step "buf lint" go $(TOOL) buf lint
+	@$(TOOL) buf lint e2e/conformance
 
 baseline: ## write proto/baseline.binpb.gz, the API that proto-breaking compares with until there is a release
 	$(TOOL) buf build --exclude-source-info -o proto/baseline.binpb.gz
@@ -131,6 +133,12 @@ client-rust: build ## the Rust one alone
 
 client-java: build ## the Java one alone
 	@.ci/step "Java client" go,npm,java,javac,mvn .ci/client java $(CLI_VERSION)
+
+conformance: build ## the five client libraries on the same cases, with both CLI versions; writes the table of docs/conformance.md
+	@.ci/step "conformance of the clients" go,npm .ci/conformance
+
+conformance-smoke: build ## the same, with one transport and one CLI, for the libraries that are built
+	@.ci/step "conformance smoke" go,npm .ci/conformance smoke
 
 # Not the SDK for Python on the oldest CLI: it waits for the end of a turn in vain there, shim or not.
 sdk: build ## programs of the official SDKs on the CLI and on the shim, everything compared: TypeScript on both CLI versions, Python on the pinned one

@@ -1,0 +1,137 @@
+package conformance
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
+)
+
+// token is the bearer token of all servers over TCP.
+const token = "conformance-token-1"
+
+// startTimeout bounds the start of the server with its CLI.
+const startTimeout = 90 * time.Second
+
+// realServer is bin/copilot-grpc with a CLI, in a process of its own.
+type realServer struct {
+	folder  string
+	process *exec.Cmd
+	log     *tail
+	socket  string
+	tcp     string
+	web     string
+}
+
+// startReal starts the server and waits until it listens.
+func startReal(ctx context.Context, binary, cli, folder string, c *certificate) (*realServer, error) {
+	s := &realServer{folder: folder, socket: filepath.Join(folder, "s"), log: &tail{}}
+	for _, address := range []*string{&s.tcp, &s.web} {
+		free, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		*address = free
+	}
+	for _, sub := range []string{"home", "user", "work", "data"} {
+		if err := os.MkdirAll(filepath.Join(folder, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	s.process = exec.Command(binary, "serve", "--listen", "unix:"+s.socket, "--listen", s.tcp, "--tls-cert", c.certFile,
+		"--tls-key", c.keyFile, "--token", token, "--cli", cli, "--no-login", "--home", filepath.Join(folder, "home"),
+		"--user-home", filepath.Join(folder, "user"), "--work-dir", filepath.Join(folder, "work"),
+		"--data-dir", filepath.Join(folder, "data"), "--web-listen", s.web)
+	s.process.Stdout, s.process.Stderr = s.log, s.log
+	if err := s.process.Start(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", s.socket)
+		if err == nil {
+			return s, conn.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("the server does not listen: %w\n%s", err, s.log), s.close())
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// close ends the server and waits for that.
+func (s *realServer) close() error {
+	_ = s.process.Process.Signal(syscall.SIGTERM)
+	timer := time.AfterFunc(20*time.Second, func() { _ = s.process.Process.Kill() })
+	defer timer.Stop()
+	if err := s.process.Wait(); err != nil {
+		return fmt.Errorf("the server ended: %w\n%s", err, s.log)
+	}
+	return nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// startModel plays a case's script, which ends with an echo of the user's text.
+func startModel(ctx context.Context, c *Case) (*offlinemodel.Server, error) {
+	script, err := offlinemodel.Parse(c.Name, c.Model)
+	if err != nil {
+		return nil, err
+	}
+	if script.Default == nil {
+		script.Default = &offlinemodel.Rule{Reply: []offlinemodel.Step{{Text: "You said: {{user}}"}}}
+	}
+	return offlinemodel.Start(ctx, offlinemodel.Options{Script: script})
+}
+
+// certificate is a self-signed certificate for the loopback interface.
+type certificate struct{ certFile, keyFile string }
+
+func newCertificate(folder string) (*certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	c := &certificate{filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")}
+	write := func(file, kind string, bytes []byte) error {
+		return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600)
+	}
+	return c, errors.Join(write(c.certFile, "CERTIFICATE", der), write(c.keyFile, "PRIVATE KEY", private))
+}
