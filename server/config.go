@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"time"
 
@@ -102,6 +103,9 @@ type Web struct {
 	// Origins are the origins of other web pages that may call, like "https://example.com". By default only pages of
 	// the listener itself may.
 	Origins []string
+	// Pages serves the requests by GET and HEAD that are no calls, like a console. It needs no credentials: pages must
+	// not contain secrets. By default there are no pages.
+	Pages http.Handler
 }
 
 // Defaults of Config.

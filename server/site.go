@@ -37,7 +37,7 @@ func (s *Server) newSite(ctx context.Context, c *Web) (*site, error) {
 	handler, err := web.New(web.Config{
 		Register: s.register, Unary: s.chain.unary, Stream: s.chain.stream, Unknown: errorUnknown, Enter: s.greetWeb,
 		Stats: s.measured(), MaxRecvBytes: s.config.MaxRecvBytes, Origins: c.Origins,
-		AnyHost: s.certificates != nil && s.config.Policy != nil,
+		AnyHost: s.certificates != nil && s.config.Policy != nil, Pages: c.Pages,
 	})
 	if err != nil {
 		return nil, err

@@ -42,6 +42,9 @@ type Config struct {
 	// messages; nil if nothing does. It is called before the request's body is read. By default the context is the
 	// request's own.
 	Enter func(ctx context.Context, r *http.Request) (context.Context, Budget, error)
+	// Pages serves the requests by GET and HEAD that are for no method and not below /auth/. It needs no credentials:
+	// pages must not contain secrets. By default there are no pages.
+	Pages http.Handler
 	// Stats measures calls. By default they are not measured.
 	Stats stats.Handler
 	// MaxRecvBytes is the size of the largest accepted message, after decompression. The default is 16 MiB.
@@ -165,6 +168,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.calls.group.Done()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if h.isPage(r) {
+		h.page(w, r)
+		return
+	}
 	done, err := h.origins.check(w, r)
 	switch {
 	case err != nil:

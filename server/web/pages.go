@@ -1,0 +1,41 @@
+package web
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+)
+
+// isPage reports whether a request is for Config.Pages: by GET or HEAD, and not for a method of a service.
+func (h *Handler) isPage(r *http.Request) bool {
+	if h.config.Pages == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return h.methods[r.URL.Path] == nil && (!isProcedure(r.URL.Path) || !strings.Contains(service, "."))
+}
+
+// page serves a page. Pages of other servers may link to it, but not load it as a part of themselves.
+func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
+	if err := h.origins.checkPage(r); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.config.Pages.ServeHTTP(w, r)
+}
+
+// checkPage refuses requests for pages that other pages include, and names that lead to this machine by the will of
+// another page's owner.
+func (o origins) checkPage(r *http.Request) error {
+	if err := o.checkHost(r); err != nil {
+		return err
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	linked := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	if (site == "cross-site" || site == "same-site") && !linked {
+		return fault.New(fault.Forbidden, "other web pages may link to this one, but not include it")
+	}
+	return nil
+}
