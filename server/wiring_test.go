@@ -155,6 +155,12 @@ func (backend) UpdateProvider(
 	return called[bridgev1.UpdateProviderResponse]("UpdateProvider")
 }
 
+func (backend) UpdateLabels(
+	context.Context, *bridgev1.UpdateLabelsRequest,
+) (*bridgev1.UpdateLabelsResponse, error) {
+	return called[bridgev1.UpdateLabelsResponse]("UpdateLabels")
+}
+
 func (backend) ProvideCredentials(
 	context.Context, *bridgev1.ProvideCredentialsRequest,
 ) (*bridgev1.ProvideCredentialsResponse, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -103,6 +104,9 @@ func (svc *Service) ListSessions(
 	if err != nil {
 		return nil, err
 	}
+	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+		return nil, err
+	}
 	homes := svc.runtimes.Homes(ctx)
 	if m := r.GetRuntimeProfile(); m != nil {
 		p, err := svc.tenants.ReadProfile(ctx, m, "runtime_profile", "")
@@ -152,7 +156,7 @@ func (svc *Service) list(
 	for _, e := range svc.store.Visible(ctx) {
 		snapshot := e.FullSnapshot(caller.From(ctx).Tenant)
 		switch {
-		case !fits(snapshot, f):
+		case !selection.Fits(snapshot, f):
 		case tenancy.Foreign(ctx, e.Session):
 			shared = append(shared, snapshot)
 		default:
@@ -162,11 +166,14 @@ func (svc *Service) list(
 	damaged := map[string]*bridgev1.Session{}
 	for _, s := range svc.store.AllDamaged(caller.From(ctx).Tenant) {
 		damaged[s.SessionId] = s
-		if byID[s.SessionId] == nil && fits(s, f) {
+		if byID[s.SessionId] == nil && selection.Fits(s, f) {
 			byID[s.SessionId] = s
 		}
 	}
 	for _, m := range stored {
+		if byID[m.SessionID] == nil && len(f.GetLabels()) > 0 {
+			continue // its labels do not fit, or are not in memory
+		}
 		byID[m.SessionID] = m.onto(cmp.Or(byID[m.SessionID], damaged[m.SessionID]))
 	}
 	out := shared
@@ -178,14 +185,6 @@ func (svc *Service) list(
 		return cmp.Or(newer, cmp.Compare(a.SessionId, b.SessionId))
 	})
 	return out, nil
-}
-
-// fits reports whether a session fits a filter.
-func fits(s *bridgev1.Session, f *bridgev1.SessionFilter) bool {
-	fit := func(want, have string) bool { return want == "" || want == have }
-	c := s.GetContext()
-	return fit(f.GetWorkingDirectory(), c.GetWorkingDirectory()) && fit(f.GetGitRoot(), c.GetGitRoot()) &&
-		fit(f.GetRepository(), c.GetRepository()) && fit(f.GetBranch(), c.GetBranch())
 }
 
 // GetLastSession returns the session that was used last.

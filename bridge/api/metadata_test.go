@@ -45,22 +45,3 @@ func TestMetadata(t *testing.T) {
 		}
 	}
 }
-
-func TestFilter(t *testing.T) {
-	t.Parallel()
-	s := &bridgev1.Session{Context: &bridgev1.SessionContext{WorkingDirectory: "/w", Repository: "r"}}
-	for name, test := range map[string]struct {
-		f    *bridgev1.SessionFilter
-		want bool
-	}{
-		"none":           {nil, true},
-		"its directory":  {&bridgev1.SessionFilter{WorkingDirectory: "/w"}, true},
-		"both":           {&bridgev1.SessionFilter{WorkingDirectory: "/w", Repository: "r"}, true},
-		"one of two":     {&bridgev1.SessionFilter{WorkingDirectory: "/w", Repository: "other"}, false},
-		"an unknown one": {&bridgev1.SessionFilter{Branch: "b"}, false},
-	} {
-		if got := fits(s, test.f); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}

@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
@@ -128,7 +129,8 @@ func (p *Parser) Creation(
 		o.Params.Set("cloud", text)
 	}
 	WithTokens(&o, r.GetConfig())
-	return o, nil
+	o.Labels = r.GetLabels()
+	return o, selection.CheckLabels(o.Labels, at+"labels")
 }
 
 // Resumption reads a ResumeSessionRequest, except its session id.

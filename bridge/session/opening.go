@@ -29,6 +29,8 @@ type Opening struct {
 	// ProviderRef names the configured model provider that Config's provider is a copy of. It is empty for a
 	// provider of the caller.
 	ProviderRef string
+	// Labels are the session's first labels. A resume with nil does not change them.
+	Labels map[string]string
 	// Params are members of this call that the session does not remember.
 	Params jsonobj.Object
 	// Join, if set, makes the caller a participant.
@@ -111,6 +113,9 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	}
 	if o.Handling != nil {
 		l.cfg.settings.State.Handling = *o.Handling
+	}
+	if o.Labels != nil {
+		l.cfg.settings.State.Labels = o.Labels
 	}
 	if o.Lifetime != bridgev1.Lifetime_LIFETIME_UNSPECIFIED {
 		l.lifetime = o.Lifetime

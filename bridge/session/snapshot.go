@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"maps"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -20,6 +21,7 @@ func (s *Session) Snapshot() *bridgev1.Session {
 	out := s.intake.Info.Proto()
 	out.SessionId, out.State, out.Lifetime = s.id, states[s.loader.state], s.loader.lifetime
 	out.TurnRunning, out.Participants, out.Position = s.turns.Machine().Busy(), s.participants.Proto(), Proto(at)
+	out.Labels = maps.Clone(s.settings.State.Labels)
 	out.ClientName = s.settings.State.Object.String("clientName")
 	if err := cmp.Or(s.journal.Degraded(), s.prompts.Box().Problem()); err != nil {
 		out.StorageProblem = err.Error()

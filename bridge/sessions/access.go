@@ -97,7 +97,7 @@ func (st *Store) CheckOwn(ctx context.Context, id, field string) error {
 		return fields.Rename(err, "session_id", field)
 	}
 	return fault.New(fault.Forbidden,
-		"session %q belongs to another tenant: only that tenant may resume or disconnect it", id).
+		"session %q belongs to another tenant: only that tenant may do this", id).
 		WithField(field)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/selection"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
@@ -84,13 +85,17 @@ func (svc *Service) WatchSessions(
 	if err != nil {
 		return err
 	}
+	if err := selection.CheckFilter(r.GetFilter(), "filter"); err != nil {
+		return err
+	}
 	tenant := caller.From(ctx).Tenant
 	w := svc.subscribe(tenant)
 	defer w.Close()
 	if r.GetNotifications() {
 		send = notifying(send)
 	}
-	if err := svc.sendCurrent(ctx, send); err != nil {
+	matching := newMatcher(r.GetFilter())
+	if err := svc.sendCurrent(ctx, matching, send); err != nil {
 		return err
 	}
 	beat := func() error {
@@ -103,14 +108,16 @@ func (svc *Service) WatchSessions(
 			if err := send(reset); err != nil {
 				return err
 			}
-			return svc.sendCurrent(ctx, send)
+			return svc.sendCurrent(ctx, matching, send)
 		}
 		for _, c := range batch.Values {
 			if !c.visibleTo(tenant) {
 				continue
 			}
-			if err := send(c.response(tenant)); err != nil {
-				return err
+			if out := matching.pass(c.e, c.response(tenant)); out != nil {
+				if err := send(out); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -147,11 +154,16 @@ func Loop(
 	}
 }
 
-func (svc *Service) sendCurrent(ctx context.Context, send func(*bridgev1.WatchSessionsResponse) error) error {
+func (svc *Service) sendCurrent(
+	ctx context.Context, matching *matcher, send func(*bridgev1.WatchSessionsResponse) error,
+) error {
+	matching.reset()
 	for _, e := range svc.sessions.Visible(ctx) {
 		c := change{e: e, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
-		if err := send(c.response(caller.From(ctx).Tenant)); err != nil {
-			return err
+		if out := matching.pass(e, c.response(caller.From(ctx).Tenant)); out != nil {
+			if err := send(out); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

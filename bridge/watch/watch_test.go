@@ -10,6 +10,56 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// A filtered stream reports a session from when it matches, its end with UNMATCHED, and nothing else of it.
+func TestFilteredChanges(t *testing.T) {
+	t.Parallel()
+	const (
+		current      = bridgev1.SessionChange_SESSION_CHANGE_CURRENT
+		created      = bridgev1.SessionChange_SESSION_CHANGE_CREATED
+		updated      = bridgev1.SessionChange_SESSION_CHANGE_UPDATED
+		deleted      = bridgev1.SessionChange_SESSION_CHANGE_DELETED
+		disconnected = bridgev1.SessionChange_SESSION_CHANGE_DISCONNECTED
+		unmatched    = bridgev1.SessionChange_SESSION_CHANGE_UNMATCHED
+		none         = bridgev1.SessionChange_SESSION_CHANGE_UNSPECIFIED
+	)
+	type labels = map[string]string
+	red, blue := labels{"team": "red", "more": "x"}, labels{"team": "blue"}
+	type step struct {
+		what   bridgev1.SessionChange
+		labels map[string]string
+		want   bridgev1.SessionChange
+	}
+	for name, steps := range map[string][]step{
+		"matches at the start": {
+			{current, red, current}, {updated, red, updated}, {deleted, nil, deleted}, {deleted, nil, none},
+		},
+		"matches later":        {{current, blue, none}, {updated, blue, none}, {updated, red, updated}},
+		"matches when created": {{created, red, created}},
+		"matches no longer": {
+			{current, red, current}, {updated, blue, unmatched}, {updated, blue, none}, {deleted, nil, none},
+		},
+		"matches again": {{current, red, current}, {updated, nil, unmatched}, {updated, red, updated}},
+		"never matches": {{created, blue, none}, {disconnected, blue, none}},
+		"ends":          {{current, red, current}, {disconnected, red, disconnected}, {updated, red, updated}},
+	} {
+		m, all := newMatcher(&bridgev1.SessionFilter{Labels: labels{"team": "red"}}), newMatcher(&bridgev1.SessionFilter{})
+		e := registry.NewEntry(runtime.Profile{})
+		for i, s := range steps {
+			r := &bridgev1.WatchSessionsResponse{Change: s.what, Session: &bridgev1.Session{Labels: s.labels}}
+			if got := all.pass(e, r); got.GetChange() != s.what {
+				t.Errorf("%s, step %d: an empty filter passes %v as %v", name, i, s.what, got.GetChange())
+			}
+			if got := m.pass(e, r); got.GetChange() != s.want {
+				t.Errorf("%s, step %d: %v, want %v", name, i, got.GetChange(), s.want)
+			}
+		}
+	}
+	m := newMatcher(&bridgev1.SessionFilter{Labels: red})
+	if m.pass(nil, &bridgev1.WatchSessionsResponse{Change: deleted}) != nil {
+		t.Error("a filtered stream reports the deletion of a session that the bridge does not have")
+	}
+}
+
 // A change that was queued for a tenant's watcher is dropped when the session is no longer shared
 // with the tenant. The watcher receives the end of the share.
 func TestQueuedChangesEndWithTheShare(t *testing.T) {

@@ -20,6 +20,7 @@ type Saved struct {
 	Missing     []string          `json:"missing,omitempty"` // paths of secrets
 	Tools       []json.RawMessage `json:"tools,omitempty"`
 	Handling    Handling          `json:"handling"`
+	Labels      map[string]string `json:"labels,omitempty"`
 	// Settings are the calls that are repeated after each load, without secrets that they
 	// carried, which are missing; Registered the event types that callers want, by handle.
 	Settings   []SavedSetting    `json:"settings,omitempty"`
@@ -41,6 +42,7 @@ type Providers map[string]json.RawMessage
 func (s *State) Save(defaults jsonobj.Object, providers Providers) Saved {
 	out := Saved{
 		Handling: s.Handling, Tools: ToolTexts(s.Tools), Missing: slices.Clone(s.Missing), Registered: maps.Clone(s.Registered),
+		Labels: s.Labels,
 	}
 	object := s.Object.Clone()
 	if _, ok := providers[s.ProviderRef]; ok { // by the name alone: a key may have been replaced
@@ -93,7 +95,7 @@ func Restore(in Saved, defaults jsonobj.Object, providers Providers) (State, err
 	}
 	out := State{
 		Object: object, Tools: ToolsOf(in.Tools), Handling: in.Handling, ProviderRef: in.ProviderRef,
-		Missing: missing, Registered: in.Registered,
+		Missing: missing, Registered: in.Registered, Labels: in.Labels,
 	}
 	for _, one := range in.Settings {
 		if params, err := jsonobj.Parse(one.Params); err == nil {

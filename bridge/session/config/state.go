@@ -28,6 +28,8 @@ type State struct {
 	Handling Handling
 	// ProviderRef is the provider of the bridge's own configuration that Object began with.
 	ProviderRef string
+	// Labels are the session's labels. The CLI does not know them.
+	Labels map[string]string
 	// Settings are the calls that are repeated after each load, in the order they were made.
 	Settings []Setting
 	// Missing are the paths of secrets that an earlier process had.

@@ -369,7 +369,7 @@ const (
 	SessionChange_SESSION_CHANGE_CURRENT SessionChange = 1
 	// The session was created.
 	SessionChange_SESSION_CHANGE_CREATED SessionChange = 2
-	// The session's name, summary, context or state changed.
+	// The session's name, summary, context, labels or state changed.
 	SessionChange_SESSION_CHANGE_UPDATED SessionChange = 3
 	// The session was deleted.
 	SessionChange_SESSION_CHANGE_DELETED SessionChange = 4
@@ -388,6 +388,8 @@ const (
 	SessionChange_SESSION_CHANGE_SHARED SessionChange = 10
 	// The share with the caller's tenant ended: calls return NOT_FOUND.
 	SessionChange_SESSION_CHANGE_UNSHARED SessionChange = 11
+	// The session no longer matches the stream's filter.
+	SessionChange_SESSION_CHANGE_UNMATCHED SessionChange = 12
 )
 
 // Enum value maps for SessionChange.
@@ -405,6 +407,7 @@ var (
 		9:  "SESSION_CHANGE_RESET",
 		10: "SESSION_CHANGE_SHARED",
 		11: "SESSION_CHANGE_UNSHARED",
+		12: "SESSION_CHANGE_UNMATCHED",
 	}
 	SessionChange_value = map[string]int32{
 		"SESSION_CHANGE_UNSPECIFIED":  0,
@@ -419,6 +422,7 @@ var (
 		"SESSION_CHANGE_RESET":        9,
 		"SESSION_CHANGE_SHARED":       10,
 		"SESSION_CHANGE_UNSHARED":     11,
+		"SESSION_CHANGE_UNMATCHED":    12,
 	}
 )
 
@@ -1752,6 +1756,8 @@ type WatchSessionsRequest struct {
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// Also sets `notification`.
 	Notifications bool `protobuf:"varint,2,opt,name=notifications,proto3" json:"notifications,omitempty"`
+	// Reports only matching sessions; unset fields match all.
+	Filter        *SessionFilter `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1798,6 +1804,13 @@ func (x *WatchSessionsRequest) GetNotifications() bool {
 		return x.Notifications
 	}
 	return false
+}
+
+func (x *WatchSessionsRequest) GetFilter() *SessionFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
 }
 
 // WatchSessionsResponse is a change.
@@ -1960,10 +1973,11 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x85\x01\n" +
 	"\x12SubscriptionClosed\x126\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1e.copilot.bridge.v1.CloseReasonR\x06reason\x127\n" +
-	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\x86\x01\n" +
+	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"\xc0\x01\n" +
 	"\x14WatchSessionsRequest\x12H\n" +
 	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\x12$\n" +
-	"\rnotifications\x18\x02 \x01(\bR\rnotifications\"\xe3\x01\n" +
+	"\rnotifications\x18\x02 \x01(\bR\rnotifications\x128\n" +
+	"\x06filter\x18\x03 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\"\xe3\x01\n" +
 	"\x15WatchSessionsResponse\x128\n" +
 	"\x06change\x18\x01 \x01(\x0e2 .copilot.bridge.v1.SessionChangeR\x06change\x124\n" +
 	"\asession\x18\x02 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12Z\n" +
@@ -1996,7 +2010,7 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x11CLOSE_REASON_LEFT\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_REPLACED\x10\x04\x12\x19\n" +
 	"\x15CLOSE_REASON_DRAINING\x10\x05\x12\x19\n" +
-	"\x15CLOSE_REASON_UNSHARED\x10\x06*\xee\x02\n" +
+	"\x15CLOSE_REASON_UNSHARED\x10\x06*\x8c\x03\n" +
 	"\rSessionChange\x12\x1e\n" +
 	"\x1aSESSION_CHANGE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SESSION_CHANGE_CURRENT\x10\x01\x12\x1a\n" +
@@ -2010,7 +2024,8 @@ const file_copilot_bridge_v1_event_service_proto_rawDesc = "" +
 	"\x14SESSION_CHANGE_RESET\x10\t\x12\x19\n" +
 	"\x15SESSION_CHANGE_SHARED\x10\n" +
 	"\x12\x1b\n" +
-	"\x17SESSION_CHANGE_UNSHARED\x10\v2\xd8\x01\n" +
+	"\x17SESSION_CHANGE_UNSHARED\x10\v\x12\x1c\n" +
+	"\x18SESSION_CHANGE_UNMATCHED\x10\f2\xd8\x01\n" +
 	"\fEventService\x12]\n" +
 	"\tSubscribe\x12#.copilot.bridge.v1.SubscribeRequest\x1a$.copilot.bridge.v1.SubscribeResponse\"\x03\x90\x02\x010\x01\x12i\n" +
 	"\rWatchSessions\x12'.copilot.bridge.v1.WatchSessionsRequest\x1a(.copilot.bridge.v1.WatchSessionsResponse\"\x03\x90\x02\x010\x01B\xe1\x01\n" +
@@ -2066,7 +2081,8 @@ var file_copilot_bridge_v1_event_service_proto_goTypes = []any{
 	(*v1.SessionEvent)(nil),       // 32: copilot.cli.v1.SessionEvent
 	(*TurnOutcome)(nil),           // 33: copilot.bridge.v1.TurnOutcome
 	(*Failure)(nil),               // 34: copilot.bridge.v1.Failure
-	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 35: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	(*SessionFilter)(nil),         // 35: copilot.bridge.v1.SessionFilter
+	(*v1.CallbackSessionServiceLifecycleRequest)(nil), // 36: copilot.cli.v1.CallbackSessionServiceLifecycleRequest
 }
 var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	8,  // 0: copilot.bridge.v1.SubscribeRequest.sessions:type_name -> copilot.bridge.v1.SessionCursor
@@ -2115,18 +2131,19 @@ var file_copilot_bridge_v1_event_service_proto_depIdxs = []int32{
 	5,  // 43: copilot.bridge.v1.SubscriptionClosed.reason:type_name -> copilot.bridge.v1.CloseReason
 	26, // 44: copilot.bridge.v1.SubscriptionClosed.position:type_name -> copilot.bridge.v1.Position
 	27, // 45: copilot.bridge.v1.WatchSessionsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	6,  // 46: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
-	30, // 47: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
-	35, // 48: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
-	7,  // 49: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
-	24, // 50: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
-	11, // 51: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
-	25, // 52: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
-	51, // [51:53] is the sub-list for method output_type
-	49, // [49:51] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	35, // 46: copilot.bridge.v1.WatchSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	6,  // 47: copilot.bridge.v1.WatchSessionsResponse.change:type_name -> copilot.bridge.v1.SessionChange
+	30, // 48: copilot.bridge.v1.WatchSessionsResponse.session:type_name -> copilot.bridge.v1.Session
+	36, // 49: copilot.bridge.v1.WatchSessionsResponse.notification:type_name -> copilot.cli.v1.CallbackSessionServiceLifecycleRequest
+	7,  // 50: copilot.bridge.v1.EventService.Subscribe:input_type -> copilot.bridge.v1.SubscribeRequest
+	24, // 51: copilot.bridge.v1.EventService.WatchSessions:input_type -> copilot.bridge.v1.WatchSessionsRequest
+	11, // 52: copilot.bridge.v1.EventService.Subscribe:output_type -> copilot.bridge.v1.SubscribeResponse
+	25, // 53: copilot.bridge.v1.EventService.WatchSessions:output_type -> copilot.bridge.v1.WatchSessionsResponse
+	52, // [52:54] is the sub-list for method output_type
+	50, // [50:52] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_event_service_proto_init() }

@@ -44,6 +44,10 @@ type EventServiceClient interface {
 	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
 	// open session, then changes as they happen. It ends with OK when the server drains.
 	//
+	// With a filter the stream reports only sessions that match. A session that begins to match is
+	// reported with the change that makes it match, usually UPDATED. A session that no longer matches
+	// is reported once, with UNMATCHED.
+	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(ctx context.Context, in *WatchSessionsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchSessionsResponse], error)
 }
@@ -114,6 +118,10 @@ type EventServiceServer interface {
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error
 	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
 	// open session, then changes as they happen. It ends with OK when the server drains.
+	//
+	// With a filter the stream reports only sessions that match. A session that begins to match is
+	// reported with the change that makes it match, usually UPDATED. A session that no longer matches
+	// is reported once, with UNMATCHED.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchSessions(*WatchSessionsRequest, grpc.ServerStreamingServer[WatchSessionsResponse]) error

@@ -488,7 +488,13 @@ type Session struct {
 	// Access of the caller's tenant. Unset for sessions of the caller's own tenant.
 	Access ShareAccess `protobuf:"varint,21,opt,name=access,proto3,enum=copilot.bridge.v1.ShareAccess" json:"access,omitempty"`
 	// The damage; only in state SESSION_STATE_DAMAGED.
-	Damage        *SessionDamage `protobuf:"bytes,25,opt,name=damage,proto3" json:"damage,omitempty"`
+	Damage *SessionDamage `protobuf:"bytes,25,opt,name=damage,proto3" json:"damage,omitempty"`
+	// The callers' own labels, for filters: for example {"team": "payments"}. CreateSession and
+	// SessionService.UpdateLabels set them. The agent does not see them. They are stored with the
+	// session, without encryption. At most 64; a key has 1 to 63 of the characters A-Z, a-z, 0-9, '.',
+	// '_', '/' and '-'; a value has at most 256 characters and may be empty. A session that is not
+	// open (STORED or DAMAGED) shows none; they return when ResumeSession opens it.
+	Labels        map[string]string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +679,13 @@ func (x *Session) GetAccess() ShareAccess {
 func (x *Session) GetDamage() *SessionDamage {
 	if x != nil {
 		return x.Damage
+	}
+	return nil
+}
+
+func (x *Session) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -1047,6 +1060,89 @@ func (x *Participant) GetCanvases() []string {
 	return nil
 }
 
+// SessionFilter selects sessions by their directory, repository and labels. A session must match all
+// fields that are set.
+type SessionFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The exact working directory.
+	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
+	// The exact root of the Git work tree.
+	GitRoot string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3" json:"git_root,omitempty"`
+	// The repository, as owner/name.
+	Repository string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
+	// The branch.
+	Branch string `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
+	// The session has all of these labels with these values; at most 64.
+	Labels        map[string]string `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionFilter) Reset() {
+	*x = SessionFilter{}
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionFilter) ProtoMessage() {}
+
+func (x *SessionFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
+func (*SessionFilter) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SessionFilter) GetWorkingDirectory() string {
+	if x != nil {
+		return x.WorkingDirectory
+	}
+	return ""
+}
+
+func (x *SessionFilter) GetGitRoot() string {
+	if x != nil {
+		return x.GitRoot
+	}
+	return ""
+}
+
+func (x *SessionFilter) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *SessionFilter) GetBranch() string {
+	if x != nil {
+		return x.Branch
+	}
+	return ""
+}
+
+func (x *SessionFilter) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 // Prompt is a message to the agent.
 type Prompt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1088,7 +1184,7 @@ type Prompt struct {
 
 func (x *Prompt) Reset() {
 	*x = Prompt{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1196,7 @@ func (x *Prompt) String() string {
 func (*Prompt) ProtoMessage() {}
 
 func (x *Prompt) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1209,7 @@ func (x *Prompt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prompt.ProtoReflect.Descriptor instead.
 func (*Prompt) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Prompt) GetText() string {
@@ -1239,7 +1335,7 @@ type TurnOutcome struct {
 
 func (x *TurnOutcome) Reset() {
 	*x = TurnOutcome{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1251,7 +1347,7 @@ func (x *TurnOutcome) String() string {
 func (*TurnOutcome) ProtoMessage() {}
 
 func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1264,7 +1360,7 @@ func (x *TurnOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnOutcome.ProtoReflect.Descriptor instead.
 func (*TurnOutcome) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TurnOutcome) GetStatus() TurnStatus {
@@ -1322,7 +1418,7 @@ type TurnError struct {
 
 func (x *TurnError) Reset() {
 	*x = TurnError{}
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1430,7 @@ func (x *TurnError) String() string {
 func (*TurnError) ProtoMessage() {}
 
 func (x *TurnError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1443,7 @@ func (x *TurnError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnError.ProtoReflect.Descriptor instead.
 func (*TurnError) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TurnError) GetErrorType() string {
@@ -1392,7 +1488,7 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x1fcopilot/bridge/v1/session.proto\x12\x11copilot.bridge.v1\x1a\x1dcopilot/bridge/v1/error.proto\x1a\x1bcopilot/cli/v1/common.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xf4\a\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xef\b\n" +
 	"\aSession\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
@@ -1421,7 +1517,11 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x06shares\x18\x13 \x03(\v2\x1f.copilot.bridge.v1.SessionShareR\x06shares\x12\x14\n" +
 	"\x05owner\x18\x14 \x01(\tR\x05owner\x126\n" +
 	"\x06access\x18\x15 \x01(\x0e2\x1e.copilot.bridge.v1.ShareAccessR\x06access\x128\n" +
-	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\"x\n" +
+	"\x06damage\x18\x19 \x01(\v2 .copilot.bridge.v1.SessionDamageR\x06damage\x12>\n" +
+	"\x06labels\x18\x1a \x03(\v2&.copilot.bridge.v1.Session.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
 	"\rSessionDamage\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12;\n" +
@@ -1453,7 +1553,18 @@ const file_copilot_bridge_v1_session_proto_rawDesc = "" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12\x1c\n" +
 	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1a\n" +
 	"\bcommands\x18\x05 \x03(\tR\bcommands\x12\x1a\n" +
-	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x85\x06\n" +
+	"\bcanvases\x18\x06 \x03(\tR\bcanvases\"\x90\x02\n" +
+	"\rSessionFilter\x12+\n" +
+	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
+	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x03 \x01(\tR\n" +
+	"repository\x12\x16\n" +
+	"\x06branch\x18\x04 \x01(\tR\x06branch\x12D\n" +
+	"\x06labels\x18\x05 \x03(\v2,.copilot.bridge.v1.SessionFilter.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x06\n" +
 	"\x06Prompt\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12!\n" +
 	"\fdisplay_text\x18\x02 \x01(\tR\vdisplayText\x12<\n" +
@@ -1544,7 +1655,7 @@ func file_copilot_bridge_v1_session_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_copilot_bridge_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(SessionState)(0),             // 0: copilot.bridge.v1.SessionState
 	(Lifetime)(0),                 // 1: copilot.bridge.v1.Lifetime
@@ -1559,21 +1670,24 @@ var file_copilot_bridge_v1_session_proto_goTypes = []any{
 	(*SessionContext)(nil),        // 10: copilot.bridge.v1.SessionContext
 	(*SessionCapabilities)(nil),   // 11: copilot.bridge.v1.SessionCapabilities
 	(*Participant)(nil),           // 12: copilot.bridge.v1.Participant
-	(*Prompt)(nil),                // 13: copilot.bridge.v1.Prompt
-	(*TurnOutcome)(nil),           // 14: copilot.bridge.v1.TurnOutcome
-	(*TurnError)(nil),             // 15: copilot.bridge.v1.TurnError
-	nil,                           // 16: copilot.bridge.v1.Prompt.RequestHeadersEntry
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*v1.Attachment)(nil),         // 18: copilot.cli.v1.Attachment
-	(v1.SendMode)(0),              // 19: copilot.cli.v1.SendMode
-	(v1.SendAgentMode)(0),         // 20: copilot.cli.v1.SendAgentMode
-	(*v1.ResponseFormat)(nil),     // 21: copilot.cli.v1.ResponseFormat
-	(ErrorReason)(0),              // 22: copilot.bridge.v1.ErrorReason
+	(*SessionFilter)(nil),         // 13: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                // 14: copilot.bridge.v1.Prompt
+	(*TurnOutcome)(nil),           // 15: copilot.bridge.v1.TurnOutcome
+	(*TurnError)(nil),             // 16: copilot.bridge.v1.TurnError
+	nil,                           // 17: copilot.bridge.v1.Session.LabelsEntry
+	nil,                           // 18: copilot.bridge.v1.SessionFilter.LabelsEntry
+	nil,                           // 19: copilot.bridge.v1.Prompt.RequestHeadersEntry
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*v1.Attachment)(nil),         // 21: copilot.cli.v1.Attachment
+	(v1.SendMode)(0),              // 22: copilot.cli.v1.SendMode
+	(v1.SendAgentMode)(0),         // 23: copilot.cli.v1.SendAgentMode
+	(*v1.ResponseFormat)(nil),     // 24: copilot.cli.v1.ResponseFormat
+	(ErrorReason)(0),              // 25: copilot.bridge.v1.ErrorReason
 }
 var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.Session.state:type_name -> copilot.bridge.v1.SessionState
-	17, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	17, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	20, // 1: copilot.bridge.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	20, // 2: copilot.bridge.v1.Session.update_time:type_name -> google.protobuf.Timestamp
 	10, // 3: copilot.bridge.v1.Session.context:type_name -> copilot.bridge.v1.SessionContext
 	11, // 4: copilot.bridge.v1.Session.capabilities:type_name -> copilot.bridge.v1.SessionCapabilities
 	1,  // 5: copilot.bridge.v1.Session.lifetime:type_name -> copilot.bridge.v1.Lifetime
@@ -1582,26 +1696,28 @@ var file_copilot_bridge_v1_session_proto_depIdxs = []int32{
 	9,  // 8: copilot.bridge.v1.Session.shares:type_name -> copilot.bridge.v1.SessionShare
 	2,  // 9: copilot.bridge.v1.Session.access:type_name -> copilot.bridge.v1.ShareAccess
 	8,  // 10: copilot.bridge.v1.Session.damage:type_name -> copilot.bridge.v1.SessionDamage
-	17, // 11: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
-	2,  // 12: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
-	3,  // 13: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
-	18, // 14: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
-	19, // 15: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
-	20, // 16: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	16, // 17: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
-	4,  // 18: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
-	21, // 19: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	5,  // 20: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
-	15, // 21: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
-	6,  // 22: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
-	6,  // 23: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
-	6,  // 24: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
-	22, // 25: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	17, // 11: copilot.bridge.v1.Session.labels:type_name -> copilot.bridge.v1.Session.LabelsEntry
+	20, // 12: copilot.bridge.v1.SessionDamage.detect_time:type_name -> google.protobuf.Timestamp
+	2,  // 13: copilot.bridge.v1.SessionShare.access:type_name -> copilot.bridge.v1.ShareAccess
+	3,  // 14: copilot.bridge.v1.SessionShare.state:type_name -> copilot.bridge.v1.ShareState
+	18, // 15: copilot.bridge.v1.SessionFilter.labels:type_name -> copilot.bridge.v1.SessionFilter.LabelsEntry
+	21, // 16: copilot.bridge.v1.Prompt.attachments:type_name -> copilot.cli.v1.Attachment
+	22, // 17: copilot.bridge.v1.Prompt.mode:type_name -> copilot.cli.v1.SendMode
+	23, // 18: copilot.bridge.v1.Prompt.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	19, // 19: copilot.bridge.v1.Prompt.request_headers:type_name -> copilot.bridge.v1.Prompt.RequestHeadersEntry
+	4,  // 20: copilot.bridge.v1.Prompt.header_strategy:type_name -> copilot.bridge.v1.HeaderStrategy
+	24, // 21: copilot.bridge.v1.Prompt.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	5,  // 22: copilot.bridge.v1.TurnOutcome.status:type_name -> copilot.bridge.v1.TurnStatus
+	16, // 23: copilot.bridge.v1.TurnOutcome.error:type_name -> copilot.bridge.v1.TurnError
+	6,  // 24: copilot.bridge.v1.TurnOutcome.message_position:type_name -> copilot.bridge.v1.Position
+	6,  // 25: copilot.bridge.v1.TurnOutcome.end_position:type_name -> copilot.bridge.v1.Position
+	6,  // 26: copilot.bridge.v1.TurnError.position:type_name -> copilot.bridge.v1.Position
+	25, // 27: copilot.bridge.v1.TurnError.reason:type_name -> copilot.bridge.v1.ErrorReason
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_proto_init() }
@@ -1610,15 +1726,15 @@ func file_copilot_bridge_v1_session_proto_init() {
 		return
 	}
 	file_copilot_bridge_v1_error_proto_init()
-	file_copilot_bridge_v1_session_proto_msgTypes[7].OneofWrappers = []any{}
-	file_copilot_bridge_v1_session_proto_msgTypes[9].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[8].OneofWrappers = []any{}
+	file_copilot_bridge_v1_session_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_proto_rawDesc), len(file_copilot_bridge_v1_session_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

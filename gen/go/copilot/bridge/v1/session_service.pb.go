@@ -605,7 +605,9 @@ type CreateSessionRequest struct {
 	// or that its policy does not allow for the tenant, or a `config.provider` as well, is
 	// INVALID_ARGUMENT INVALID_FIELD. UpdateProvider merges fields into this provider only for the
 	// host's owner; other callers must set a complete provider.
-	ProviderRef   string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	ProviderRef string `protobuf:"bytes,9,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	// The session's labels; see Session.labels. Ignored if an Attach with `exact` resumes the session.
+	Labels        map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -701,6 +703,13 @@ func (x *CreateSessionRequest) GetProviderRef() string {
 		return x.ProviderRef
 	}
 	return ""
+}
+
+func (x *CreateSessionRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
 }
 
 type CreateSessionResponse struct {
@@ -1090,79 +1099,6 @@ func (x *ListSessionsRequest) GetRuntimeProfile() *RuntimeProfile {
 	return nil
 }
 
-// SessionFilter selects sessions by their directory and repository.
-type SessionFilter struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The exact working directory.
-	WorkingDirectory string `protobuf:"bytes,1,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The exact root of the Git work tree.
-	GitRoot string `protobuf:"bytes,2,opt,name=git_root,json=gitRoot,proto3" json:"git_root,omitempty"`
-	// The repository, as owner/name.
-	Repository string `protobuf:"bytes,3,opt,name=repository,proto3" json:"repository,omitempty"`
-	// The branch.
-	Branch        string `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionFilter) Reset() {
-	*x = SessionFilter{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionFilter) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionFilter) ProtoMessage() {}
-
-func (x *SessionFilter) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionFilter.ProtoReflect.Descriptor instead.
-func (*SessionFilter) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *SessionFilter) GetWorkingDirectory() string {
-	if x != nil {
-		return x.WorkingDirectory
-	}
-	return ""
-}
-
-func (x *SessionFilter) GetGitRoot() string {
-	if x != nil {
-		return x.GitRoot
-	}
-	return ""
-}
-
-func (x *SessionFilter) GetRepository() string {
-	if x != nil {
-		return x.Repository
-	}
-	return ""
-}
-
-func (x *SessionFilter) GetBranch() string {
-	if x != nil {
-		return x.Branch
-	}
-	return ""
-}
-
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Most recently used first.
@@ -1175,7 +1111,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1123,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1136,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1229,7 +1165,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1177,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1190,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -1279,7 +1215,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1227,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1240,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{20}
 }
 
 type GetLastSessionRequest struct {
@@ -1317,7 +1253,7 @@ type GetLastSessionRequest struct {
 
 func (x *GetLastSessionRequest) Reset() {
 	*x = GetLastSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1265,7 @@ func (x *GetLastSessionRequest) String() string {
 func (*GetLastSessionRequest) ProtoMessage() {}
 
 func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1278,7 @@ func (x *GetLastSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetLastSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetLastSessionRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1362,7 +1298,7 @@ type GetLastSessionResponse struct {
 
 func (x *GetLastSessionResponse) Reset() {
 	*x = GetLastSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1310,7 @@ func (x *GetLastSessionResponse) String() string {
 func (*GetLastSessionResponse) ProtoMessage() {}
 
 func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1323,7 @@ func (x *GetLastSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLastSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetLastSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetLastSessionResponse) GetSessionId() string {
@@ -1408,7 +1344,7 @@ type DisconnectSessionRequest struct {
 
 func (x *DisconnectSessionRequest) Reset() {
 	*x = DisconnectSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1356,7 @@ func (x *DisconnectSessionRequest) String() string {
 func (*DisconnectSessionRequest) ProtoMessage() {}
 
 func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1369,7 @@ func (x *DisconnectSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DisconnectSessionRequest) GetSessionId() string {
@@ -1460,7 +1396,7 @@ type DisconnectSessionResponse struct {
 
 func (x *DisconnectSessionResponse) Reset() {
 	*x = DisconnectSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1408,7 @@ func (x *DisconnectSessionResponse) String() string {
 func (*DisconnectSessionResponse) ProtoMessage() {}
 
 func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1421,7 @@ func (x *DisconnectSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectSessionResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DisconnectSessionResponse) GetDisconnected() bool {
@@ -1503,7 +1439,7 @@ type GetForegroundSessionRequest struct {
 
 func (x *GetForegroundSessionRequest) Reset() {
 	*x = GetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1451,7 @@ func (x *GetForegroundSessionRequest) String() string {
 func (*GetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1464,7 @@ func (x *GetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{25}
 }
 
 type GetForegroundSessionResponse struct {
@@ -1543,7 +1479,7 @@ type GetForegroundSessionResponse struct {
 
 func (x *GetForegroundSessionResponse) Reset() {
 	*x = GetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1491,7 @@ func (x *GetForegroundSessionResponse) String() string {
 func (*GetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1504,7 @@ func (x *GetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*GetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetForegroundSessionResponse) GetSessionId() string {
@@ -1594,7 +1530,7 @@ type SetForegroundSessionRequest struct {
 
 func (x *SetForegroundSessionRequest) Reset() {
 	*x = SetForegroundSessionRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1542,7 @@ func (x *SetForegroundSessionRequest) String() string {
 func (*SetForegroundSessionRequest) ProtoMessage() {}
 
 func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1555,7 @@ func (x *SetForegroundSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionRequest.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetForegroundSessionRequest) GetSessionId() string {
@@ -1637,7 +1573,7 @@ type SetForegroundSessionResponse struct {
 
 func (x *SetForegroundSessionResponse) Reset() {
 	*x = SetForegroundSessionResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1585,7 @@ func (x *SetForegroundSessionResponse) String() string {
 func (*SetForegroundSessionResponse) ProtoMessage() {}
 
 func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1598,7 @@ func (x *SetForegroundSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetForegroundSessionResponse.ProtoReflect.Descriptor instead.
 func (*SetForegroundSessionResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{28}
 }
 
 type SendRequest struct {
@@ -1677,7 +1613,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1625,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1638,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SendRequest) GetRequestId() string {
@@ -1744,7 +1680,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1692,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1705,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1814,7 +1750,7 @@ type SendStreamRequest struct {
 
 func (x *SendStreamRequest) Reset() {
 	*x = SendStreamRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1826,7 +1762,7 @@ func (x *SendStreamRequest) String() string {
 func (*SendStreamRequest) ProtoMessage() {}
 
 func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1839,7 +1775,7 @@ func (x *SendStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamRequest.ProtoReflect.Descriptor instead.
 func (*SendStreamRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SendStreamRequest) GetPiece() isSendStreamRequest_Piece {
@@ -1899,7 +1835,7 @@ type AttachmentChunk struct {
 
 func (x *AttachmentChunk) Reset() {
 	*x = AttachmentChunk{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +1847,7 @@ func (x *AttachmentChunk) String() string {
 func (*AttachmentChunk) ProtoMessage() {}
 
 func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +1860,7 @@ func (x *AttachmentChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachmentChunk.ProtoReflect.Descriptor instead.
 func (*AttachmentChunk) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AttachmentChunk) GetAttachment() int32 {
@@ -1958,7 +1894,7 @@ type SendStreamResponse struct {
 
 func (x *SendStreamResponse) Reset() {
 	*x = SendStreamResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +1906,7 @@ func (x *SendStreamResponse) String() string {
 func (*SendStreamResponse) ProtoMessage() {}
 
 func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +1919,7 @@ func (x *SendStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendStreamResponse.ProtoReflect.Descriptor instead.
 func (*SendStreamResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SendStreamResponse) GetMessageId() string {
@@ -2031,7 +1967,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +1979,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +1992,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -2104,7 +2040,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2052,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2065,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -2165,7 +2101,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2177,7 +2113,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2190,7 +2126,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -2279,7 +2215,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2227,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2240,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -2379,7 +2315,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2327,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2340,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -2437,7 +2373,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2449,7 +2385,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2462,7 +2398,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -2481,7 +2417,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2429,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2442,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -2538,7 +2474,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2550,7 +2486,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2563,7 +2499,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -2629,7 +2565,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2577,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +2590,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2688,7 +2624,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +2636,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +2649,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -2743,7 +2679,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +2691,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +2704,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -2800,7 +2736,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +2748,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +2761,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -2866,7 +2802,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2814,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2827,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -2918,7 +2854,7 @@ type WriteLogRequest struct {
 
 func (x *WriteLogRequest) Reset() {
 	*x = WriteLogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +2866,7 @@ func (x *WriteLogRequest) String() string {
 func (*WriteLogRequest) ProtoMessage() {}
 
 func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +2879,7 @@ func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogRequest.ProtoReflect.Descriptor instead.
 func (*WriteLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WriteLogRequest) GetSessionId() string {
@@ -2991,7 +2927,7 @@ type WriteLogResponse struct {
 
 func (x *WriteLogResponse) Reset() {
 	*x = WriteLogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +2939,7 @@ func (x *WriteLogResponse) String() string {
 func (*WriteLogResponse) ProtoMessage() {}
 
 func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +2952,7 @@ func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogResponse.ProtoReflect.Descriptor instead.
 func (*WriteLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WriteLogResponse) GetEventId() string {
@@ -3041,7 +2977,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +2989,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3002,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -3105,7 +3041,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3053,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3066,116 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
+}
+
+type UpdateLabelsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A session of the caller's tenant.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Labels to add or replace. Session.labels describes keys and values.
+	Set map[string]string `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys of labels to remove; at most 64. Keys that the session does not have are ignored. A key
+	// must not also be in `set`.
+	Remove        []string `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateLabelsRequest) Reset() {
+	*x = UpdateLabelsRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateLabelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateLabelsRequest) ProtoMessage() {}
+
+func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateLabelsRequest.ProtoReflect.Descriptor instead.
+func (*UpdateLabelsRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *UpdateLabelsRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UpdateLabelsRequest) GetSet() map[string]string {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *UpdateLabelsRequest) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+type UpdateLabelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session with its new labels.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateLabelsResponse) Reset() {
+	*x = UpdateLabelsResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateLabelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateLabelsResponse) ProtoMessage() {}
+
+func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateLabelsResponse.ProtoReflect.Descriptor instead.
+func (*UpdateLabelsResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *UpdateLabelsResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
 }
 
 type ProvideCredentialsRequest struct {
@@ -3145,7 +3190,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3202,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3215,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -3203,7 +3248,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3260,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3273,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -3277,7 +3322,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x13DeclineShareRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x16\n" +
-	"\x14DeclineShareResponse\"\xec\x03\n" +
+	"\x14DeclineShareResponse\"\xf4\x04\n" +
 	"\x14CreateSessionRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -3289,7 +3334,12 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x10callback_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x0fcallbackTimeout\x128\n" +
 	"\x05cloud\x18\a \x01(\v2\".copilot.cli.v1.CloudSessionConfigR\x05cloud\x12J\n" +
 	"\x0fruntime_profile\x18\b \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\x12!\n" +
-	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\"M\n" +
+	"\fprovider_ref\x18\t \x01(\tR\vproviderRef\x12K\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v23.copilot.bridge.v1.CreateSessionRequest.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"M\n" +
 	"\x15CreateSessionResponse\x124\n" +
 	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\xa5\x04\n" +
 	"\x14ResumeSessionRequest\x12\x1d\n" +
@@ -3319,14 +3369,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12J\n" +
-	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"\x8f\x01\n" +
-	"\rSessionFilter\x12+\n" +
-	"\x11working_directory\x18\x01 \x01(\tR\x10workingDirectory\x12\x19\n" +
-	"\bgit_root\x18\x02 \x01(\tR\agitRoot\x12\x1e\n" +
-	"\n" +
-	"repository\x18\x03 \x01(\tR\n" +
-	"repository\x12\x16\n" +
-	"\x06branch\x18\x04 \x01(\tR\x06branch\"v\n" +
+	"\x0fruntime_profile\x18\x04 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"v\n" +
 	"\x14ListSessionsResponse\x126\n" +
 	"\bsessions\x18\x01 \x03(\v2\x1a.copilot.bridge.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x01\n" +
@@ -3470,14 +3513,24 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x19\n" +
 	"\bmodel_id\x18\x04 \x01(\tR\amodelId\"\x18\n" +
-	"\x16UpdateProviderResponse\"\x9e\x01\n" +
+	"\x16UpdateProviderResponse\"\xc7\x01\n" +
+	"\x13UpdateLabelsRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12A\n" +
+	"\x03set\x18\x02 \x03(\v2/.copilot.bridge.v1.UpdateLabelsRequest.SetEntryR\x03set\x12\x16\n" +
+	"\x06remove\x18\x03 \x03(\tR\x06remove\x1a6\n" +
+	"\bSetEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"L\n" +
+	"\x14UpdateLabelsResponse\x124\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\"\x9e\x01\n" +
 	"\x19ProvideCredentialsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12:\n" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\xa1\x13\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\x82\x14\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12^\n" +
@@ -3500,7 +3553,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse\"\x03\x90\x02\x010\x01\x12S\n" +
 	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12S\n" +
 	"\bWriteLog\x12\".copilot.bridge.v1.WriteLogRequest\x1a#.copilot.bridge.v1.WriteLogResponse\x12e\n" +
-	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12q\n" +
+	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12_\n" +
+	"\fUpdateLabels\x12&.copilot.bridge.v1.UpdateLabelsRequest\x1a'.copilot.bridge.v1.UpdateLabelsResponse\x12q\n" +
 	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponse\x12_\n" +
 	"\fShareSession\x12&.copilot.bridge.v1.ShareSessionRequest\x1a'.copilot.bridge.v1.ShareSessionResponse\x12e\n" +
 	"\x0eUnshareSession\x12(.copilot.bridge.v1.UnshareSessionRequest\x1a).copilot.bridge.v1.UnshareSessionResponse\x12h\n" +
@@ -3521,7 +3575,7 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*ShareSessionRequest)(nil),          // 0: copilot.bridge.v1.ShareSessionRequest
 	(*ShareSessionResponse)(nil),         // 1: copilot.bridge.v1.ShareSessionResponse
@@ -3541,178 +3595,187 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*GetSessionRequest)(nil),            // 15: copilot.bridge.v1.GetSessionRequest
 	(*GetSessionResponse)(nil),           // 16: copilot.bridge.v1.GetSessionResponse
 	(*ListSessionsRequest)(nil),          // 17: copilot.bridge.v1.ListSessionsRequest
-	(*SessionFilter)(nil),                // 18: copilot.bridge.v1.SessionFilter
-	(*ListSessionsResponse)(nil),         // 19: copilot.bridge.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),         // 20: copilot.bridge.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),        // 21: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 22: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 23: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 24: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 25: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 26: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 27: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 28: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 29: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 30: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 31: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 32: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 33: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 34: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 35: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 36: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 37: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 38: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 39: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 40: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 41: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 42: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 43: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 44: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 45: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 46: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 47: copilot.bridge.v1.SetModelResponse
-	(*WriteLogRequest)(nil),              // 48: copilot.bridge.v1.WriteLogRequest
-	(*WriteLogResponse)(nil),             // 49: copilot.bridge.v1.WriteLogResponse
-	(*UpdateProviderRequest)(nil),        // 50: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 51: copilot.bridge.v1.UpdateProviderResponse
-	(*ProvideCredentialsRequest)(nil),    // 52: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 53: copilot.bridge.v1.ProvideCredentialsResponse
-	(ShareAccess)(0),                     // 54: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 55: copilot.bridge.v1.SessionShare
-	(*Session)(nil),                      // 56: copilot.bridge.v1.Session
-	(*v1.SessionConfig)(nil),             // 57: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 58: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 59: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 60: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 61: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 62: copilot.bridge.v1.RuntimeProfile
-	(*v1.SessionResumeExtras)(nil),       // 63: copilot.cli.v1.SessionResumeExtras
-	(*Prompt)(nil),                       // 64: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 65: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 66: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 67: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 68: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 69: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 70: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 71: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 72: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 73: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 74: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 75: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 76: google.protobuf.FieldMask
+	(*ListSessionsResponse)(nil),         // 18: copilot.bridge.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),         // 19: copilot.bridge.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),        // 20: copilot.bridge.v1.DeleteSessionResponse
+	(*GetLastSessionRequest)(nil),        // 21: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 22: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 23: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 24: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 25: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 26: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 27: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 28: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 29: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 30: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 31: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 32: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 33: copilot.bridge.v1.SendStreamResponse
+	(*SendAndWaitRequest)(nil),           // 34: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 35: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 36: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 37: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 38: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 39: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 40: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 41: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 42: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 43: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 44: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 45: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 46: copilot.bridge.v1.SetModelResponse
+	(*WriteLogRequest)(nil),              // 47: copilot.bridge.v1.WriteLogRequest
+	(*WriteLogResponse)(nil),             // 48: copilot.bridge.v1.WriteLogResponse
+	(*UpdateProviderRequest)(nil),        // 49: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 50: copilot.bridge.v1.UpdateProviderResponse
+	(*UpdateLabelsRequest)(nil),          // 51: copilot.bridge.v1.UpdateLabelsRequest
+	(*UpdateLabelsResponse)(nil),         // 52: copilot.bridge.v1.UpdateLabelsResponse
+	(*ProvideCredentialsRequest)(nil),    // 53: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 54: copilot.bridge.v1.ProvideCredentialsResponse
+	nil,                                  // 55: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	nil,                                  // 56: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	(ShareAccess)(0),                     // 57: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 58: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 59: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 60: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 61: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 62: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 63: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 64: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 65: copilot.bridge.v1.RuntimeProfile
+	(*v1.SessionResumeExtras)(nil),       // 66: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 67: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 68: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 69: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 70: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 71: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 72: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 73: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 74: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 75: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 76: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 77: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 78: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 79: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 80: google.protobuf.FieldMask
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	54, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	55, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	55, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	57, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	58, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	58, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
 	6,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	54, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	56, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	57, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	58, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	59, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	60, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	61, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	62, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	56, // 12: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	57, // 13: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	58, // 14: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	59, // 15: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	60, // 16: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	63, // 17: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	62, // 18: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	56, // 19: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	62, // 20: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	56, // 21: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	18, // 22: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	62, // 23: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	56, // 24: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	62, // 25: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	62, // 26: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	64, // 27: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	65, // 28: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	30, // 29: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	33, // 30: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	65, // 31: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	64, // 32: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	60, // 33: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	60, // 34: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	66, // 35: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	11, // 36: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	64, // 37: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	67, // 38: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	68, // 39: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	39, // 40: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	69, // 41: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	66, // 42: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	65, // 43: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	65, // 44: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	67, // 45: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	70, // 46: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	71, // 47: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	72, // 48: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	65, // 49: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	73, // 50: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	74, // 51: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	75, // 52: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	76, // 53: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	75, // 54: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	56, // 55: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	11, // 56: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	13, // 57: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	15, // 58: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	17, // 59: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20, // 60: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22, // 61: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24, // 62: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26, // 63: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28, // 64: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30, // 65: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32, // 66: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	35, // 67: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	37, // 68: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	40, // 69: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	42, // 70: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	44, // 71: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	46, // 72: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	48, // 73: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	50, // 74: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	52, // 75: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	0,  // 76: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	2,  // 77: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	4,  // 78: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	7,  // 79: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	9,  // 80: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	12, // 81: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	14, // 82: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	16, // 83: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19, // 84: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21, // 85: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23, // 86: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25, // 87: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27, // 88: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29, // 89: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31, // 90: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34, // 91: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	36, // 92: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	38, // 93: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	41, // 94: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	43, // 95: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	45, // 96: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	47, // 97: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	49, // 98: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	51, // 99: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	53, // 100: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	1,  // 101: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	3,  // 102: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	5,  // 103: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	8,  // 104: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	10, // 105: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	81, // [81:106] is the sub-list for method output_type
-	56, // [56:81] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	57, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	59, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	60, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	61, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	62, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	63, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	64, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	65, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	55, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	59, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	60, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	61, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	62, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	63, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	66, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	65, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	59, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	65, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	59, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	67, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	65, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	59, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	65, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	65, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	68, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	69, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	29, // 30: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	32, // 31: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	69, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	68, // 33: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	63, // 34: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	63, // 35: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	70, // 36: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	11, // 37: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	68, // 38: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	71, // 39: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	72, // 40: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	38, // 41: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	73, // 42: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	70, // 43: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	69, // 44: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	69, // 45: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	71, // 46: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	74, // 47: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	75, // 48: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	76, // 49: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	69, // 50: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	77, // 51: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	78, // 52: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	79, // 53: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	80, // 54: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	56, // 55: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	59, // 56: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	79, // 57: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	59, // 58: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	11, // 59: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	13, // 60: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	15, // 61: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	17, // 62: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	19, // 63: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	21, // 64: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	23, // 65: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	25, // 66: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	27, // 67: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	29, // 68: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	31, // 69: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	34, // 70: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	36, // 71: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	39, // 72: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	41, // 73: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	43, // 74: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	45, // 75: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	47, // 76: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	49, // 77: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	51, // 78: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	53, // 79: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	0,  // 80: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	2,  // 81: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	4,  // 82: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	7,  // 83: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	9,  // 84: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	12, // 85: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	14, // 86: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	16, // 87: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	18, // 88: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	20, // 89: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	22, // 90: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	24, // 91: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	26, // 92: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	28, // 93: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	30, // 94: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	33, // 95: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	35, // 96: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	37, // 97: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	40, // 98: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	42, // 99: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	44, // 100: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	46, // 101: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	48, // 102: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	50, // 103: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	52, // 104: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	54, // 105: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	1,  // 106: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	3,  // 107: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	5,  // 108: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	8,  // 109: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	10, // 110: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	85, // [85:111] is the sub-list for method output_type
+	59, // [59:85] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3724,15 +3787,15 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
 	file_copilot_bridge_v1_session_proto_init()
-	file_copilot_bridge_v1_session_service_proto_msgTypes[32].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[31].OneofWrappers = []any{
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[36].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[38].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -3743,7 +3806,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   54,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

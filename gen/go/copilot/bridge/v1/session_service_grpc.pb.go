@@ -38,6 +38,7 @@ const (
 	SessionService_SetModel_FullMethodName             = "/copilot.bridge.v1.SessionService/SetModel"
 	SessionService_WriteLog_FullMethodName             = "/copilot.bridge.v1.SessionService/WriteLog"
 	SessionService_UpdateProvider_FullMethodName       = "/copilot.bridge.v1.SessionService/UpdateProvider"
+	SessionService_UpdateLabels_FullMethodName         = "/copilot.bridge.v1.SessionService/UpdateLabels"
 	SessionService_ProvideCredentials_FullMethodName   = "/copilot.bridge.v1.SessionService/ProvideCredentials"
 	SessionService_ShareSession_FullMethodName         = "/copilot.bridge.v1.SessionService/ShareSession"
 	SessionService_UnshareSession_FullMethodName       = "/copilot.bridge.v1.SessionService/UnshareSession"
@@ -144,6 +145,14 @@ type SessionServiceClient interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(ctx context.Context, in *UpdateProviderRequest, opts ...grpc.CallOption) (*UpdateProviderResponse, error)
+	// UpdateLabels sets and removes labels of a session, and leaves its other labels as they are, so
+	// that several callers can label a session independently. WatchSessions reports the change. The
+	// reply arrives after the labels have been stored. Guests of a share see the labels and cannot
+	// change them. Requires the role owner.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED if the session
+	// would have more than 64 labels.
+	UpdateLabels(ctx context.Context, in *UpdateLabelsRequest, opts ...grpc.CallOption) (*UpdateLabelsResponse, error)
 	// ProvideCredentials sets secrets that the server stores in memory only and lost in a restart:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(ctx context.Context, in *ProvideCredentialsRequest, opts ...grpc.CallOption) (*ProvideCredentialsResponse, error)
@@ -419,6 +428,16 @@ func (c *sessionServiceClient) UpdateProvider(ctx context.Context, in *UpdatePro
 	return out, nil
 }
 
+func (c *sessionServiceClient) UpdateLabels(ctx context.Context, in *UpdateLabelsRequest, opts ...grpc.CallOption) (*UpdateLabelsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateLabelsResponse)
+	err := c.cc.Invoke(ctx, SessionService_UpdateLabels_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionServiceClient) ProvideCredentials(ctx context.Context, in *ProvideCredentialsRequest, opts ...grpc.CallOption) (*ProvideCredentialsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ProvideCredentialsResponse)
@@ -577,6 +596,14 @@ type SessionServiceServer interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error)
+	// UpdateLabels sets and removes labels of a session, and leaves its other labels as they are, so
+	// that several callers can label a session independently. WatchSessions reports the change. The
+	// reply arrives after the labels have been stored. Guests of a share see the labels and cannot
+	// change them. Requires the role owner.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED if the session
+	// would have more than 64 labels.
+	UpdateLabels(context.Context, *UpdateLabelsRequest) (*UpdateLabelsResponse, error)
 	// ProvideCredentials sets secrets that the server stores in memory only and lost in a restart:
 	// the provider's keys, or the GitHub token.
 	ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error)
@@ -697,6 +724,9 @@ func (UnimplementedSessionServiceServer) WriteLog(context.Context, *WriteLogRequ
 }
 func (UnimplementedSessionServiceServer) UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateProvider not implemented")
+}
+func (UnimplementedSessionServiceServer) UpdateLabels(context.Context, *UpdateLabelsRequest) (*UpdateLabelsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateLabels not implemented")
 }
 func (UnimplementedSessionServiceServer) ProvideCredentials(context.Context, *ProvideCredentialsRequest) (*ProvideCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ProvideCredentials not implemented")
@@ -1054,6 +1084,24 @@ func _SessionService_UpdateProvider_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_UpdateLabels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateLabelsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).UpdateLabels(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_UpdateLabels_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).UpdateLabels(ctx, req.(*UpdateLabelsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionService_ProvideCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ProvideCredentialsRequest)
 	if err := dec(in); err != nil {
@@ -1232,6 +1280,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateProvider",
 			Handler:    _SessionService_UpdateProvider_Handler,
+		},
+		{
+			MethodName: "UpdateLabels",
+			Handler:    _SessionService_UpdateLabels_Handler,
 		},
 		{
 			MethodName: "ProvideCredentials",
