@@ -7,9 +7,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"google.golang.org/grpc"
-
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"google.golang.org/grpc"
 )
 
 // Client talks to one copilot-grpc server. Its methods may be called concurrently.
@@ -19,6 +18,7 @@ type Client struct {
 	log       *slog.Logger
 	name      string
 	reconnect ReconnectPolicy
+	tracing   Tracing
 
 	sessions  bridgev1.SessionServiceClient
 	events    bridgev1.EventServiceClient
@@ -52,6 +52,7 @@ func newClient(conn grpc.ClientConnInterface, closeConn func() error, st *settin
 		log:       st.log,
 		name:      st.name,
 		reconnect: st.reconnect,
+		tracing:   st.tracing,
 		sessions:  bridgev1.NewSessionServiceClient(conn),
 		events:    bridgev1.NewEventServiceClient(conn),
 		callbacks: bridgev1.NewCallbackServiceClient(conn),
@@ -81,7 +82,7 @@ func (c *Client) Runtimes() bridgev1.RuntimeServiceClient { return c.runtimes }
 // Raw is the generated client of RawService.
 func (c *Client) Raw() bridgev1.RawServiceClient { return c.raw }
 
-// ServerInfo tells what the server is and can do.
+// ServerInfo returns the server's version, capabilities and limits.
 func (c *Client) ServerInfo(ctx context.Context) (*bridgev1.GetServerInfoResponse, error) {
 	info, err := c.runtimes.GetServerInfo(ctx, &bridgev1.GetServerInfoRequest{})
 	return info, FromError(err)
@@ -119,8 +120,8 @@ func (c *Client) DeleteSession(ctx context.Context, sessionID string) error {
 	return FromError(err)
 }
 
-// Close leaves all sessions (which live on, unless their lifetime says otherwise) and
-// closes the connection if Dial opened it. It may be called again.
+// Close leaves all sessions (which live on, unless their lifetime says otherwise), closes the
+// connection if Dial opened it, and ends a private server. It may be called again.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.leaveAll()

@@ -2,17 +2,15 @@ package copilot
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/transport"
 )
 
 const (
@@ -26,6 +24,9 @@ const (
 
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 20 * time.Second
+
+	// checkTimeout bounds the check of a new connection.
+	checkTimeout = 30 * time.Second
 )
 
 // serviceConfig repeats calls that read. Calls with a request id are repeated by this
@@ -50,44 +51,45 @@ const serviceConfig = `{"methodConfig":[{
   }
 }]}`
 
-// Dial connects to a server and checks that it answers, takes the caller for who it is, and
-// has a version from 0.1 up to, but not including, 1.0: otherwise the error is an
-// [*IncompatibleError]. ctx bounds the check. The target is an address (host:port), the path of a unix
-// socket ("unix:///run/copilot-grpc.sock", or simply the absolute path), or anything
-// else that gRPC resolves.
+// Dial connects to a server, and checks that it answers, accepts the caller and has a
+// version that works with this library. ctx bounds the check, and 30 s do. The target is an
+// address (host:port), the path of a unix socket ("unix:///run/copilot-grpc.sock", or simply
+// the absolute path), or anything else that gRPC resolves. Errors are [ErrNoServer], an
+// [*IncompatibleError], or an [*Error] of the server.
 //
-// Unix sockets and the loopback interface are spoken to in plain text, everything else
-// with TLS: see [WithTLS] and [WithInsecure].
+// Unix sockets and loopback addresses use plain text, all other targets TLS: see [WithTLS],
+// [WithCAFile] and [WithInsecure].
 func Dial(ctx context.Context, target string, opts ...Option) (*Client, error) {
-	st := newSettings(opts)
+	return dial(ctx, target, newSettings(opts))
+}
+
+func dial(ctx context.Context, target string, st *settings) (*Client, error) {
 	if strings.HasPrefix(target, "/") {
 		target = "unix://" + target
 	}
-	conn, err := grpc.NewClient(target, dialOptions(target, st)...)
+	options, err := dialOptions(target, st)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, fmt.Errorf("copilot: dial %q: %w", target, err)
 	}
 	c := newClient(conn, conn.Close, st)
-	info, err := c.ServerInfo(ctx)
-	if err == nil {
-		err = checkVersion(info.GetVersion())
-	} else if other := foreign(err); other != nil {
-		err = other
-	}
-	if err != nil {
+	if err := c.check(ctx, target); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("copilot: dial %q: %w", target, err)
+		return nil, err
 	}
 	return c, nil
 }
 
-func dialOptions(target string, st *settings) []grpc.DialOption {
-	plain := st.tls == nil && (st.insecure || isLocal(target))
+func dialOptions(target string, st *settings) ([]grpc.DialOption, error) {
+	plain := !st.tls.IsSet() && (st.insecure || isLocal(target))
 	creds := SocketCredentials()
 	if !plain {
-		config := st.tls
-		if config == nil {
-			config = &tls.Config{MinVersion: tls.VersionTLS12}
+		config, err := st.tls.Load()
+		if err != nil {
+			return nil, err
 		}
 		creds = credentials.NewTLS(config)
 	}
@@ -101,85 +103,17 @@ func dialOptions(target string, st *settings) []grpc.DialOption {
 		grpc.WithUserAgent("copilot-grpc-go"),
 	}
 	if st.token != nil {
-		b := bearer{source: st.token, plain: plain}
-		opts = append(opts, grpc.WithPerRPCCredentials(b), grpc.WithChainUnaryInterceptor(b.unary),
-			grpc.WithChainStreamInterceptor(b.stream))
+		opts = append(opts, transport.Bearer{Source: st.token, Plain: plain}.DialOptions()...)
 	}
-	return append(opts, st.grpc...)
+	return append(opts, st.grpc...), nil
 }
 
-// isLocal reports whether what is sent to target stays on this machine.
-func isLocal(target string) bool {
-	if strings.HasPrefix(target, "unix:") || strings.HasPrefix(target, "unix-abstract:") {
-		return true
-	}
-	if i := strings.LastIndex(target, "/"); i >= 0 { // dns:///host:port, passthrough:///…
-		target = target[i+1:]
-	}
-	host, _, err := net.SplitHostPort(target)
-	if err != nil {
-		host = target
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+// SocketCredentials returns plain-text transport credentials that refuse a unix socket whose
+// server runs as another user: in a directory such as /tmp anyone can make a socket first, and
+// would be sent tokens and prompts. A server of root is accepted, and root accepts every
+// server. The peer is known on Linux; elsewhere, and over TCP, nothing is checked. [Dial] uses
+// them for unix sockets.
+func SocketCredentials() credentials.TransportCredentials { return transport.SocketCredentials() }
 
-// The window of servers that this package works with: from the first version, below the
-// second.
-var firstServer, tooNewServer = [2]int{0, 1}, [2]int{1, 0}
-
-// IncompatibleError says that the target is no copilot-grpc server, or that its version does
-// not work with this package.
-type IncompatibleError struct {
-	// The server's version; empty if the target is another program.
-	Version string
-
-	message string
-	cause   error
-}
-
-// Error says what does not fit.
-func (e *IncompatibleError) Error() string { return "copilot: " + e.message }
-
-// Unwrap gives the error of the call, if there was one.
-func (e *IncompatibleError) Unwrap() error { return e.cause }
-
-// checkVersion compares a server's version with the window. Development builds have no such
-// version, and pass.
-func checkVersion(version string) error {
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) < 2 {
-		return nil
-	}
-	major, errMajor := strconv.Atoi(parts[0])
-	minor, errMinor := strconv.Atoi(parts[1])
-	if errMajor != nil || errMinor != nil {
-		return nil
-	}
-	switch found := [2]int{major, minor}; {
-	case before(found, firstServer):
-		return &IncompatibleError{Version: version, message: fmt.Sprintf(
-			"the server has version %s; this package needs at least %d.%d: update the server", version, firstServer[0],
-			firstServer[1])}
-	case !before(found, tooNewServer):
-		return &IncompatibleError{Version: version, message: fmt.Sprintf(
-			"the server has version %s; this package works below %d.%d: update the package", version, tooNewServer[0],
-			tooNewServer[1])}
-	}
-	return nil
-}
-
-func before(a, b [2]int) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
-
-// foreign recognises what a server of another kind answers to GetServerInfo.
-func foreign(err error) error {
-	e := asError(err)
-	if e == nil || e.fromServer() {
-		return nil
-	}
-	switch e.Code {
-	case codes.Unimplemented, codes.NotFound, codes.Unknown:
-		return &IncompatibleError{cause: err, message: "the target is no copilot-grpc server: " + e.Message}
-	}
-	return nil
-}
+// isLocal reports whether traffic to a target stays on this machine.
+var isLocal = transport.IsLocal

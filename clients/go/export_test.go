@@ -1,9 +1,6 @@
 package copilot
 
-// IsLocal, CheckVersion and ServiceConfig are for the tests.
-var (
-	IsLocal      = isLocal
-	CheckVersion = checkVersion
-)
+// IsLocal and ServiceConfig are for the tests.
+var IsLocal = isLocal
 
 const ServiceConfig = serviceConfig

@@ -1,8 +1,10 @@
 package copilot_test
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -19,7 +21,13 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(privateServerEnv) != "" {
+		servePrivately()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // patience bounds every wait of a test for the other side.
 const patience = 10 * time.Second
@@ -46,6 +54,7 @@ type fake struct {
 	unary chan proto.Message
 
 	info        func(context.Context) error
+	version     string // default: test
 	send        func(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 	sendAndWait func(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error)
 	listEvents  func(*bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
@@ -60,7 +69,7 @@ func (f *fake) GetServerInfo(
 			return nil, err
 		}
 	}
-	return &bridgev1.GetServerInfoResponse{Version: "test"}, nil
+	return &bridgev1.GetServerInfoResponse{Version: cmp.Or(f.version, "test")}, nil
 }
 
 func (f *fake) Send(ctx context.Context, req *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
@@ -195,6 +204,7 @@ func newFake(t *testing.T, opts ...copilot.Option) (*fake, *copilot.Client) {
 		unary:    make(chan proto.Message, 16),
 		subs:     make(chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]),
 		runs:     make(chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]),
+		watches:  make(chan *stream[bridgev1.WatchSessionsRequest, bridgev1.WatchSessionsResponse]),
 	}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()

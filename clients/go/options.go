@@ -7,18 +7,23 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/launch"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/transport"
 )
 
 // Option changes how a [Client] is made.
 type Option func(*settings)
 
 type settings struct {
-	token     TokenSource
-	tls       *tls.Config
+	token     transport.TokenSource
+	tls       transport.TLS
 	insecure  bool
 	name      string
 	log       *slog.Logger
 	reconnect ReconnectPolicy
+	tracing   Tracing
+	server    launch.Options
 	grpc      []grpc.DialOption
 }
 
@@ -46,11 +51,49 @@ func WithToken(token string) Option {
 // WithTokenSource is [WithToken] with a token that changes: see [TokenFromFile]. If the
 // server rejects a token that the source has replaced meanwhile, streams and idempotent
 // calls are repeated with the new one.
-func WithTokenSource(source TokenSource) Option { return func(s *settings) { s.token = source } }
+func WithTokenSource(source TokenSource) Option {
+	return func(s *settings) { s.token = transport.TokenSource(source) }
+}
 
-// WithTLS uses TLS with this configuration. It is the default, with the system's
-// roots, for all targets but unix sockets and the loopback interface.
-func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+// TokenSource returns the current bearer token. The client calls it for every call, so it
+// should cache the token. It may be called concurrently.
+type TokenSource func(ctx context.Context) (string, error)
+
+// TokenFromFile reads a token from a file, without the spaces around it, and reads it again
+// when the file changes.
+func TokenFromFile(path string) TokenSource { return TokenSource(transport.FileToken(path)) }
+
+// WithTLS uses TLS with this configuration. TLS is the default, with the system's roots,
+// for all targets except unix sockets and loopback addresses.
+func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls.Config = config } }
+
+// WithCAFile uses TLS, and accepts servers whose certificates are signed by one in this PEM
+// file.
+func WithCAFile(path string) Option { return func(s *settings) { s.tls.CAFile = path } }
+
+// WithClientCertificate uses TLS, and identifies the client with a certificate and its key,
+// in PEM files. They are read again for each connection.
+func WithClientCertificate(certFile, keyFile string) Option {
+	return func(s *settings) { s.tls.CertFile, s.tls.KeyFile = certFile, keyFile }
+}
+
+// WithServerName uses TLS, and expects this name in the server's certificate instead of the
+// target's host.
+func WithServerName(name string) Option { return func(s *settings) { s.tls.ServerName = name } }
+
+// WithServerBinary sets the program of a private server, a path or a name on PATH: see
+// [Launch].
+func WithServerBinary(path string) Option { return func(s *settings) { s.server.Binary = path } }
+
+// WithServerArgs adds arguments of `copilot-grpc serve` for a private server.
+func WithServerArgs(args ...string) Option {
+	return func(s *settings) { s.server.Args = append(s.server.Args, args...) }
+}
+
+// WithServerEnv adds environment variables of a private server, as NAME=VALUE.
+func WithServerEnv(env ...string) Option {
+	return func(s *settings) { s.server.Env = append(s.server.Env, env...) }
+}
 
 // WithInsecure speaks plain text even to another machine, token included.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
@@ -61,6 +104,19 @@ func WithName(name string) Option { return func(s *settings) { s.name = name } }
 
 // WithLogger logs broken streams, failing handlers and the like. Default: nothing.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
+
+// WithTracing connects handlers and prompts with the program's traces. Package copilototel
+// has the option for OpenTelemetry.
+func WithTracing(tracing Tracing) Option { return func(s *settings) { s.tracing = tracing } }
+
+// Tracing carries W3C trace contexts between the program and the server. A nil function does
+// nothing.
+type Tracing struct {
+	// Extract returns a context within the trace of a callback, for the callback's handler.
+	Extract func(ctx context.Context, traceparent, tracestate string) context.Context
+	// Inject returns the trace context of ctx for a prompt; an empty traceparent for none.
+	Inject func(ctx context.Context) (traceparent, tracestate string)
+}
 
 // WithGRPC adds dial options. They come last, so that they win over the client's own.
 func WithGRPC(opts ...grpc.DialOption) Option {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // Turn is one prompt and what the agent makes of it.
@@ -49,6 +50,45 @@ func (t *Turn) Events() iter.Seq2[*bridgev1.Event, error] {
 			yield(nil, errTurnUsed)
 		}
 	}
+}
+
+// Deltas is [Turn.Events] with the text of the session's own agent only, as it is generated.
+// Where the model does not stream, a text is a whole message. Events that are missing are no
+// error here. An error is the last element.
+func (t *Turn) Deltas() iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		streamed := make(map[string]bool) // messages, by id
+		for ev, err := range t.Events() {
+			var gap *GapError
+			switch {
+			case errors.As(err, &gap):
+				continue
+			case err != nil:
+				yield("", err)
+				return
+			}
+			if text := ownText(ev, streamed); text != "" && !yield(text, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ownText returns the text that an event adds to the answer of the session's own agent.
+func ownText(ev *bridgev1.Event, streamed map[string]bool) string {
+	if ev.GetEvent().GetAgentId() != "" {
+		return ""
+	}
+	switch data := ev.GetEvent().GetData().(type) {
+	case *cliv1.SessionEvent_AssistantMessageDelta:
+		streamed[data.AssistantMessageDelta.GetMessageId()] = true
+		return data.AssistantMessageDelta.GetDeltaContent()
+	case *cliv1.SessionEvent_AssistantMessage:
+		if !streamed[data.AssistantMessage.GetMessageId()] {
+			return data.AssistantMessage.GetContent()
+		}
+	}
+	return ""
 }
 
 var (

@@ -3,12 +3,14 @@ package copilot_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 func runStarted(seq uint64) *bridgev1.RunResponse {
@@ -141,4 +143,61 @@ func TestTurnEndsWithItsContextOrLoop(t *testing.T) {
 	if _, err := turn.Outcome(); err == nil {
 		t.Error("a turn that was broken off has an outcome")
 	}
+}
+
+// Deltas yields the texts of the session's own agent: deltas, or whole messages that had none.
+func TestDeltas(t *testing.T) {
+	t.Parallel()
+	f, c := newFake(t)
+	turn := c.Session("s1").Run(testContext(t), "hello")
+	texts := make(chan string)
+	go func() {
+		defer close(texts)
+		for text, err := range turn.Deltas() {
+			if err != nil {
+				t.Error(err)
+			}
+			texts <- text
+		}
+	}()
+	r := next(t, f.runs)
+	r.send(runStarted(3))
+	seq := uint64(3)
+	for _, event := range []*cliv1.SessionEvent{
+		delta("m1", "Hel", ""), delta("m2", "not mine", "sub"), delta("m1", "lo", ""), message("m1", "Hello", ""),
+		message("m2", "not mine", "sub"), message("m3", "", ""), message("m4", " World", ""),
+	} {
+		seq++
+		r.send(&bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Stream{Stream: &bridgev1.SubscribeResponse{
+			Frame: &bridgev1.SubscribeResponse_Events{Events: &bridgev1.EventBatch{
+				Events: []*bridgev1.Event{{Position: pos(1, seq), Event: event}},
+			}},
+		}}})
+	}
+	r.send(&bridgev1.RunResponse{Frame: &bridgev1.RunResponse_Stream{Stream: &bridgev1.SubscribeResponse{
+		Frame: &bridgev1.SubscribeResponse_Gap{Gap: &bridgev1.Gap{Through: pos(1, 20)}},
+	}}}, runOutcome(bridgev1.TurnStatus_TURN_STATUS_COMPLETED, "World"))
+	r.end <- nil
+	var all []string
+	for text := range texts {
+		all = append(all, text)
+	}
+	if got := strings.Join(all, "|"); got != "Hel|lo| World" {
+		t.Errorf("deltas = %q", got)
+	}
+	if out, err := turn.Outcome(); err != nil || out.GetText() != "World" {
+		t.Errorf("outcome = %v, %v", out, err)
+	}
+}
+
+func delta(message, text, agent string) *cliv1.SessionEvent {
+	return &cliv1.SessionEvent{AgentId: &agent, Data: &cliv1.SessionEvent_AssistantMessageDelta{
+		AssistantMessageDelta: &cliv1.AssistantMessageDeltaData{MessageId: message, DeltaContent: text},
+	}}
+}
+
+func message(id, text, agent string) *cliv1.SessionEvent {
+	return &cliv1.SessionEvent{AgentId: &agent, Data: &cliv1.SessionEvent_AssistantMessage{
+		AssistantMessage: &cliv1.AssistantMessageData{MessageId: id, Content: text},
+	}}
 }

@@ -36,8 +36,22 @@ func (f *fake) WriteLog(_ context.Context, r *bridgev1.WriteLogRequest) (*bridge
 func (f *fake) ListPending(
 	_ context.Context, r *bridgev1.ListPendingRequest,
 ) (*bridgev1.ListPendingResponse, error) {
-	f.unary <- r
-	return &bridgev1.ListPendingResponse{Callbacks: []*bridgev1.Callback{{CallbackId: "cb"}}}, nil
+	switch {
+	case r.GetSessionId() != "":
+		f.unary <- r
+		return &bridgev1.ListPendingResponse{Callbacks: []*bridgev1.Callback{{CallbackId: "cb"}}}, nil
+	case r.GetPageToken() == "":
+		return &bridgev1.ListPendingResponse{
+			Callbacks: []*bridgev1.Callback{{CallbackId: "1"}, {CallbackId: "2"}}, NextPageToken: "more",
+		}, nil
+	}
+	return &bridgev1.ListPendingResponse{Callbacks: []*bridgev1.Callback{{CallbackId: "3"}}}, nil
+}
+
+func (f *fake) GetLastSession(
+	context.Context, *bridgev1.GetLastSessionRequest,
+) (*bridgev1.GetLastSessionResponse, error) {
+	return &bridgev1.GetLastSessionResponse{SessionId: "last"}, nil
 }
 
 func (f *fake) DeleteSession(

@@ -1,4 +1,4 @@
-package copilot
+package transport
 
 import (
 	"context"
@@ -6,20 +6,18 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// TokenSource returns the current bearer token. The client calls it for every call, so it
-// should cache the token. It may be called concurrently.
+// TokenSource returns the current bearer token. It may be called concurrently.
 type TokenSource func(ctx context.Context) (string, error)
 
-// TokenFromFile reads a token from a file, without the spaces around it, and reads it again
-// when the file changes.
-func TokenFromFile(path string) TokenSource {
+// FileToken returns the content of a file, without surrounding space. It reads the file
+// again when the file has changed.
+func FileToken(path string) TokenSource {
 	f := &tokenFile{path: path}
 	return f.token
 }
@@ -27,10 +25,9 @@ func TokenFromFile(path string) TokenSource {
 type tokenFile struct {
 	path string
 
-	mu      sync.Mutex
-	text    string
-	changed time.Time
-	size    int64
+	mu   sync.Mutex
+	text string
+	read os.FileInfo
 }
 
 func (f *tokenFile) token(context.Context) (string, error) {
@@ -40,32 +37,46 @@ func (f *tokenFile) token(context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("copilot: read the token: %w", err)
 	}
-	if f.text != "" && info.ModTime().Equal(f.changed) && info.Size() == f.size {
+	if f.text != "" && os.SameFile(f.read, info) && info.ModTime().Equal(f.read.ModTime()) &&
+		info.Size() == f.read.Size() {
 		return f.text, nil
 	}
-	text, err := os.ReadFile(f.path)
+	data, err := os.ReadFile(f.path)
 	if err != nil {
 		return "", fmt.Errorf("copilot: read the token: %w", err)
 	}
-	f.text, f.changed, f.size = strings.TrimSpace(string(text)), info.ModTime(), info.Size()
+	f.read, f.text = info, strings.TrimSpace(string(data))
+	if f.text == "" {
+		return "", fmt.Errorf("copilot: read the token: the file %q is empty", f.path)
+	}
 	return f.text, nil
 }
 
-// bearer sends a token with every call.
-type bearer struct {
-	source TokenSource
-	plain  bool
+// Bearer sends a token with every call.
+type Bearer struct {
+	Source TokenSource
+	// Plain permits connections without TLS.
+	Plain bool
+}
+
+// DialOptions returns the options that send the token, and that report the rejection of a token
+// that was replaced as a broken connection.
+func (b Bearer) DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithPerRPCCredentials(b),
+		grpc.WithChainUnaryInterceptor(b.unary), grpc.WithChainStreamInterceptor(b.stream),
+	}
 }
 
 // sentToken is the key of a call's token in its context.
 type sentToken struct{}
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
+func (b Bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string]string, error) {
 	token, ok := ctx.Value(sentToken{}).(string)
 	if !ok {
 		var err error
-		if token, err = b.source(ctx); err != nil {
+		if token, err = b.Source(ctx); err != nil {
 			return nil, status.Error(codes.Unauthenticated, err.Error())
 		}
 	}
@@ -73,11 +84,11 @@ func (b bearer) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
-func (b bearer) RequireTransportSecurity() bool { return !b.plain }
+func (b Bearer) RequireTransportSecurity() bool { return !b.Plain }
 
 // begin takes the token for a call, so that expired can compare it.
-func (b bearer) begin(ctx context.Context) (context.Context, string, error) {
-	token, err := b.source(ctx)
+func (b Bearer) begin(ctx context.Context) (context.Context, string, error) {
+	token, err := b.Source(ctx)
 	if err != nil {
 		return ctx, "", status.Error(codes.Unauthenticated, err.Error())
 	}
@@ -86,17 +97,17 @@ func (b bearer) begin(ctx context.Context) (context.Context, string, error) {
 
 // expired turns the rejection of a token that was replaced meanwhile into the error of a
 // broken connection: streams and idempotent calls are then repeated with the new token.
-func (b bearer) expired(ctx context.Context, sent string, err error) error {
+func (b Bearer) expired(ctx context.Context, sent string, err error) error {
 	if status.Code(err) != codes.Unauthenticated {
 		return err
 	}
-	if current, failed := b.source(ctx); failed != nil || current == sent {
+	if current, failed := b.Source(ctx); failed != nil || current == sent {
 		return err
 	}
 	return status.Error(codes.Unavailable, "the token has expired and was replaced")
 }
 
-func (b bearer) unary(
+func (b Bearer) unary(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
@@ -107,7 +118,7 @@ func (b bearer) unary(
 	return b.expired(ctx, sent, invoker(ctx, method, req, reply, cc, opts...))
 }
 
-func (b bearer) stream(
+func (b Bearer) stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
 	opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -125,7 +136,7 @@ func (b bearer) stream(
 // bearerStream is a stream that was opened with a token.
 type bearerStream struct {
 	grpc.ClientStream
-	bearer bearer
+	bearer Bearer
 	sent   string
 }
 

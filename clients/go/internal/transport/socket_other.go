@@ -1,6 +1,6 @@
 //go:build !linux
 
-package copilot
+package transport
 
 import "net"
 

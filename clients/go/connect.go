@@ -1,0 +1,145 @@
+package copilot
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/launch"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/transport"
+)
+
+// TargetEnv is the environment variable with the address of the server for [Connect].
+const TargetEnv = "COPILOT_GRPC_TARGET"
+
+// The versions of servers that this library works with: from the first, before the second.
+var (
+	firstVersion  = [2]int{0, 1}
+	beforeVersion = [2]int{1, 0}
+)
+
+// ErrNoServer says that no server listens at the target, or that a private server does not
+// start. The error that wraps it has the cause.
+var ErrNoServer = launch.ErrNotFound
+
+// IncompatibleError says that the server at a target does not work with this library.
+type IncompatibleError struct {
+	// The target.
+	Target string
+	// The server's version; empty if it is no copilot-grpc.
+	Version string
+
+	cause error
+}
+
+// Error says which versions work together.
+func (e *IncompatibleError) Error() string {
+	if e.Version == "" {
+		return fmt.Sprintf("copilot: the server at %q is no copilot-grpc: %v", e.Target, e.cause)
+	}
+	return fmt.Sprintf("copilot: the server at %q has version %s; this library works with %d.%d up to, "+
+		"but not including, %d.%d",
+		e.Target, e.Version, firstVersion[0], firstVersion[1], beforeVersion[0], beforeVersion[1])
+}
+
+// Unwrap returns the error of the call that found it out, if any.
+func (e *IncompatibleError) Unwrap() error { return e.cause }
+
+// Connect is [Dial] with the server that this machine has: the one that [TargetEnv] names,
+// else the one that listens on the default socket of `copilot-grpc serve`, else a private
+// server as of [Launch].
+func Connect(ctx context.Context, opts ...Option) (*Client, error) {
+	if target := os.Getenv(TargetEnv); target != "" {
+		return Dial(ctx, target, opts...)
+	}
+	socket, err := transport.DefaultSocket()
+	if err == nil && transport.Listens(ctx, socket) {
+		return Dial(ctx, "unix:"+socket, opts...)
+	}
+	return Launch(ctx, opts...)
+}
+
+// Launch starts a private server and connects to it. The server's program is copilot-grpc
+// on PATH, or that of the environment variable COPILOT_GRPC_BINARY or [WithServerBinary].
+// It listens on a unix socket in a temporary directory with its journals, and ends with
+// [Client.Close]; on Linux also when this program ends. ctx bounds the start.
+func Launch(ctx context.Context, opts ...Option) (*Client, error) {
+	st := newSettings(opts)
+	server, err := launch.Start(ctx, st.server)
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(ctx, server.Target(), st)
+	if err != nil {
+		_ = server.Stop() // err is the cause
+		return nil, err
+	}
+	closeConn := c.closeConn
+	c.closeConn = func() error {
+		err := closeConn()
+		if stopErr := server.Stop(); err == nil {
+			err = stopErr
+		}
+		return err
+	}
+	return c, nil
+}
+
+// check asks the server who it is.
+func (c *Client) check(ctx context.Context, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	info, err := c.ServerInfo(ctx)
+	if err == nil {
+		if !isCompatible(info.GetVersion()) {
+			return &IncompatibleError{Target: target, Version: info.GetVersion()}
+		}
+		return nil
+	}
+	e := asError(err)
+	switch {
+	case e == nil || e.fromServer():
+	case isForeign(e):
+		return &IncompatibleError{Target: target, cause: err}
+	case e.Code == codes.Unavailable:
+		return fmt.Errorf("copilot: %w at %q: start it with `copilot-grpc serve`, or set %s: %w",
+			ErrNoServer, target, TargetEnv, err)
+	}
+	return fmt.Errorf("copilot: dial %q: %w", target, err)
+}
+
+// isForeign reports whether an error shows a server without the API: one of another gRPC
+// API, or of HTTP only.
+func isForeign(e *Error) bool {
+	switch e.Code {
+	case codes.Unimplemented, codes.NotFound, codes.Unknown:
+		return true
+	case codes.Unavailable:
+		return strings.Contains(e.Message, "HTTP/1.1 header")
+	}
+	return false
+}
+
+// isCompatible reports whether a server's version is in the window. Builds of developers
+// have no number, and count as compatible.
+func isCompatible(version string) bool {
+	text, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), "-")
+	numbers := strings.Split(text, ".")
+	if len(numbers) < 2 {
+		return true
+	}
+	var v [2]int
+	for i := range v {
+		n, err := strconv.Atoi(numbers[i])
+		if err != nil {
+			return true
+		}
+		v[i] = n
+	}
+	isBefore := func(a, b [2]int) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
+	return !isBefore(v, firstVersion) && isBefore(v, beforeVersion)
+}

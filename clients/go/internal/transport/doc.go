@@ -1,0 +1,2 @@
+// Package transport has the targets, credentials and tokens of connections to servers.
+package transport
