@@ -3,6 +3,7 @@ import { connect, type ConnectOptions } from "@copilot-grpc/client/web";
 import { fetchMe, type Identity, linkToken, type LoginMethod, logOut, mayAct } from "./auth.js";
 import { Connection } from "./connection.js";
 import { FleetStream } from "./fleetstream.js";
+import { InboxStream } from "./inboxstream.js";
 import { Store } from "./store.js";
 
 /** Everything of a logged-in caller. */
@@ -10,6 +11,7 @@ export interface Desk {
   readonly client: Client;
   readonly identity: Identity;
   readonly fleet: FleetStream;
+  readonly inbox: InboxStream;
   /** The caller may send, answer and change. */
   readonly acts: boolean;
 }
@@ -70,8 +72,10 @@ export class App {
     });
     if (generation !== this.#generation) return void client.close();
     const fleet = new FleetStream(client, this.connection, this.isFinal);
+    const inbox = new InboxStream(client, this.connection, this.isFinal);
     fleet.start();
-    this.state.set({ state: "ready", desk: { client, identity, fleet, acts: mayAct(identity) } });
+    inbox.start();
+    this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, acts: mayAct(identity) } });
   }
 
   async logOut(): Promise<void> {
@@ -85,6 +89,7 @@ export class App {
     if (now.state !== "ready") return;
     this.state.set({ state: "starting" });
     now.desk.fleet.stop();
+    now.desk.inbox.stop();
     void now.desk.client.close();
   }
 
