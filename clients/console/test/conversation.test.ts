@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Client, SubscribeResponse } from "@copilot-grpc/client";
-import { emptyView, type View } from "@copilot-grpc/client/view";
+import { emptyView, type View, type ViewItem } from "@copilot-grpc/client/view";
 import { Connection } from "../src/lib/connection.js";
 import { Conversation } from "../src/lib/conversation.js";
 import { entriesOf } from "../src/lib/entries.js";
@@ -92,6 +92,22 @@ describe("entries", () => {
       entriesOf({ ...view, turn: { running: false, intent: "", outcome } }).map(({ kind }) => kind),
       ["outcome"],
     );
+  });
+
+  test("the steps of a sub-agent follow the call that started it, while it runs or if the user shows them", () => {
+    const tool = (key: string, agentId = "") =>
+      ({ kind: "tool", key, toolCallId: key, agentId, name: "task", state: "running" }) as unknown as ViewItem;
+    const task = { kind: "user", key: "u", agentId: "a1", text: "look" } as unknown as ViewItem;
+    const agent = { agentId: "a1", toolCallId: "t1", name: "Explorer", state: "running" } as View["agents"][number];
+    const items = [tool("t1"), task, tool("t2"), tool("t3", "a1")];
+    const view: View = { ...emptyView(), items, agents: [agent] };
+    const shown = (next: View, expanded?: Map<string, boolean>) =>
+      entriesOf(next, expanded).map(({ key, depth }) => `${depth} ${key}`);
+    assert.deepEqual(shown(view), ["0 tool t1", "1 tool t3", "0 tool t2"]);
+    const done: View = { ...view, agents: [{ ...agent, state: "completed" }] };
+    assert.deepEqual(shown(done), ["0 tool t1", "0 tool t2"]);
+    assert.deepEqual(shown(done, new Map([["t1", true]])), ["0 tool t1", "1 tool t3", "0 tool t2"]);
+    assert.deepEqual(shown({ ...view, agents: [] }).length, 3);
   });
 
   test("an item that has not changed has the same entry", () => {

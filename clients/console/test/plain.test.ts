@@ -5,7 +5,8 @@ import { fetchMe, linkToken, logIn, LoginError, mayAct, returnPath } from "../sr
 import { age, bytes, cost, count, countdown, duration, plural, shortPath } from "../src/lib/format.js";
 import { parseRoute, pathOf, type Route, sessionPath } from "../src/lib/router.js";
 import { clip, firstLine, output, plain, visible } from "../src/lib/text.js";
-import { describeTool, prettyJson } from "../src/lib/tools.js";
+import { comparedLines, type DiffLine, diffStats, unifiedLines } from "../src/lib/diff.js";
+import { changesOf, describeTool, prettyJson } from "../src/lib/tools.js";
 
 /** Checks a function on arguments and results. */
 function table<A extends unknown[], R>(name: string, run: (...values: A) => R, rows: readonly (readonly [A, R])[]): void {
@@ -182,5 +183,46 @@ describe("logins", () => {
     assert.equal(mayAct(ann), false);
     assert.equal(mayAct({ ...ann, role: "participant" }), true);
     assert.equal(mayAct(undefined), false);
+  });
+});
+
+describe("diffs", () => {
+  const text = (lines: readonly DiffLine[]) =>
+    lines.map(({ kind, text, before, after }) => `${kind} ${before ?? ""}/${after ?? ""} ${text}`);
+  test("a unified diff has line numbers", () => {
+    const patch = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n@@ -9,1 +9,2 @@\n nine\n+ten\n";
+    assert.deepEqual(text(unifiedLines(patch)), [
+      "same 1/1 one",
+      "del 2/ two",
+      "add /2 2",
+      "same 3/3 three",
+      "hunk / ⋯",
+      "same 9/9 nine",
+      "add /10 ten",
+    ]);
+    assert.deepEqual(text(unifiedLines("no diff")), ["same / no diff"]);
+    assert.deepEqual(text(unifiedLines("@@ -1,9 +1,9 @@\nbroken")), ["same / @@ -1,9 +1,9 @@", "same / broken"]);
+  });
+  test("two texts are compared with a few lines around", () => {
+    const before = Array.from({ length: 20 }, (_, n) => `line ${n + 1}`).join("\n");
+    const lines = comparedLines(before, before.replace("line 10", "LINE 10"), 1);
+    assert.deepEqual(text(lines), [
+      "hunk / ⋯",
+      "same 9/9 line 9",
+      "del 10/ line 10",
+      "add /10 LINE 10",
+      "same 11/11 line 11",
+      "hunk / ⋯",
+    ]);
+    assert.deepEqual(diffStats(lines), { added: 1, removed: 1 });
+    assert.match(comparedLines("x".repeat(400_000), "y")[0]?.text ?? "", /too large/);
+  });
+  test("the change of a call", () => {
+    const kinds = (name: string, json: object, detail = "") => changesOf(name, JSON.stringify(json), detail).map(({ kind }) => kind);
+    assert.deepEqual(kinds("edit", { path: "a", old_str: "x", new_str: "y" }), ["del", "add"]);
+    assert.deepEqual(kinds("create", { path: "a", file_text: "x\ny\n" }), ["add", "add"]);
+    assert.deepEqual(kinds("edit", {}, "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y"), ["del", "add"]);
+    assert.deepEqual(kinds("apply_patch", { patch: "*** Update File: a\n@@\n-x\n+y" }), ["hunk", "hunk", "del", "add"]);
+    assert.deepEqual(kinds("bash", { command: "ls" }), []);
   });
 });

@@ -119,6 +119,54 @@ const tables: Record<
     ],
     items: ['tool bash({"c":1}) completed all'],
   },
+  "a sub-agent: its task, its model and its context are not those of the session": {
+    frames: [
+      event("1/1", { case: "sessionModelChange", value: { newModel: "gpt" } }),
+      event("1/2", start),
+      event(
+        "1/3",
+        { case: "subagentStarted", value: { toolCallId: "t1", agentName: "explore", agentDisplayName: "Explorer" } },
+        { agentId: "a1" },
+      ),
+      event("1/4", { case: "sessionModelChange", value: { newModel: "mini" } }, { agentId: "a1" }),
+      event("1/5", { case: "userMessage", value: { content: "look", messageId: "u2" } }, { agentId: "a1" }),
+      event(
+        "1/6",
+        { case: "sessionUsageInfo", value: { currentTokens: 7n, tokenLimit: 100n } },
+        { agentId: "a1" },
+      ),
+      event(
+        "1/7",
+        { case: "subagentCompleted", value: { toolCallId: "t1", totalTokens: 12n, durationMs: 340n } },
+        { agentId: "a1" },
+      ),
+    ],
+    items: ['tool bash({"c":1}) running', "user look"],
+    check: (view) => {
+      assert.deepEqual([view.model, view.usage.contextTokens], ["gpt", 0]);
+      assert.equal(view.items[1]?.kind === "user" && view.items[1].agentId, "a1");
+      const [explorer] = view.agents;
+      assert.deepEqual(
+        [explorer?.agentId, explorer?.toolCallId, explorer?.name, explorer?.state, explorer?.tokens],
+        ["a1", "t1", "Explorer", "completed", 12],
+      );
+    },
+  },
+  "times of a tool call, and its result for people": {
+    frames: [
+      event("1/1", start, { timestamp: { seconds: 10n, nanos: 5_000_000 } }),
+      event(
+        "1/2",
+        { case: "toolExecutionComplete", value: { toolCallId: "t1", success: true, result: { content: "ok", detailedContent: "+a" } } },
+        { timestamp: { seconds: 12n } },
+      ),
+    ],
+    items: ['tool bash({"c":1}) completed ok'],
+    check: (view) => {
+      const [item] = view.items;
+      assert.deepEqual(item?.kind === "tool" && [item.startedAt, item.endedAt, item.detail], [10_005, 12_000, "+a"]);
+    },
+  },
   "a tool that fails": {
     frames: [
       event("1/3", start),
@@ -232,6 +280,44 @@ describe("frames", () => {
       check?.(view);
     });
   }
+});
+
+describe("long sessions", () => {
+  test("views of two branches keep their own items", () => {
+    const common = viewOf([event("1/1", user)]);
+    const one = viewOf([event("1/2", { ...start }), event("1/3", whole("one"))], common);
+    const two = viewOf([event("1/2", whole("two")), event("1/3", start), event("1/4", whole("two again"))], common);
+    const more = viewOf([event("1/5", whole("one again"))], one);
+    assert.deepEqual(two.items.map(line), ["user hello", "message two again", 'tool bash({"c":1}) running']);
+    assert.deepEqual(more.items.map(line), ["user hello", 'tool bash({"c":1}) running', "message one again"]);
+    assert.deepEqual(one.items.map(line), ["user hello", 'tool bash({"c":1}) running', "message one"]);
+    assert.deepEqual(common.items.map(line), ["user hello"]);
+  });
+
+  test("the work for an event does not grow with the session", () => {
+    /** Reads of items while 200 events are added to a session with n items. */
+    const reads = (n: number): number => {
+      const batch = (from: number, size: number): SubscribeResponse => {
+        const events = Array.from({ length: size }, (_, at) => ({
+          position: parsePosition(`1/${from + at}`),
+          event: { id: `e${from + at}`, data: { case: "assistantMessage" as const, value: { messageId: `m${from + at}`, content: "x" } } },
+        }));
+        return frame(`1/${from + size}`, { case: "events", value: { events } });
+      };
+      const view = reduce(emptyView(), batch(1, n));
+      let count = 0;
+      const items = new Proxy(view.items as ViewItem[], {
+        get: (target, name, receiver) => {
+          count++;
+          return Reflect.get(target, name, receiver) as unknown;
+        },
+      });
+      reduce({ ...view, items }, batch(n + 2, 200));
+      return count / n;
+    };
+    // The first batch copies and indexes the list: a few reads of each item, and not 200.
+    assert.ok(reads(5_000) < 10, `${reads(5_000)} reads of each item`);
+  });
 });
 
 describe("a recorded turn with a tool and a permission", () => {

@@ -9,6 +9,9 @@ const budgetMs = 12;
 /** While the replay lasts, the page is updated this often: each update draws a page that is replaced at once. */
 const replayMs = 200;
 
+/** Types that change nothing on the page: they are about a third of all events. */
+const hidden = ["model.*", "assistant.streaming_delta", "session.background_tasks_changed", "pending_messages.modified"];
+
 /** A session as it streams. Starts once, and ends with `stop`. */
 export class Conversation {
   readonly id: string;
@@ -54,7 +57,8 @@ export class Conversation {
   async #read(): Promise<void> {
     const { signal } = this.#over;
     try {
-      for await (const frame of this.session.frames({ from: "beginning", callbacks: true, signal })) {
+      const filter = { excludeTypes: hidden };
+      for await (const frame of this.session.frames({ from: "beginning", callbacks: true, filter, signal })) {
         this.#connection.live(this.id);
         this.#queue.push(frame);
         this.#cancel ??= this.#schedule(() => this.#work());

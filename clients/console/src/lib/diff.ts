@@ -62,6 +62,18 @@ export function comparedLines(before: string, after: string, context = 3): DiffL
   return lines;
 }
 
+/** The lines of a patch in the form that models write: without line numbers. */
+export function patchLines(patch: string): DiffLine[] {
+  const lines: DiffLine[] = [];
+  for (const line of patch.slice(0, maxChars).split("\n")) {
+    if (line.startsWith("+")) lines.push({ kind: "add", text: line.slice(1) });
+    else if (line.startsWith("-")) lines.push({ kind: "del", text: line.slice(1) });
+    else if (line.startsWith("@@") || line.startsWith("***")) lines.push({ kind: "hunk", text: line.replace(/^[@*]+ ?/, "") });
+    else lines.push({ kind: "same", text: line.slice(1) });
+  }
+  return lines;
+}
+
 export function diffStats(lines: readonly DiffLine[]): { added: number; removed: number } {
   let [added, removed] = [0, 0];
   for (const { kind } of lines) {

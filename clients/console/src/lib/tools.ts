@@ -1,6 +1,8 @@
+import { comparedLines, type DiffLine, patchLines, unifiedLines } from "./diff.js";
+
 /** How a call of a tool is shown in one line. */
 export interface ToolCard {
-  readonly icon: "terminal" | "edit" | "eye" | "search" | "globe" | "agent" | "tool" | "file";
+  readonly icon: "terminal" | "edit" | "eye" | "search" | "globe" | "agent" | "tool" | "file" | "info";
   readonly title: string;
   /** The command, the path, the query. */
   readonly subject: string;
@@ -35,6 +37,11 @@ const known: Readonly<Record<string, Known>> = {
   glob: { icon: "search", title: "Find files", subjects: ["pattern"] },
   web_fetch: { icon: "globe", title: "Fetch", subjects: ["url"] },
   web_search: { icon: "globe", title: "Search the web", subjects: ["query"] },
+  ask_user: { icon: "info", title: "Question", subjects: ["question"] },
+  exit_plan_mode: { icon: "info", title: "Plan", subjects: ["summary"] },
+  report_intent: { icon: "info", title: "Intent", subjects: ["intent"] },
+  update_todo: { icon: "file", title: "To-dos", subjects: [] },
+  store_memory: { icon: "file", title: "Memory", subjects: ["fact", "subject"] },
   task: { icon: "agent", title: "Sub-agent", subjects: ["description", "agent_type", "prompt"] },
 };
 
@@ -50,6 +57,19 @@ export function describeTool(name: string, argumentsJson: string): ToolCard {
     return { icon: entry.icon, title: entry.title, subject: subject.slice(0, 300), showsArguments: !one };
   }
   return { icon: entry.icon, title: entry.title, subject: "", showsArguments: keys.length > 0 || argumentsJson !== "" };
+}
+
+/** The change of a file by a call, if the call is one. */
+export function changesOf(name: string, argumentsJson: string, detail: string): readonly DiffLine[] {
+  if (/^(diff --git |--- )/m.test(detail) && /^@@ /m.test(detail)) return unifiedLines(detail);
+  const values = parseArguments(argumentsJson);
+  const text = (key: string): string | undefined => (typeof values[key] === "string" ? values[key] : undefined);
+  const [before, after] = [text("old_str"), text("new_str")];
+  if (before !== undefined && after !== undefined) return comparedLines(before, after);
+  const content = text("file_text");
+  if (name === "create" && content !== undefined) return comparedLines("", content);
+  const patch = text("patch") ?? text("input");
+  return name === "apply_patch" && patch ? patchLines(patch) : [];
 }
 
 /** The arguments as an object; those that are incomplete or of another kind are empty. */

@@ -1,6 +1,7 @@
 import { formatPosition } from "../position.js";
 import type { Event } from "../proto.js";
-import type { MessageItem, NoticeItem, ReasoningItem, ToolItem, View, ViewItem } from "./state.js";
+import { append, find, mapItems, upsert } from "./items.js";
+import type { AgentView, MessageItem, NoticeItem, ReasoningItem, ToolItem, View } from "./state.js";
 
 type Data = NonNullable<Event["event"]>["data"];
 type Value<C extends Data["case"]> = Extract<Data, { case: C }>["value"];
@@ -9,13 +10,15 @@ type Named = Exclude<Data["case"], undefined>;
 /** What an event changes, by its case. Other events change only the position. */
 const reducers: { [C in Named]?: (view: View, value: Value<C>, event: Event) => View } = {
   userMessage: (view, value, event) =>
-    append(running(view), {
+    append(agentOf(event) ? view : running(view), {
       kind: "user",
       key: value.messageId || eventKey(event),
+      agentId: agentOf(event),
       text: value.content,
       attachments: value.attachments.length,
       source: value.source ?? "",
       lost: false,
+      at: timeOf(event),
       position: event.position,
     }),
   assistantTurnStart: (view, _value, event) => (agentOf(event) ? view : running(view)),
@@ -38,7 +41,8 @@ const reducers: { [C in Named]?: (view: View, value: Value<C>, event: Event) => 
   toolExecutionStart: (view, { toolCallId, toolName, argumentsJson }, event) =>
     tool(view, event, toolCallId, (item) => {
       if (isDone(item)) return item;
-      return { ...item, name: toolName, argumentsJson: argumentsJson ?? item.argumentsJson, state: "running" };
+      const known = { name: toolName, argumentsJson: argumentsJson ?? item.argumentsJson, startedAt: timeOf(event) };
+      return { ...item, ...known, state: "running" };
     }),
   toolExecutionPartialResult: (view, { toolCallId, partialOutput }, event) =>
     tool(view, event, toolCallId, (item) => (isDone(item) ? item : { ...item, output: partialOutput })),
@@ -49,6 +53,8 @@ const reducers: { [C in Named]?: (view: View, value: Value<C>, event: Event) => 
       ...item,
       state: success ? "completed" : "failed",
       output: result?.content ?? item.output,
+      detail: result && result.detailedContent !== result.content ? (result.detailedContent ?? "") : "",
+      endedAt: timeOf(event),
       error: error?.message ?? "",
       progress: "",
     })),
@@ -62,12 +68,21 @@ const reducers: { [C in Named]?: (view: View, value: Value<C>, event: Event) => 
       cost: view.usage.cost + (cost ?? 0),
     },
   }),
-  sessionUsageInfo: (view, { currentTokens, tokenLimit }) => ({
-    ...view,
-    usage: { ...view.usage, contextTokens: Number(currentTokens), contextLimit: Number(tokenLimit) },
-  }),
+  sessionUsageInfo: (view, { currentTokens, tokenLimit }, event) => {
+    if (agentOf(event)) return view;
+    return {
+      ...view,
+      usage: { ...view.usage, contextTokens: Number(currentTokens), contextLimit: Number(tokenLimit) },
+    };
+  },
+  subagentStarted: (view, { toolCallId, agentName, agentDisplayName }, event) =>
+    agent(view, toolCallId, event, { name: agentDisplayName || agentName, state: "running" }),
+  subagentCompleted: (view, { toolCallId, totalToolCalls, totalTokens, durationMs }, event) =>
+    agent(view, toolCallId, event, { state: "completed", ...totals(totalToolCalls, totalTokens, durationMs) }),
+  subagentFailed: (view, { toolCallId, error, totalToolCalls, totalTokens, durationMs }, event) =>
+    agent(view, toolCallId, event, { state: "failed", error, ...totals(totalToolCalls, totalTokens, durationMs) }),
   sessionTitleChanged: (view, { title }) => ({ ...view, title }),
-  sessionModelChange: (view, { newModel }) => ({ ...view, model: newModel }),
+  sessionModelChange: (view, { newModel }, event) => (agentOf(event) ? view : { ...view, model: newModel }),
   sessionInfo: (view, { message: text }, event) => notice(view, event, "info", text),
   sessionWarning: (view, { message: text }, event) => notice(view, event, "warning", text),
   sessionError: (view, { message: text }, event) => notice(view, event, "error", text),
@@ -88,19 +103,27 @@ function running(view: View): View {
 
 /** The view without a running turn: nothing streams any more. */
 export function idle(view: View): View {
-  const streams = view.items.some((item) => "streaming" in item && item.streaming);
-  return {
-    ...view,
-    turn: { ...view.turn, running: false, intent: "" },
-    items: streams
-      ? view.items.map((item) => ("streaming" in item && item.streaming ? { ...item, streaming: false } : item))
-      : view.items,
-  };
+  const ended = mapItems(view, (item) =>
+    "streaming" in item && item.streaming ? { ...item, streaming: false } : item,
+  );
+  return { ...ended, turn: { ...view.turn, running: false, intent: "" } };
+}
+
+function agent(view: View, toolCallId: string, event: Event, change: Partial<AgentView>): View {
+  const found = view.agents.find((each) => each.toolCallId === toolCallId);
+  const none = { name: "", state: "running", error: "", toolCalls: 0, tokens: 0, durationMs: 0 } as const;
+  const changed = { ...none, agentId: agentOf(event), toolCallId, ...found, ...change };
+  const agents = found ? view.agents.map((each) => (each === found ? changed : each)) : [...view.agents, changed];
+  return { ...view, agents };
+}
+
+function totals(toolCalls = 0n, tokens = 0n, durationMs = 0n): Partial<AgentView> {
+  return { toolCalls: Number(toolCalls), tokens: Number(tokens), durationMs: Number(durationMs) };
 }
 
 function assistantMessage(view: View, value: Value<"assistantMessage">, event: Event): View {
   const { messageId, content, toolRequests } = value;
-  const known = view.items.some((item) => item.kind === "message" && item.key === messageId);
+  const known = find(view.items, "message", messageId) >= 0;
   // A message that only calls tools has no text to show.
   const shown =
     content || known ? message(view, event, messageId, (item) => ({ ...item, text: content, streaming: false })) : view;
@@ -115,21 +138,22 @@ function assistantMessage(view: View, value: Value<"assistantMessage">, event: E
 }
 
 function message(view: View, event: Event, key: string, change: (item: MessageItem) => MessageItem): View {
-  const { position } = event;
-  return upsert(view, { kind: "message", key, agentId: agentOf(event), text: "", streaming: true, position }, change);
+  const created = { key, agentId: agentOf(event), text: "", streaming: true, at: timeOf(event) };
+  return upsert(view, { kind: "message", ...created, position: event.position }, change);
 }
 
 function reasoning(view: View, event: Event, key: string, change: (item: ReasoningItem) => ReasoningItem): View {
-  const { position } = event;
-  return upsert(view, { kind: "reasoning", key, agentId: agentOf(event), text: "", streaming: true, position }, change);
+  const created = { key, agentId: agentOf(event), text: "", streaming: true, at: timeOf(event) };
+  return upsert(view, { kind: "reasoning", ...created, position: event.position }, change);
 }
 
 function tool(view: View, event: Event, toolCallId: string, change: (item: ToolItem) => ToolItem): View {
-  const texts = { name: "", argumentsJson: "", output: "", progress: "", error: "" };
+  const texts = { name: "", argumentsJson: "", output: "", detail: "", progress: "", error: "" };
   const { position } = event;
   const created: ToolItem = {
     ...texts,
     ...{ kind: "tool", key: toolCallId, toolCallId, agentId: agentOf(event), state: "streaming", position },
+    ...{ startedAt: 0, endedAt: 0 },
   };
   return upsert(view, created, change);
 }
@@ -142,22 +166,13 @@ function notice(view: View, event: Event, level: NoticeItem["level"], text: stri
   return append(view, { kind: "notice", key: eventKey(event), level, text, position: event.position });
 }
 
-/** Changes the item with the key and kind of `created`, or appends `created` with the change. */
-function upsert<T extends ViewItem>(view: View, created: T, change: (item: T) => T): View {
-  // Items that change are near the end.
-  const at = view.items.findLastIndex((item) => item.kind === created.kind && item.key === created.key);
-  const found = view.items[at];
-  if (!found) return append(view, change(created));
-  const changed = change(found as T);
-  return changed === found ? view : { ...view, items: view.items.with(at, changed) };
-}
-
-export function append(view: View, item: ViewItem): View {
-  return { ...view, items: [...view.items, item] };
-}
-
 function agentOf(event: Event): string {
   return event.event?.agentId ?? "";
+}
+
+function timeOf(event: Event): number {
+  const time = event.event?.timestamp;
+  return time ? Number(time.seconds) * 1000 + Math.floor(time.nanos / 1e6) : 0;
 }
 
 function eventKey(event: Event): string {

@@ -7,11 +7,13 @@
 import { comparePositions, formatPosition } from "../position.js";
 import type { Callback, Event, SubscribeResponse, TurnOutcome } from "../proto.js";
 import { outcomeData } from "../turn.js";
-import { append, idle, reduceEvent } from "./events.js";
+import { idle, reduceEvent } from "./events.js";
+import { append, inBatch, mapItems } from "./items.js";
 import type { View } from "./state.js";
 
 export { emptyView } from "./state.js";
 export type {
+  AgentView,
   GapItem,
   MessageItem,
   NoticeItem,
@@ -30,7 +32,7 @@ export type {
  * newer than this library change only the position.
  */
 export function reduce(view: View, response: SubscribeResponse): View {
-  const next = reduceFrame(view, response);
+  const next = inBatch(() => reduceFrame(view, response));
   return comparePositions(response.resumeAfter, next.position) > 0 ? { ...next, position: response.resumeAfter } : next;
 }
 
@@ -106,8 +108,5 @@ function withOutcome(view: View, turn: TurnOutcome | undefined): View {
 function withLost(view: View, messageIds: string[]): View {
   if (messageIds.length === 0) return view;
   const lost = new Set(messageIds);
-  return {
-    ...view,
-    items: view.items.map((item) => (item.kind === "user" && lost.has(item.key) ? { ...item, lost: true } : item)),
-  };
+  return mapItems(view, (item) => (item.kind === "user" && lost.has(item.key) ? { ...item, lost: true } : item));
 }

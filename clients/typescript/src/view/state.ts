@@ -6,6 +6,8 @@ export interface UserItem {
   readonly kind: "user";
   /** Stable and unique in the view, for lists of user interfaces. */
   readonly key: string;
+  /** The sub-agent that received the message from its parent; empty for a message of the conversation itself. */
+  readonly agentId: string;
   readonly text: string;
   /** Number of attachments. */
   readonly attachments: number;
@@ -13,6 +15,8 @@ export interface UserItem {
   readonly source: string;
   /** The message was accepted and lost with its CLI process: it is not part of the conversation. */
   readonly lost: boolean;
+  /** Time of the event in milliseconds since 1970; 0 if unknown. */
+  readonly at: number;
   readonly position: Position | undefined;
 }
 
@@ -25,6 +29,8 @@ export interface MessageItem {
   readonly text: string;
   /** More deltas can follow. */
   readonly streaming: boolean;
+  /** Time of the first event in milliseconds since 1970; 0 if unknown. */
+  readonly at: number;
   readonly position: Position | undefined;
 }
 
@@ -35,6 +41,7 @@ export interface ReasoningItem {
   readonly agentId: string;
   readonly text: string;
   readonly streaming: boolean;
+  readonly at: number;
   readonly position: Position | undefined;
 }
 
@@ -50,10 +57,15 @@ export interface ToolItem {
   readonly state: "streaming" | "requested" | "running" | "completed" | "failed";
   /** The output so far, or the result. */
   readonly output: string;
+  /** The result for people, such as a diff; empty if it is the same as the output. */
+  readonly detail: string;
   /** The latest message about the progress. */
   readonly progress: string;
   /** The error of a failed call. */
   readonly error: string;
+  /** Start and end of the execution in milliseconds since 1970; 0 before, or if unknown. */
+  readonly startedAt: number;
+  readonly endedAt: number;
   readonly position: Position | undefined;
 }
 
@@ -95,6 +107,20 @@ export interface TurnView {
   readonly outcome: OutcomeData | undefined;
 }
 
+/** A sub-agent. */
+export interface AgentView {
+  readonly agentId: string;
+  /** The call of a tool that started it. */
+  readonly toolCallId: string;
+  readonly name: string;
+  readonly state: "running" | "completed" | "failed";
+  readonly error: string;
+  /** Totals at the end; 0 before. */
+  readonly toolCalls: number;
+  readonly tokens: number;
+  readonly durationMs: number;
+}
+
 /** Tokens of the session, as far as this stream reported them. */
 export interface UsageView {
   readonly requests: number;
@@ -118,6 +144,8 @@ export interface View {
   /** Callbacks that wait for an answer, oldest first, if the stream has callbacks. */
   readonly pending: readonly Callback[];
   readonly usage: UsageView;
+  /** The sub-agents, in the order of their start. */
+  readonly agents: readonly AgentView[];
   /** The replay is complete. */
   readonly caughtUp: boolean;
   /** The server will end this stream soon; the library continues on another one. */
@@ -138,6 +166,7 @@ export function emptyView(): View {
     turn: { running: false, intent: "", outcome: undefined },
     pending: [],
     usage: { requests: 0, inputTokens: 0, outputTokens: 0, cost: 0, contextTokens: 0, contextLimit: 0 },
+    agents: [],
     caughtUp: false,
     goingAway: false,
     closed: undefined,
