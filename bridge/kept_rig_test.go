@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/outbox"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
@@ -87,8 +87,8 @@ func (k *keptLife) copyTo(data string) {
 func (k *keptLife) promptsNoted(id string) {
 	k.t.Helper()
 	eventually(k.t, "the note that the prompts' turns have ended", func() bool {
-		names, err := k.directory.Outbox(id).List()
-		return err == nil && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ".prompt") })
+		box, err := outbox.Open(k.directory.Outbox(id))
+		return err == nil && box.Empty()
 	})
 }
 

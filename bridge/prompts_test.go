@@ -104,7 +104,7 @@ func TestWaitingOutlivesTheBridge(t *testing.T) {
 	eventually(t, "the answer on disk", func() bool {
 		s, err := r.store.Open(t.Context(), "s1")
 		id, _, ok := s.Prompts().Box().AnswerTo(settle.Key(t.Context(), idempotency.SendAndWait, "q"))
-		state, _ := r.directory.Outbox("s1").Read("state")
+		state, _ := r.directory.Outbox("s1").Read("log")
 		return err == nil && ok && strings.Contains(string(state), id)
 	})
 	r = r.reborn()

@@ -54,8 +54,7 @@ type Damage struct {
 	Place string `json:"-"`
 }
 
-// Files keeps small files of a session, each of which is replaced as a whole. A name has no
-// separators. Its methods are safe for concurrent use, except that calls on one file must not
+// Files keeps small files of a session. A name has no separators. Its methods are safe for concurrent use, except that calls on one file must not
 // overlap.
 type Files interface {
 	// List returns the names of the files.
@@ -64,6 +63,10 @@ type Files interface {
 	Read(name string) ([]byte, error)
 	// Write replaces the content of a file. After a crash the file has the old content or the new.
 	Write(name string, data []byte) error
+	// Append writes data at the end of a file of that size, and creates a missing one. After an
+	// error or a crash any part of the data may be there. A caller that does not know the size, or
+	// that had an error, must Write.
+	Append(name string, size int64, data []byte) error
 	// Remove removes a file. A missing file is no error.
 	Remove(name string) error
 }

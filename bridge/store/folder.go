@@ -1,6 +1,8 @@
 package store
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -9,8 +11,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
 )
 
-// folder is a directory of small files of a session, each of which is replaced atomically. The first write creates
-// it. It is safe for concurrent use, except for writes to the same file.
+// folder is a directory of small files of a session. The first write creates it. It is safe for concurrent use, except for writes to the same file.
 type folder struct {
 	fs   segment.FS
 	dir  string
@@ -46,6 +47,30 @@ func (f *folder) Write(name string, data []byte) error {
 		return err
 	}
 	return segment.WriteFile(f.fs, filepath.Join(f.dir, name), data, f.sync)
+}
+
+// Append adds data to a file.
+func (f *folder) Append(name string, size int64, data []byte) error {
+	path := filepath.Join(f.dir, name)
+	file, err := f.fs.Open(path, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := f.fs.MkdirAll(f.dir); err != nil {
+			return err
+		}
+		file, err = f.fs.Open(path, true)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(data, size)
+	if err == nil && f.sync {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil && f.sync && size == 0 {
+		err = f.fs.SyncDir(f.dir)
+	}
+	return err
 }
 
 // Remove removes a file. A missing file is not an error.

@@ -1,10 +1,12 @@
 package outbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +15,9 @@ import (
 )
 
 const (
-	stateFile = "state"
-	suffix    = ".prompt"
+	suffix = ".prompt"
+	// oldStateFile is the state of earlier versions, which had no log.
+	oldStateFile = "state"
 	// diskTimeout is how long a write may take; then the outbox goes on in memory.
 	diskTimeout = 2 * time.Second
 )
@@ -118,26 +121,61 @@ func (f *files) failed(err error) error {
 
 func promptFile(n uint64) string { return strconv.FormatUint(n, 10) + suffix }
 
-func (f *files) writePrompt(n uint64, p Prompt) error {
-	if f.disk == nil {
+// writePrompt stores a prompt: in the log, or in a file if it is large.
+func (b *Box) writePrompt(n uint64, p Prompt, large bool) error {
+	if b.files.memory() {
 		return nil
 	}
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
 	}
-	return f.do(func() error { return f.disk.Write(promptFile(n), text) })
+	return b.files.do(func() error {
+		if large {
+			return b.files.disk.Write(promptFile(n), text)
+		}
+		if b.log.torn {
+			if err := b.rewrite(); err != nil {
+				return err
+			}
+		}
+		return b.log.append(record{N: n, Prompt: text})
+	})
 }
 
-func (f *files) readPrompt(n uint64) (p Prompt, err error) {
-	if f.disk == nil {
+// readPrompt reads a prompt that has a file.
+func (b *Box) readPrompt(n uint64) (p Prompt, err error) {
+	if b.files.memory() {
 		return p, errDamaged
 	}
-	text, err := f.disk.Read(promptFile(n))
+	text, err := b.files.disk.Read(promptFile(n))
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
 	return p, err
+}
+
+// rewrite writes the log anew with what is in memory. The caller has the disk.
+func (b *Box) rewrite() error {
+	b.mu.Lock()
+	text, err := json.Marshal(b.st)
+	alive, _ := b.alive()
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return b.log.rewrite(alive, text)
+}
+
+// alive returns the numbers of the entries, and the size of those that the log has. The caller holds mu.
+func (b *Box) alive() (numbers map[uint64]bool, size int64) {
+	numbers = make(map[uint64]bool, len(b.st.Entries))
+	for _, e := range b.st.Entries {
+		if numbers[e.N] = true; !e.large {
+			size += int64(e.size)
+		}
+	}
+	return numbers, size
 }
 
 // Flush writes down what has changed, and removes the files of prompts that are finished.
@@ -157,10 +195,15 @@ func (b *Box) Flush() error {
 		}
 		gone := append(b.orphans, b.sweep()...)
 		text, err := json.Marshal(b.st)
+		alive, size := b.alive()
 		b.changed = false
 		b.mu.Unlock()
-		if err == nil {
-			err = b.files.disk.Write(stateFile, text)
+		switch {
+		case err != nil:
+		case b.log.torn || b.log.size > 2*size+maxSpent:
+			err = b.log.rewrite(alive, text)
+		default:
+			err = b.log.append(record{State: text})
 		}
 		if err != nil {
 			b.mu.Lock()
@@ -181,7 +224,7 @@ func (b *Box) Flush() error {
 // sweep takes out the entries that are finished, and returns their files. The caller holds mu.
 func (b *Box) sweep() (gone []string) {
 	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool {
-		if e.finished && e.stored {
+		if e.finished && e.stored && e.large {
 			gone = append(gone, promptFile(e.N))
 		}
 		return e.finished
@@ -189,9 +232,9 @@ func (b *Box) sweep() (gone []string) {
 	return gone
 }
 
-// load reads the stored outbox. A prompt's file that the state does not list belongs to a call without a reply,
-// and becomes an entry without ids. If the state is damaged, any prompt may have been acknowledged: load
-// reports all of them as lost, and none is sent again.
+// load reads the stored outbox. A prompt that the state does not list belongs to a call without a reply, and becomes
+// an entry without ids. If the state is damaged, any prompt may have been acknowledged: load reports all of them as
+// lost, and none is sent again.
 func (b *Box) load() error {
 	names, err := b.files.disk.List()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,48 +243,78 @@ func (b *Box) load() error {
 	if err != nil {
 		return err
 	}
-	text, err := b.files.disk.Read(stateFile)
-	if err == nil {
-		err = json.Unmarshal(text, &b.st)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err != nil { // so that no prompt is sent twice
+	found, err := b.loadState(names)
+	damaged := err != nil
+	if damaged { // so that no prompt is sent twice
 		b.st = state{}
 		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	for id := range b.st.Moved {
 		b.order = append(b.order, id)
 	}
-	damaged := err != nil
-	known := map[string]*Entry{}
+	known := map[uint64]bool{}
 	for _, e := range b.st.Entries {
-		known[promptFile(e.N)] = e
+		known[e.N] = true
 	}
-	for _, name := range names {
-		n, parseErr := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
-		if parseErr != nil || !strings.HasSuffix(name, suffix) || known[name] != nil {
+	for _, n := range slices.Sorted(maps.Keys(found)) {
+		if known[n] {
 			continue
 		}
 		if n <= b.st.Next && !damaged { // finished, and not removed any more
-			b.orphans = append(b.orphans, name)
+			if found[n] == nil {
+				b.orphans = append(b.orphans, promptFile(n))
+			}
 			continue
 		}
 		b.st.Next = max(b.st.Next, n)
-		e := &Entry{N: n, Deliveries: 1, unknown: damaged, Edited: damaged}
-		known[name] = e
-		b.st.Entries = append(b.st.Entries, e)
+		b.st.Entries = append(b.st.Entries, &Entry{N: n, Deliveries: 1, unknown: damaged, Edited: damaged})
 	}
-	slices.SortFunc(b.st.Entries, func(x, y *Entry) int { return int(int64(x.N) - int64(y.N)) })
-	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool { return !b.restore(e) })
+	slices.SortFunc(b.st.Entries, func(x, y *Entry) int { return cmp.Compare(x.N, y.N) })
+	b.st.Entries = slices.DeleteFunc(b.st.Entries, func(e *Entry) bool { return !b.restore(e, found[e.N]) })
 	return err
 }
 
-// restore reads the prompt of an entry. It leaves out an entry without its prompt, unless the entry was
-// acknowledged: its loss must be reported.
-func (b *Box) restore(e *Entry) bool {
-	p, err := b.files.readPrompt(e.N)
+// loadState reads the state, and returns the prompts by number: nil for one that has a file.
+func (b *Box) loadState(names []string) (found map[uint64][]byte, err error) {
+	found = map[uint64][]byte{}
+	for _, name := range names {
+		n, err := strconv.ParseUint(strings.TrimSuffix(name, suffix), 10, 64)
+		if err == nil && strings.HasSuffix(name, suffix) {
+			found[n] = nil
+		}
+	}
+	var unreadable error
+	err = b.log.read(func(n uint64, _, text []byte) { found[n] = text }, func(text []byte) {
+		b.st = state{}
+		unreadable = json.Unmarshal(text, &b.st)
+	})
+	err = cmp.Or(err, unreadable)
+	if slices.Contains(names, oldStateFile) {
+		b.orphans = append(b.orphans, oldStateFile)
+		if errors.Is(err, fs.ErrNotExist) { // an earlier version wrote it
+			b.log.torn = true
+			var text []byte
+			if text, err = b.files.disk.Read(oldStateFile); err == nil {
+				err = json.Unmarshal(text, &b.st)
+			}
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return found, err
+}
+
+// restore reads the prompt of an entry, whose text is nil if it has a file. It leaves out an entry without its prompt,
+// unless the entry was acknowledged: its loss must be reported.
+func (b *Box) restore(e *Entry, text []byte) bool {
+	var p Prompt
+	var err error
+	if e.large = text == nil; e.large {
+		p, err = b.readPrompt(e.N)
+	} else {
+		err = json.Unmarshal(text, &p)
+	}
 	if err != nil {
 		e.Edited = true // the prompt cannot be sent again
 		return e.Acknowledged()
@@ -250,7 +323,9 @@ func (b *Box) restore(e *Entry) bool {
 	if e.GivenAt.IsZero() {
 		e.GivenAt = p.AskedAt
 	}
-	e.prompt.Params = nil // read again when it is needed
+	if e.large || len(p.Lacks) > 0 { // a large one is read again when it is needed
+		e.prompt.Params = nil
+	}
 	b.bytes += e.size
 	return true
 }

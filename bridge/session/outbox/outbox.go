@@ -5,8 +5,8 @@
 // next load of the session calls Decide, which compares the outbox with the history: a prompt in the history
 // was processed; a prompt that is not there is sent to the CLI again.
 //
-// An outbox has one file for each prompt, written before the prompt is sent, and one file with the state of all
-// prompts, written before a caller receives its reply. Without a Disk, or after a failed write, the outbox is
+// An outbox has a log, to which it appends each prompt before the prompt is sent, and the state of all prompts before
+// a caller receives its reply. A large prompt has a file of its own instead. Without a Disk, or after a failed write, the outbox is
 // in memory: it then survives the CLI process but not the bridge.
 package outbox
 
@@ -33,7 +33,8 @@ const (
 	// maxRemembered bounds the ids of lost and replaced messages. maxNotes bounds the notes about them for
 	// readers.
 	maxRemembered, maxNotes = 1024, 64
-	// maxInMemory bounds the prompts that are in memory although they are on disk.
+	// maxInMemory bounds the prompts that are in the log, and in memory although they are on disk. Larger ones have a
+	// file.
 	maxInMemory = 64 << 10
 )
 
@@ -44,6 +45,8 @@ type Disk interface {
 	Read(name string) ([]byte, error)
 	// Write puts data in the place of a file, whole or not at all.
 	Write(name string, data []byte) error
+	// Append writes data at the end of a file of a size. An Append that fails may have written any part of the data.
+	Append(name string, size int64, data []byte) error
 	Remove(name string) error
 }
 
@@ -93,6 +96,7 @@ type Entry struct {
 	messages []Message
 	size     int
 	stored   bool // the prompt is on disk
+	large    bool // in a file, not in the log
 	passed   bool // the history was compared while the CLI's answer was awaited
 	finished bool // nothing more is to be known of it; it goes with the next flush
 	unknown  bool // the state was damaged, so that it may have been acknowledged
@@ -119,7 +123,7 @@ type Note struct {
 	Text   string   `json:"text,omitempty"`
 }
 
-// state is the content of the state file.
+// state is what the log has of all prompts.
 type state struct {
 	Next    uint64            `json:"next"`
 	Entries []*Entry          `json:"entries,omitempty"`
@@ -139,6 +143,7 @@ type lost struct {
 // Flush then writes the changes to the disk.
 type Box struct {
 	files *files
+	log   log // used by changes of files only
 
 	mu      sync.Mutex
 	st      state
@@ -150,7 +155,7 @@ type Box struct {
 
 // Open returns the outbox that a disk holds; nil keeps it in memory.
 func Open(disk Disk) (*Box, error) {
-	b := &Box{files: newFiles(disk)}
+	b := &Box{files: newFiles(disk), log: log{disk: disk}}
 	if disk == nil {
 		return b, nil
 	}
@@ -160,7 +165,10 @@ func Open(disk Disk) (*Box, error) {
 // Add stores a prompt before it is sent to the CLI. before is the journal's last position. A full outbox
 // returns LIMIT_EXCEEDED. durable is false if the prompt is in memory only.
 func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []string), before journal.Position) (n uint64, durable bool, err error) {
-	e := &Entry{Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, messages: messagesOf(p), size: len(p.Params)}
+	e := &Entry{
+		Before: before, GivenAt: p.AskedAt, Deliveries: 1, prompt: p, messages: messagesOf(p), size: len(p.Params),
+		large: len(p.Params) > maxInMemory,
+	}
 	b.mu.Lock()
 	live := 0
 	for _, o := range b.st.Entries {
@@ -181,12 +189,12 @@ func (b *Box) Add(p Prompt, secrets func(json.RawMessage) (json.RawMessage, []st
 	b.mu.Unlock()
 	stored := p
 	stored.Params, stored.Lacks = secrets(p.Params)
-	err = b.files.writePrompt(e.N, stored)
+	err = b.writePrompt(e.N, stored, e.large)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.stored = err == nil
 	e.prompt.Lacks = stored.Lacks
-	if e.stored && len(e.prompt.Lacks) == 0 && e.size > maxInMemory && !b.files.memory() {
+	if e.stored && len(e.prompt.Lacks) == 0 && e.large && !b.files.memory() {
 		e.prompt.Params = nil // it is read again when it is needed
 	}
 	return e.N, err == nil && !b.files.memory(), nil
@@ -329,7 +337,7 @@ func (b *Box) Again(before journal.Position, now time.Time) (e Entry, ok bool, e
 	b.mu.Unlock()
 	params := e.prompt.Params
 	if params == nil {
-		p, err := b.files.readPrompt(e.N) // without the lock: a disk may hang
+		p, err := b.readPrompt(e.N) // without the lock: a disk may hang
 		if err != nil {
 			return e, true, err
 		}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -52,6 +53,17 @@ func (m *memory) Write(name string, data []byte) error {
 	defer m.mu.Unlock()
 	m.files[name] = data
 	return nil
+}
+
+func (m *memory) Append(name string, size int64, data []byte) error {
+	m.mu.Lock()
+	old := m.files[name]
+	m.mu.Unlock()
+	if int64(len(old)) < size {
+		return errors.New("append: a hole")
+	}
+	after := old[min(int64(len(old)), size+int64(len(data))):] // of an earlier write that failed
+	return m.Write(name, slices.Concat(old[:size], data, after))
 }
 
 func (m *memory) Remove(name string) error {
@@ -139,7 +151,7 @@ func TestLives(t *testing.T) {
 	if b.MovedTo("m1") != "m2" || !b.Empty() {
 		t.Errorf("m1 is %q now", b.MovedTo("m1"))
 	}
-	if names, _ := disk.List(); !slices.Equal(names, []string{stateFile}) {
+	if names, _ := disk.List(); !slices.Equal(names, []string{logFile}) {
 		t.Errorf("on disk are %q", names)
 	}
 }
@@ -270,7 +282,8 @@ func TestDamagedState(t *testing.T) {
 	disk := onDisk()
 	b := opened(t, disk)
 	b.Accepted(put(t, b, "one"), []string{"m1"})
-	disk.files[stateFile] = []byte("{")
+	lines := bytes.SplitAfter(disk.files[logFile], []byte("\n"))
+	disk.files[logFile] = slices.Concat(lines[0], []byte("{\n"), lines[1])
 	b, err := Open(disk)
 	if !errors.Is(err, errDamaged) {
 		t.Errorf("it opens with %v", err)
