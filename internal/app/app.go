@@ -192,10 +192,14 @@ func (a *App) newBridge(
 }
 
 // listen makes the server.
-func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
+func (a *App) listen(ctx context.Context, b *bridge.Bridge) error {
+	webListener, err := webOf(&a.config)
+	if err != nil {
+		return err
+	}
 	a.server, err = server.New(ctx, server.Config{
 		Listen:    a.config.Listen,
-		Web:       webOf(&a.config),
+		Web:       webListener,
 		Token:     a.config.Token,
 		TLS:       a.config.tls(),
 		Policy:    a.policy,

@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/console"
 	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
 
@@ -299,13 +300,17 @@ func webAddress(c *Config) string {
 	return c.WebListen
 }
 
-// webOf returns the listener for browsers; nil if there is none.
-func webOf(c *Config) *server.Web {
+// webOf returns the listener for browsers, with the console; nil if there is none.
+func webOf(c *Config) (*server.Web, error) {
 	address := webAddress(c)
 	if address == "" {
-		return nil
+		return nil, nil
 	}
-	return &server.Web{Listen: address, Origins: c.WebOrigins}
+	pages, err := console.New()
+	if err != nil {
+		return nil, err
+	}
+	return &server.Web{Listen: address, Origins: c.WebOrigins, Pages: pages}, nil
 }
 
 // checkDial looks at how the CLI is come by.

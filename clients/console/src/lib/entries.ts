@@ -33,8 +33,6 @@ export function entriesOf(view: View, expanded: Expanded = new Map()): Entry[] {
   const entries: Entry[] = [];
   const add = (items: readonly ViewItem[], depth: number): void => {
     for (const item of items) {
-      // The task of a sub-agent is an argument of the call that started it.
-      if (item.kind === "user" && item.agentId) continue;
       const agent = item.kind === "tool" ? agents.get(item.toolCallId) : undefined;
       const inner = agent ? (steps.get(agent.agentId) ?? []) : [];
       const open = agent !== undefined && (expanded.get(agent.toolCallId) ?? agent.state === "running");
@@ -53,6 +51,8 @@ function stepsOf(view: View): Map<string, ViewItem[]> {
   const steps = new Map<string, ViewItem[]>([["", []]]);
   for (const agentId of known) steps.set(agentId, []);
   for (const item of view.items) {
+    // The task of a sub-agent is an argument of the call that started it.
+    if (item.kind === "user" && item.agentId) continue;
     const agentId = "agentId" in item && known.has(item.agentId) ? item.agentId : "";
     steps.get(agentId)?.push(item);
   }
