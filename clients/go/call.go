@@ -121,17 +121,27 @@ func (cs *calls) serve(c *call, slots chan struct{}, answer answerer) {
 	case <-c.ctx.Done():
 		return
 	}
-	a := answer(c.ctx)
+	a := answer(cs.traced(c.ctx))
 	<-slots
 	cs.deliver(c, a)
+}
+
+// traced returns the context of a callback within its trace.
+func (cs *calls) traced(ctx context.Context) context.Context {
+	call, _ := CallFrom(ctx)
+	if extract := cs.client.tracing.Extract; extract != nil && call.Traceparent != "" {
+		return extract(ctx, call.Traceparent, call.Tracestate)
+	}
+	return ctx
 }
 
 // deliver sends an answer until the server has taken it: over a new link when the old
 // one breaks, again when the runtime was away, and as an error when the server finds it
 // invalid, so that the turn goes on.
 func (cs *calls) deliver(c *call, answer *bridgev1.Answer) {
-	if size := proto.Size(answer); size > maxAnswer {
-		answer = answerError(fmt.Sprintf("the answer has %d bytes, more than %d", size, maxAnswer))
+	if problem := unsendable(answer); problem != "" {
+		cs.log.Warn("answer not sent", "session_id", c.session, "callback_id", c.id, "problem", problem)
+		answer = answerError(problem)
 	}
 	b := newBackoff(cs.client.reconnect)
 	for {
@@ -215,6 +225,18 @@ func (cs *calls) drop(c *call, why error) {
 	}
 	cs.mu.Unlock()
 	c.cancel(why)
+}
+
+// unsendable says why an answer cannot be sent; a message that gRPC cannot encode would end the
+// stream. It is empty for an answer that can.
+func unsendable(answer *bridgev1.Answer) string {
+	if size := proto.Size(answer); size > maxAnswer {
+		return fmt.Sprintf("the answer has %d bytes, more than %d", size, maxAnswer)
+	}
+	if _, err := proto.Marshal(answer); err != nil {
+		return "the answer cannot be encoded: " + err.Error()
+	}
+	return ""
 }
 
 func answerFrame(id string, answer *bridgev1.Answer) *bridgev1.AttachRequest {

@@ -47,6 +47,10 @@ func testTools() []copilot.Tool {
 			return "", copilot.ErrAbstain
 		}),
 		copilot.NewTool("unencodable", "", func(context.Context, struct{}) (any, error) { return func() {}, nil }),
+		copilot.NewTool("garbled", "", func(context.Context, struct{}) (string, error) { return "a\xffb", nil }),
+		copilot.NewTool("garbledResult", "", func(context.Context, struct{}) (*copilot.ToolResult, error) {
+			return copilot.Failure("a\xffb"), nil
+		}),
 		{
 			Definition: &cliv1.ToolDefinition{Name: "raw"},
 			Handler: func(ctx context.Context, args json.RawMessage) (any, error) {
@@ -83,7 +87,11 @@ func TestToolOutcomes(t *testing.T) {
 		{"panic", `{}`, func(an *bridgev1.Answer) bool {
 			return strings.Contains(an.GetTool().GetException(), "boom")
 		}},
-		{"unencodable", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetException() != "" }},
+		{"unencodable", `{}`, failsWith("its result cannot be encoded")},
+		{"garbled", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "a\uFFFDb" }},
+		{"garbledResult", `{}`, func(an *bridgev1.Answer) bool {
+			return strings.Contains(an.GetError().GetMessage(), "UTF-8")
+		}},
 		{"abstain", `{}`, func(an *bridgev1.Answer) bool { return an.GetAbstain() != nil }},
 		{"raw", `{"x":1}`, func(an *bridgev1.Answer) bool {
 			return an.GetTool().GetText() == `s1 call-raw{"x":1} 00-trace {"x":1}`

@@ -3,6 +3,7 @@ package copilot
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,6 +27,7 @@ type sendOptions struct {
 	timeout     time.Duration
 	filter      *bridgev1.EventFilter
 	stream      *bridgev1.StreamOptions
+	contents    []content
 }
 
 func newSendOptions(text string, opts []SendOption) *sendOptions {
@@ -36,12 +38,20 @@ func newSendOptions(text string, opts []SendOption) *sendOptions {
 	return o
 }
 
+// injectTrace gives the prompt the trace of ctx, unless it has one.
+func (s *Session) injectTrace(ctx context.Context, prompt *bridgev1.Prompt) {
+	if inject := s.client.tracing.Inject; inject != nil && prompt.GetTraceparent() == "" {
+		prompt.Traceparent, prompt.Tracestate = inject(ctx)
+	}
+}
+
 // WithPrompt changes any field of the prompt: its mode, headers, response format, ….
 func WithPrompt(change func(*bridgev1.Prompt)) SendOption {
 	return func(o *sendOptions) { change(o.prompt) }
 }
 
-// WithAttachments sends files, folders, selections, images and the like along.
+// WithAttachments attaches files, folders, selections, images and the like, as messages.
+// [AttachPath], [AttachFile], [AttachBytes] and [AttachReader] make the usual ones.
 func WithAttachments(attachments ...*cliv1.Attachment) SendOption {
 	return func(o *sendOptions) { o.prompt.Attachments = append(o.prompt.Attachments, attachments...) }
 }
@@ -98,10 +108,23 @@ func (o *Outcome) Err() error {
 // repeats the call; the prompt is sent once.
 func (s *Session) Send(ctx context.Context, text string, opts ...SendOption) (*bridgev1.SendResponse, error) {
 	o := newSendOptions(text, opts)
+	s.injectTrace(ctx, o.prompt)
+	large, err := o.inline(false)
+	if err != nil {
+		return nil, err
+	}
 	req := &bridgev1.SendRequest{RequestId: o.requestID, SessionId: s.id, Prompt: o.prompt}
+	policy := s.client.callPolicy()
+	if slices.ContainsFunc(large, func(c content) bool { return c.once }) {
+		policy = ReconnectPolicy{}
+	}
 	var resp *bridgev1.SendResponse
-	err := retry(ctx, s.client.callPolicy(), func() (err error) {
-		resp, err = invoke(ctx, s, s.client.sessions.Send, req)
+	err = retry(ctx, policy, func() (err error) {
+		if len(large) > 0 {
+			resp, err = s.sendStream(ctx, req, large)
+		} else {
+			resp, err = invoke(ctx, s, s.client.sessions.Send, req)
+		}
 		return err
 	})
 	s.pos.note(resp.GetPosition())
@@ -113,6 +136,10 @@ func (s *Session) Send(ctx context.Context, text string, opts ...SendOption) (*b
 // turn goes on: [Session.Abort] stops it.
 func (s *Session) SendAndWait(ctx context.Context, text string, opts ...SendOption) (*Outcome, error) {
 	o := newSendOptions(text, opts)
+	s.injectTrace(ctx, o.prompt)
+	if _, err := o.inline(true); err != nil {
+		return nil, err
+	}
 	req := &bridgev1.SendAndWaitRequest{RequestId: o.requestID, SessionId: s.id, Prompt: o.prompt}
 	if o.idleTimeout > 0 {
 		req.IdleTimeout = durationpb.New(o.idleTimeout)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -15,12 +13,6 @@ import (
 
 // TargetEnv is the environment variable with the address of the server for [Connect].
 const TargetEnv = "COPILOT_GRPC_TARGET"
-
-// The versions of servers that this library works with: from the first, before the second.
-var (
-	firstVersion  = [2]int{0, 1}
-	beforeVersion = [2]int{1, 0}
-)
 
 // ErrNoServer says that no server listens at the target, or that a private server does not
 // start. The error that wraps it has the cause.
@@ -41,9 +33,8 @@ func (e *IncompatibleError) Error() string {
 	if e.Version == "" {
 		return fmt.Sprintf("copilot: the server at %q is no copilot-grpc: %v", e.Target, e.cause)
 	}
-	return fmt.Sprintf("copilot: the server at %q has version %s; this library works with %d.%d up to, "+
-		"but not including, %d.%d",
-		e.Target, e.Version, firstVersion[0], firstVersion[1], beforeVersion[0], beforeVersion[1])
+	return fmt.Sprintf("copilot: the server at %q has version %s; this library works with %s",
+		e.Target, e.Version, transport.Window())
 }
 
 // Unwrap returns the error of the call that found it out, if any.
@@ -95,7 +86,7 @@ func (c *Client) check(ctx context.Context, target string) error {
 	defer cancel()
 	info, err := c.ServerInfo(ctx)
 	if err == nil {
-		if !isCompatible(info.GetVersion()) {
+		if !transport.IsCompatible(info.GetVersion()) {
 			return &IncompatibleError{Target: target, Version: info.GetVersion()}
 		}
 		return nil
@@ -103,43 +94,11 @@ func (c *Client) check(ctx context.Context, target string) error {
 	e := asError(err)
 	switch {
 	case e == nil || e.fromServer():
-	case isForeign(e):
+	case transport.IsForeign(e.Code, e.Message):
 		return &IncompatibleError{Target: target, cause: err}
 	case e.Code == codes.Unavailable:
 		return fmt.Errorf("copilot: %w at %q: start it with `copilot-grpc serve`, or set %s: %w",
 			ErrNoServer, target, TargetEnv, err)
 	}
 	return fmt.Errorf("copilot: dial %q: %w", target, err)
-}
-
-// isForeign reports whether an error shows a server without the API: one of another gRPC
-// API, or of HTTP only.
-func isForeign(e *Error) bool {
-	switch e.Code {
-	case codes.Unimplemented, codes.NotFound, codes.Unknown:
-		return true
-	case codes.Unavailable:
-		return strings.Contains(e.Message, "HTTP/1.1 header")
-	}
-	return false
-}
-
-// isCompatible reports whether a server's version is in the window. Builds of developers
-// have no number, and count as compatible.
-func isCompatible(version string) bool {
-	text, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), "-")
-	numbers := strings.Split(text, ".")
-	if len(numbers) < 2 {
-		return true
-	}
-	var v [2]int
-	for i := range v {
-		n, err := strconv.Atoi(numbers[i])
-		if err != nil {
-			return true
-		}
-		v[i] = n
-	}
-	isBefore := func(a, b [2]int) bool { return a[0] < b[0] || a[0] == b[0] && a[1] < b[1] }
-	return !isBefore(v, firstVersion) && isBefore(v, beforeVersion)
 }

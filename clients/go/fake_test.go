@@ -58,6 +58,7 @@ type fake struct {
 	send        func(context.Context, *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 	sendAndWait func(context.Context, *bridgev1.SendAndWaitRequest) (*bridgev1.SendAndWaitResponse, error)
 	listEvents  func(*bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
+	sendStream  func(grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse]) error
 	resolve     func(*bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
 }
 
@@ -74,6 +75,12 @@ func (f *fake) GetServerInfo(
 
 func (f *fake) Send(ctx context.Context, req *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
 	return f.send(ctx, req)
+}
+
+func (f *fake) SendStream(
+	in grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse],
+) error {
+	return f.sendStream(in)
 }
 
 func (f *fake) SendAndWait(

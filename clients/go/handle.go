@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/contract"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
-	jsonv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/json/v1"
 )
 
 // Handler answers the callbacks of one kind, or the hooks of one type. [Handle] makes
@@ -61,16 +60,16 @@ func Handle[Req, Answer proto.Message](fn func(context.Context, Req) (Answer, er
 
 // newHandler finds the kind that a pair of messages is for.
 func newHandler(req, answer protoreflect.MessageDescriptor) Handler {
-	c := cases()
-	tag, h := c.requests[req.FullName()], Handler{}
+	c := contract.Read()
+	tag, h := c.Requests[req.FullName()], Handler{}
 	if tag == "" {
-		if h.hook = c.inputs[req.FullName()]; h.hook == "" {
+		if h.hook = c.Inputs[req.FullName()]; h.hook == "" {
 			return Handler{err: fmt.Errorf("copilot: no callback has the request %s", req.FullName())}
 		}
-		tag = c.requests[hookInvocation]
-		h.input, h.output = c.input[h.hook], c.output[h.hook]
+		tag = c.Requests[contract.HookInvocation]
+		h.input, h.output = c.Input[h.hook], c.Output[h.hook]
 	}
-	h.kind, h.request, h.answer = c.kinds[tag], c.request[tag], c.answer[tag]
+	h.kind, h.request, h.answer = c.Kinds[tag], c.Request[tag], c.Answer[tag]
 	want := h.answer // a hook without a separate output may answer with any
 	if h.output != nil {
 		want = h.output
@@ -159,65 +158,12 @@ func (hs *handlers) answerWith(ctx context.Context, cb *bridgev1.Callback, h Han
 // AnswerWith is the answer that a message is, for [Session.Resolve]: a case of
 // [bridgev1.Answer], or of [cliv1.HookOutput].
 func AnswerWith(m proto.Message) (*bridgev1.Answer, error) {
-	c, name := cases(), m.ProtoReflect().Descriptor().FullName()
-	if field := c.outputs[name]; field != nil {
-		return Handler{answer: c.answer[c.requests[hookInvocation]], output: field}.wrap(m), nil
+	c, name := contract.Read(), m.ProtoReflect().Descriptor().FullName()
+	if field := c.Outputs[name]; field != nil {
+		return Handler{answer: c.Answer[c.Requests[contract.HookInvocation]], output: field}.wrap(m), nil
 	}
-	if field := c.answers[name]; field != nil {
+	if field := c.Answers[name]; field != nil {
 		return Handler{answer: field}.wrap(m), nil
 	}
 	return nil, fmt.Errorf("copilot: no callback is answered with a %s", name)
-}
-
-// hookInvocation is the request that holds the inputs of all hooks.
-const hookInvocation = protoreflect.FullName("copilot.cli.v1.HookInvocation")
-
-// contract is what the descriptors say of callbacks, by the tags that they have: JSON-RPC
-// methods, types of events, types of hooks.
-type contract struct {
-	kinds           map[string]bridgev1.CallbackKind
-	requests        map[protoreflect.FullName]string // the tag, by message
-	request, answer map[string]protoreflect.FieldDescriptor
-	answers         map[protoreflect.FullName]protoreflect.FieldDescriptor
-	inputs          map[protoreflect.FullName]string // the hook, by message
-	input, output   map[string]protoreflect.FieldDescriptor
-	outputs         map[protoreflect.FullName]protoreflect.FieldDescriptor
-}
-
-// cases reads the descriptors, once.
-var cases = sync.OnceValue(func() *contract {
-	c := &contract{kinds: map[string]bridgev1.CallbackKind{}}
-	values := bridgev1.CallbackKind(0).Descriptor().Values()
-	for i := range values.Len() {
-		rules, _ := proto.GetExtension(values.Get(i).Options(), jsonv1.E_EnumValue).(*jsonv1.EnumValueRules)
-		if rules.GetValue() != "" {
-			c.kinds[rules.GetValue()] = bridgev1.CallbackKind(values.Get(i).Number())
-		}
-	}
-	c.requests, c.request, _ = tagged((*bridgev1.Callback)(nil), "request")
-	_, c.answer, c.answers = tagged((*bridgev1.Answer)(nil), "answer")
-	c.inputs, c.input, _ = tagged((*cliv1.HookInvocation)(nil), "data")
-	_, c.output, c.outputs = tagged((*cliv1.HookOutput)(nil), "variant")
-	return c
-})
-
-// tagged lists the cases of a oneof that have a tag.
-func tagged(m proto.Message, oneof protoreflect.Name) (
-	tags map[protoreflect.FullName]string,
-	byTag map[string]protoreflect.FieldDescriptor,
-	byMessage map[protoreflect.FullName]protoreflect.FieldDescriptor,
-) {
-	tags, byTag = map[protoreflect.FullName]string{}, map[string]protoreflect.FieldDescriptor{}
-	byMessage = map[protoreflect.FullName]protoreflect.FieldDescriptor{}
-	fields := m.ProtoReflect().Descriptor().Oneofs().ByName(oneof).Fields()
-	for i := range fields.Len() {
-		field := fields.Get(i)
-		rules, _ := proto.GetExtension(field.Options(), jsonv1.E_Field).(*jsonv1.FieldRules)
-		if rules.GetTag() == "" {
-			continue
-		}
-		name := field.Message().FullName()
-		tags[name], byTag[rules.GetTag()], byMessage[name] = rules.GetTag(), field, field
-	}
-	return tags, byTag, byMessage
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -140,7 +142,11 @@ func (hs *handlers) answerTool(
 	}
 	tool, err := toolAnswer(result)
 	if err != nil {
-		return toolException(err.Error())
+		hs.log.Warn("tool result not sent", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(),
+			"error", err)
+		failed := Failure("The tool ran, but its result cannot be encoded as JSON.")
+		failed.Error = proto.String(err.Error())
+		tool = &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: failed}}
 	}
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: tool}}
 }

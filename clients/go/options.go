@@ -105,6 +105,15 @@ func WithName(name string) Option { return func(s *settings) { s.name = name } }
 // WithLogger logs broken streams, failing handlers and the like. Default: nothing.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
+// WithOptions is several options as one.
+func WithOptions(opts ...Option) Option {
+	return func(s *settings) {
+		for _, opt := range opts {
+			opt(s)
+		}
+	}
+}
+
 // WithTracing connects handlers and prompts with the program's traces. Package copilototel
 // has the option for OpenTelemetry.
 func WithTracing(tracing Tracing) Option { return func(s *settings) { s.tracing = tracing } }

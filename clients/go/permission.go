@@ -41,12 +41,36 @@ func DenyAll(context.Context, *PermissionRequest) (*Decision, error) {
 
 // ApproveKinds approves requests of these kinds once, and abstains from all others: a
 // rule for [FirstOf].
-func ApproveKinds(kinds ...string) PermissionHandler {
+func ApproveKinds(kinds ...string) PermissionHandler { return decideKinds(kinds, ApproveOnce) }
+
+// ApproveKindsForSession approves requests of these kinds, and equal ones for the rest of the
+// session as [ApproveForSession] does, and abstains from all others: a rule for [FirstOf].
+func ApproveKindsForSession(kinds ...string) PermissionHandler {
+	return decideKinds(kinds, ApproveForSession)
+}
+
+// RejectKinds rejects requests of these kinds with a text for the agent, and abstains from all
+// others: a rule for [FirstOf].
+func RejectKinds(feedback string, kinds ...string) PermissionHandler {
+	return decideKinds(kinds, func() *Decision { return Reject(feedback) })
+}
+
+func decideKinds(kinds []string, decide func() *Decision) PermissionHandler {
 	return func(_ context.Context, req *PermissionRequest) (*Decision, error) {
 		if slices.Contains(kinds, req.Kind) {
-			return ApproveOnce(), nil
+			return decide(), nil
 		}
 		return nil, ErrAbstain
+	}
+}
+
+// ApproveIf approves the requests for which f returns true once, and rejects all others.
+func ApproveIf(f func(*PermissionRequest) bool) PermissionHandler {
+	return func(ctx context.Context, req *PermissionRequest) (*Decision, error) {
+		if f(req) {
+			return ApproveOnce(), nil
+		}
+		return DenyAll(ctx, req)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/answer"
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/contract"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -42,20 +44,6 @@ type GitHubToken struct {
 	Token string
 	// How long it is good for. The CLI wants another an hour before that is over.
 	ExpiresIn time.Duration
-}
-
-// answer is the token as an answer; nil refuses.
-func (t *GitHubToken) answer() *cliv1.CallbackGitHubTokenServiceGetTokenResponse {
-	if t == nil {
-		return &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Cancelled{
-			Cancelled: &cliv1.CallbackGitHubTokenServiceGetTokenResponseCancelled{},
-		}}
-	}
-	return &cliv1.CallbackGitHubTokenServiceGetTokenResponse{Variant: &cliv1.CallbackGitHubTokenServiceGetTokenResponse_Token{
-		Token: &cliv1.CallbackGitHubTokenServiceGetTokenResponseToken{
-			AccessToken: t.Token, ExpiresIn: int64(t.ExpiresIn / time.Second),
-		},
-	}}
 }
 
 // Hooks are functions that the agent calls at points of its work. They may observe,
@@ -128,9 +116,39 @@ func handle[Req, Answer proto.Message](all []Handler, fn func(context.Context, R
 	return append(all, Handle(fn))
 }
 
+// converted adds a handler whose function returns something simpler than the answer.
+func converted[Req, Answer proto.Message, Result any](
+	all []Handler, fn func(context.Context, Req) (Result, error), convert func(Req, Result) Answer,
+) []Handler {
+	if fn == nil {
+		return all
+	}
+	return append(all, Handle(func(ctx context.Context, req Req) (Answer, error) {
+		result, err := fn(ctx, req)
+		return convert(req, result), err
+	}))
+}
+
+// rareHandlers are the handlers of callbacks that few programs have.
+func (o *SessionOptions) rareHandlers() []Handler {
+	all := converted(nil, o.OnSystemMessage, answer.SystemMessage)
+	all = converted(all, o.OnQueuedCommand,
+		func(_ *QueuedCommand, handled bool) *cliv1.QueuedCommandResult { return answer.QueuedCommand(handled) })
+	all = handle(all, o.OnSampling)
+	all = handle(all, o.OnMCPOAuth)
+	all = converted(all, o.OnMCPHeaders,
+		func(_ *MCPHeadersRequest, headers map[string]string) *cliv1.McpHeadersHandlePendingHeadersRefreshRequest {
+			return answer.MCPHeaders(headers)
+		})
+	all = handle(all, o.OnSessionLimits)
+	all = handle(all, o.OnCanvasOpen)
+	all = handle(all, o.OnCanvasClose)
+	return handle(all, o.OnCanvasAction)
+}
+
 // handlers are all handlers of the options, by what they are for.
 func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
-	all := slices.Concat(o.Handlers, o.OnHooks.handlers())
+	all := slices.Concat(o.Handlers, o.OnHooks.handlers(), o.rareHandlers())
 	all = handle(all, o.OnUserInput)
 	all = handle(all, o.OnElicitation)
 	all = handle(all, o.OnExitPlanMode)
@@ -144,21 +162,23 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 		}))
 	}
 	if fn := o.OnProviderToken; fn != nil {
-		all = append(all,
-			Handle(func(ctx context.Context,
-				r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (*cliv1.CallbackProviderTokenServiceGetTokenResponse, error) {
-				token, err := fn(ctx, r.GetProviderName())
-				return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}, err
-			}))
+		all = converted(all,
+			func(ctx context.Context, r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (string, error) {
+				return fn(ctx, r.GetProviderName())
+			},
+			func(
+				_ *cliv1.CallbackProviderTokenServiceGetTokenRequest, token string,
+			) *cliv1.CallbackProviderTokenServiceGetTokenResponse {
+				return &cliv1.CallbackProviderTokenServiceGetTokenResponse{Token: token}
+			})
 	}
-	if fn := o.OnGitHubToken; fn != nil {
-		all = append(all,
-			Handle(func(ctx context.Context, r *GitHubTokenRequest) (*cliv1.CallbackGitHubTokenServiceGetTokenResponse,
-				error) {
-				token, err := fn(ctx, r)
-				return token.answer(), err
-			}))
-	}
+	all = converted(all, o.OnGitHubToken,
+		func(_ *GitHubTokenRequest, token *GitHubToken) *cliv1.CallbackGitHubTokenServiceGetTokenResponse {
+			if token == nil {
+				token = &GitHubToken{}
+			}
+			return answer.GitHubToken(token.Token, int64(token.ExpiresIn/time.Second))
+		})
 	byKind := make(map[handlerKey]Handler, len(all))
 	for _, h := range all {
 		key := handlerKey{h.kind, h.hook}
@@ -171,7 +191,7 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 		byKind[key] = h
 	}
 	for method := range o.OnRequest {
-		if cases().kinds[method] != 0 {
+		if contract.Read().Kinds[method] != 0 {
 			return nil, fmt.Errorf("copilot: %q has a type of its own: Handle takes it, not OnRequest", method)
 		}
 	}

@@ -76,6 +76,26 @@ type SessionOptions struct {
 	// is not created, or the turn fails. Replaces Config.GithubToken, and needs a session
 	// without a provider.
 	OnGitHubToken func(context.Context, *GitHubTokenRequest) (*GitHubToken, error)
+	// Changes sections of the system message that Config has transformed: returns the new
+	// texts by section; the other sections stay.
+	OnSystemMessage func(context.Context, *SystemMessageRequest) (map[string]string, error)
+	// Executes commands that were queued while the agent worked; returns whether it did.
+	OnQueuedCommand func(context.Context, *QueuedCommand) (handled bool, err error)
+	// Generates text for MCP servers.
+	OnSampling func(context.Context, *SamplingRequest) (*SamplingAnswer, error)
+	// Authorizes MCP servers: see [MCPToken].
+	OnMCPOAuth func(context.Context, *MCPOAuthRequest) (*MCPOAuthAnswer, error)
+	// Returns fresh headers for requests to an MCP server; nil for none.
+	OnMCPHeaders func(context.Context, *MCPHeadersRequest) (map[string]string, error)
+	// Decides what happens when the session has reached a limit.
+	OnSessionLimits func(context.Context, *SessionLimitsRequest) (*SessionLimitsAnswer, error)
+	// Show Canvases, close them, and execute their actions.
+	OnCanvasOpen func(context.Context, *cliv1.CallbackCanvasServiceOpenRequest) (
+		*cliv1.CallbackCanvasServiceOpenResponse, error)
+	OnCanvasClose func(context.Context, *cliv1.CallbackCanvasServiceCloseRequest) (
+		*cliv1.CallbackCanvasServiceCloseResponse, error)
+	OnCanvasAction func(context.Context, *cliv1.CallbackCanvasActionServiceInvokeRequest) (
+		*cliv1.CallbackCanvasActionServiceInvokeResponse, error)
 	// The hooks.
 	OnHooks Hooks
 	// Keeps the session's files in this program. It sets RuntimeProfile.SessionFs, which

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/schema"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -19,7 +20,7 @@ type Tool struct {
 	// The tool's definition for the agent. The name matches ^[a-zA-Z0-9_-]+$.
 	Definition *cliv1.ToolDefinition
 	// Executes the tool. Nil: the tool is only declared, and its calls wait for
-	// [Session.Resolve].
+	// [Session.Resolve]. Only tools of [NewTool] check the arguments before the call.
 	Handler ToolHandler
 	// The tool belongs to the session and not to the participant: it stays when the
 	// participant leaves. It is declared where the session is created or resumed; a
@@ -37,7 +38,7 @@ type Tool struct {
 //   - a *[ToolResult] as the whole result, which may be a failure;
 //   - nil, a nil *ToolResult and [NoResult] as "returned nothing", which counts as a
 //     failure;
-//   - anything else as JSON;
+//   - anything else as JSON; a value that JSON cannot hold is a failure;
 //   - an error, or a panic, as a failure without its text; the text goes into the record
 //     only. To send the agent a text, return [Failure];
 //   - [ErrAbstain] not at all: other participants may execute the tool.
@@ -135,7 +136,7 @@ func NewTool[Args, Result any](
 	for _, opt := range opts {
 		opt(&t)
 	}
-	check, err := argumentCheck[Args](t.Definition)
+	check, err := schema.Check[Args](t.Definition)
 	if err != nil {
 		t.err = fmt.Errorf("copilot: tool %q: %w", name, err)
 		return t
@@ -156,7 +157,7 @@ func toolAnswer(result any) (*bridgev1.ToolAnswer, error) {
 	case nil, NoResult, *NoResult:
 		return noResult(), nil
 	case string:
-		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: r}}, nil
+		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: strings.ToValidUTF8(r, "\uFFFD")}}, nil
 	case *ToolResult:
 		if r == nil {
 			return noResult(), nil
@@ -165,7 +166,7 @@ func toolAnswer(result any) (*bridgev1.ToolAnswer, error) {
 	default:
 		text, err := json.Marshal(r)
 		if err != nil {
-			return nil, fmt.Errorf("encode the tool's result: %w", err)
+			return nil, fmt.Errorf("copilot: encode the tool's result: %w", err)
 		}
 		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: string(text)}}, nil
 	}

@@ -111,6 +111,11 @@ func (t *Turn) Outcome() (*Outcome, error) {
 // say the prompt once, and stream the same turn again.
 func (t *Turn) follow(yield func(*bridgev1.Event, error) bool) {
 	t.cursor = &cursor{session: t.session, opts: &eventsOptions{}}
+	t.session.injectTrace(t.ctx, t.opts.prompt)
+	if _, t.err = t.opts.inline(true); t.err != nil {
+		yield(nil, t.err)
+		return
+	}
 	b := newBackoff(t.session.client.reconnect)
 	for {
 		over, err := t.read(b, yield)

@@ -1,4 +1,5 @@
-package copilot
+// Package schema derives and checks JSON Schemas of the arguments of tools.
+package schema
 
 import (
 	"encoding/json"
@@ -11,14 +12,14 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// argumentCheck makes the function that checks and decodes a tool's arguments, and
+// Check makes the function that checks and decodes a tool's arguments, and
 // derives their schema where the definition has none.
 //
 // The schemas come from google/jsonschema-go: it has no dependencies, derives and
 // validates with one and the same model, and keeps the order of a struct's fields, so
 // that a tool's definition has the same bytes each time (the model's prompt cache
 // depends on that).
-func argumentCheck[Args any](def *cliv1.ToolDefinition) (func(json.RawMessage, *Args) error, error) {
+func Check[Args any](def *cliv1.ToolDefinition) (func(json.RawMessage, *Args) error, error) {
 	schema, err := argumentSchema[Args](def)
 	if err != nil {
 		return nil, err
