@@ -30,6 +30,37 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// The tables of the sign test have the same intervals: of 9 values the 2nd to the 8th, of 20 the 6th to the 15th.
+func TestInterval(t *testing.T) {
+	t.Parallel()
+	numbers := func(n int) (s sample) {
+		for i := range n {
+			s.add(float64(n - i))
+		}
+		return s
+	}
+	for n, want := range map[int][2]float64{6: {1, 6}, 9: {2, 8}, 12: {3, 10}, 20: {6, 15}} {
+		if low, high, ok := numbers(n).interval(); !ok || low != want[0] || high != want[1] {
+			t.Errorf("of %d values: %v to %v, %v, want %v", n, low, high, ok, want)
+		}
+	}
+	for n := range 6 {
+		if _, _, ok := numbers(n).interval(); ok {
+			t.Errorf("%d values have an interval", n)
+		}
+	}
+	for want, s := range map[string]sample{
+		"less: 0.20 to 0.90":                {0.5, 0.2, 0.3, 0.9, 0.4, 0.6},
+		"more: 1.10 to 3.00":                {1.1, 2, 3, 1.5, 1.2, 1.3},
+		"no difference shown: 0.90 to 1.20": {0.9, 1, 1.1, 1.2, 1, 0.95},
+		"too few repeats":                   {0.1, 0.1},
+	} {
+		if got := s.verdict(); got != want {
+			t.Errorf("%v: %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	table := Table{Title: "T", Note: "N.", Header: []string{"a", "b"}}

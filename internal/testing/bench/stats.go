@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -63,6 +64,39 @@ func ratio(a, b sample) sample {
 		}
 	}
 	return out
+}
+
+// interval returns an interval in which the true median is with a probability of at least 95 %, whatever the
+// distribution: a given number of the smallest and of the largest values is left out. ok is false for less than six
+// values, for which there is none.
+func (s sample) interval() (low, high float64, ok bool) {
+	n := len(s)
+	outside := 0.0 // the probability that fewer than cut values are below the median
+	cut := 0
+	for p := math.Pow(0.5, float64(n)); outside+p <= 0.025; cut++ {
+		outside += p
+		p *= float64(n-cut) / float64(cut+1)
+	}
+	if cut == 0 {
+		return 0, 0, false
+	}
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[cut-1], sorted[n-cut], true
+}
+
+// verdict says what a sample of ratios shows.
+func (s sample) verdict() string {
+	low, high, ok := s.interval()
+	switch {
+	case !ok:
+		return "too few repeats"
+	case high < 1:
+		return fmt.Sprintf("less: %s to %s", number(low), number(high))
+	case low > 1:
+		return fmt.Sprintf("more: %s to %s", number(low), number(high))
+	default:
+		return fmt.Sprintf("no difference shown: %s to %s", number(low), number(high))
+	}
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }

@@ -36,8 +36,9 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 		Title: "Servers by turns",
 		Note: fmt.Sprintf("CPU µs of the server's process per event (saturated) or round trip, %d repeats by turns, "+
 			"and for round trips their median. "+
-			"Against the first: the median of the repeats' ratios.", r.cfg.Repeats),
-		Header: []string{"what", "server", "CPU", "against the first", "p50", "against the first"},
+			"Against the first: the median of the repeats' ratios, and the interval in which the true median is with "+
+			"95 %%.", r.cfg.Repeats),
+		Header: []string{"what", "server", "CPU", "against the first", "95 %", "p50", "against the first", "95 %"},
 	}
 	var all []*contender
 	defer func() {
@@ -68,14 +69,24 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(all[0].cpu)) {
 		for _, c := range all {
-			p50, against := "–", "–"
-			if s := c.p50[what]; s != nil {
-				p50, against = s.String(), ratio(*s, *all[0].p50[what]).String()
-			}
-			t.row(what, c.name, c.cpu[what].String(), ratio(*c.cpu[what], *all[0].cpu[what]).String(), p50, against)
+			cells := append([]string{what, c.name}, against(c.cpu[what], all[0].cpu[what])...)
+			t.row(append(cells, against(c.p50[what], all[0].p50[what])...)...)
 		}
 	}
 	return t, nil
+}
+
+// against returns the cells of a figure: it, its ratio to the first server's, and what that shows. Without a figure the
+// cells are empty.
+func against(s, first *sample) []string {
+	switch {
+	case s == nil:
+		return []string{"–", "–", "–"}
+	case s == first:
+		return []string{s.String(), "–", "–"}
+	}
+	ratios := ratio(*s, *first)
+	return []string{s.String(), ratios.String(), ratios.verdict()}
 }
 
 // compete has the server do everything once.
