@@ -42,6 +42,8 @@ func (p *participant) dial(
 		stop()
 		cancel(nil)
 		p.unset(l)
+		l.err = err
+		close(l.down) // answers that were sent while the session was being opened are sent again
 		return nil, nil, FromError(err)
 	}
 	return l, started, nil
