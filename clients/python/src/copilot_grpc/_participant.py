@@ -109,7 +109,11 @@ class Participant:
         async def attempt() -> tuple[Link, bridge.AttachStarted]:
             return await self._dial(start)
 
-        link, started = await repeat(policy, attempt)
+        try:
+            link, started = await repeat(policy, attempt)
+        except BaseException:
+            await self.calls.close()  # of callbacks while the session was being opened
+            raise
         self._adopt(link, started)
         self._task = asyncio.create_task(self._run(link), name=f"copilot-grpc session {self.session_id}")
         return started
@@ -195,6 +199,7 @@ class Participant:
                     self._take(frame)
         except BaseException as error:
             self._set_link(None, only=link)
+            self.calls.link_down()  # answers that were sent while the session was being opened are sent again
             await self._close(link)
             if isinstance(error, _GoAway):
                 raise ConnectionLost("the server asks to reconnect") from None
