@@ -2,9 +2,9 @@ import { create, type DescService, fromBinary } from "@bufbuild/protobuf";
 import { Code, createClient as createRpcClient, type Client as RpcClient, type Transport } from "@connectrpc/connect";
 import { abortReason, linkedController } from "./async.js";
 import { AttachLink } from "./attach.js";
-import { callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
+import { Backoff, callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
 import type { AroundCallback } from "./calls.js";
-import { ClosedError, CopilotError, IncompatibleServerError, toCopilotError, unavailable } from "./errors.js";
+import { ClosedError, CopilotError, IncompatibleServerError, isBroken, toCopilotError, unavailable } from "./errors.js";
 import { readCall, silenceMs } from "./events.js";
 import { registerFiles } from "./filesystem.js";
 import { HandlerTable } from "./handlers.js";
@@ -29,6 +29,7 @@ import {
   type GetServerInfoResponse,
   type HandlersInit,
   RuntimeService,
+  SessionChange,
   type SessionInfo,
   SessionInfoSchema,
   SessionService,
@@ -282,14 +283,35 @@ export class Client implements AsyncDisposable {
     } while (pageToken !== "");
   }
 
-  /** Changes of the caller's sessions: first one CURRENT change for each open session. Ends when the stream does. */
+  /**
+   * Changes of the caller's sessions: first one CURRENT change for each open session, then changes as they happen. A
+   * broken stream is opened again, and begins with the open sessions. The iteration ends when the client is closed.
+   */
   async *watchSessions(options: { signal?: AbortSignal } = {}): AsyncGenerator<WatchSessionsResponse> {
+    const { reconnect, logger } = this.#env;
     const { controller, release } = linkedController(options.signal, this.#over.signal);
+    const open = (signal: AbortSignal) => this.rpc.events.watchSessions({}, { signal });
+    const silence = silenceMs(reconnect, { heartbeatInterval: { seconds: 30n } });
+    const backoff = new Backoff(reconnect);
     try {
-      const open = (signal: AbortSignal) => this.rpc.events.watchSessions({}, { signal });
-      yield* readCall(open, silenceMs(this.#env.reconnect, { heartbeatInterval: { seconds: 30n } }), controller.signal);
-    } catch (error) {
-      throw toCopilotError(error);
+      for (;;) {
+        let error: Error;
+        try {
+          for await (const change of readCall(open, silence, controller.signal)) {
+            backoff.reset();
+            if (change.change !== SessionChange.HEARTBEAT) yield change;
+          }
+          error = unavailable("the server ended the stream of sessions");
+        } catch (thrown) {
+          error = toCopilotError(thrown);
+        }
+        if (!controller.signal.aborted && isBroken(error) && (await backoff.wait(error, controller.signal))) {
+          logger.warn("stream of sessions broken", { error });
+          continue;
+        }
+        if (this.#over.signal.aborted) return;
+        throw options.signal?.aborted ? abortReason(options.signal) : error;
+      }
     } finally {
       release();
     }
