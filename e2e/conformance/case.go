@@ -35,7 +35,7 @@ type Case struct {
 	// observations are the expected ones, without those of the connection; nil expects none.
 	observations any
 	// connection is what a participant's connection went through.
-	connection []any
+	connection any
 }
 
 type step struct {
@@ -57,7 +57,7 @@ type caseFile struct {
 		Steps       []map[string]any
 		Expect      struct {
 			Observations any
-			Connection   []any
+			Connection   any
 		}
 	}
 }

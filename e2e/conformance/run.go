@@ -282,9 +282,11 @@ func (c *Case) check(result *conformancev1.Result) error {
 		if err != nil {
 			return err
 		}
-		if o.GetKind() == "connection" {
+		switch o.GetKind() {
+		case "connection":
 			connection = append(connection, o.GetName())
-		} else {
+		case "events": // of the step itself
+		default:
 			calls = append(calls, value)
 		}
 	}

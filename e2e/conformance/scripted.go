@@ -27,6 +27,8 @@ type scripted struct {
 	mu       sync.Mutex
 	calls    []Call
 	failures []string
+	// texts are those of requests that a script named: "=NAME" in a receive stands for the same text everywhere.
+	texts map[string]string
 	// controls are the Controls that came, changed is closed at the next one.
 	controls map[string]int
 	changed  chan struct{}
@@ -34,7 +36,10 @@ type scripted struct {
 
 // startScripted serves scripts behind the proxy's listener.
 func startScripted(calls []Call, listener net.Listener, inner net.Listener, opts ...grpc.ServerOption) *scripted {
-	s := &scripted{calls: append([]Call(nil), calls...), controls: map[string]int{}, changed: make(chan struct{})}
+	s := &scripted{
+		calls: append([]Call(nil), calls...), texts: map[string]string{}, controls: map[string]int{},
+		changed: make(chan struct{}),
+	}
 	s.server = grpc.NewServer(append(opts, grpc.UnknownServiceHandler(s.serve))...)
 	s.proxy = newProxy(listener, inner.Addr().Network(), inner.Addr().String())
 	s.served.Go(func() { _ = s.server.Serve(inner) })
@@ -96,6 +101,34 @@ func (s *scripted) fail(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = append(s.failures, fmt.Sprintf(format, args...))
+}
+
+// resolve replaces the names of texts in want. A name that is new stands for the text of got, which must not be empty.
+func (s *scripted) resolve(want, got any) any {
+	switch want := want.(type) {
+	case map[string]any:
+		object, _ := got.(map[string]any)
+		resolved := make(map[string]any, len(want))
+		for key, value := range want {
+			resolved[key] = s.resolve(value, object[key])
+		}
+		return resolved
+	case string:
+		name, named := strings.CutPrefix(want, "=")
+		if !named {
+			return want
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if _, known := s.texts[name]; !known {
+			s.texts[name], _ = got.(string)
+		}
+		if s.texts[name] == "" {
+			return "~."
+		}
+		return s.texts[name]
+	}
+	return want
 }
 
 // script takes the next script of a method; false if there is none.
@@ -238,7 +271,7 @@ func (p *play) beat(b Beat) (bool, error) {
 		}
 		got, err := asJSON(request)
 		if err == nil {
-			if d := differ("request", b.Receive, got); d != "" {
+			if d := differ("request", p.resolve(b.Receive, got), got); d != "" {
 				err = errors.New(d)
 			}
 		}

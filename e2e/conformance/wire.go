@@ -35,7 +35,7 @@ type Beat struct {
 	// Wait waits for a Control of this name.
 	Wait string
 	// CutAfter breaks the connection after so many further bytes.
-	CutAfter *int
+	CutAfter *int `json:"cut_after"`
 	// Cut breaks all connections.
 	Cut bool
 	// Ended waits until the client has ended the call.
@@ -100,7 +100,7 @@ func parseBeats(method string, raw any) ([]Beat, error) {
 		Unknown  bool
 		Repeat   int
 		Wait     string
-		CutAfter *int
+		CutAfter *int `json:"cut_after"`
 		Cut      bool
 		Ended    bool
 		Metadata map[string]string
@@ -223,7 +223,7 @@ func eventFrame(of map[string]any) map[string]any {
 		epoch = 1
 	}
 	position := map[string]any{"epoch": epoch, "seq": of["seq"]}
-	event := map[string]any{"eventType": of["type"]}
+	event := map[string]any{"type": of["type"]}
 	for key, value := range of {
 		switch key {
 		case "seq", "epoch", "type", "unknown", "repeat":

@@ -2315,8 +2315,10 @@ type Events struct {
 	Until   string                 `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
 	// Reads only what is stored.
 	History bool `protobuf:"varint,6,opt,name=history,proto3" json:"history,omitempty"`
-	// Controls that the driver sends after the event with this index, starting at 1, before it reads on.
-	PauseAfter    int32 `protobuf:"varint,7,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
+	// After the event with this index, starting at 1, the driver records an observation of the kind "events", and waits at
+	// the gate, if there is one, before it reads on.
+	PauseAfter    int32  `protobuf:"varint,7,opt,name=pause_after,json=pauseAfter,proto3" json:"pause_after,omitempty"`
+	Gate          string `protobuf:"bytes,8,opt,name=gate,proto3" json:"gate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2398,6 +2400,13 @@ func (x *Events) GetPauseAfter() int32 {
 		return x.PauseAfter
 	}
 	return 0
+}
+
+func (x *Events) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
 }
 
 type OfSession struct {
@@ -3323,7 +3332,7 @@ func (x *Event) GetGap() string {
 type Observation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "tool", "permission", "user_input", "elicitation", "exit_plan_mode", "auto_mode_switch", "command",
-	// "provider_token", "github_token", "hook", "raw" or "connection".
+	// "provider_token", "github_token", "hook", "raw", "connection" or "events".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Name of the session in the case.
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
@@ -3575,7 +3584,7 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
 	"\x06deltas\x18\x03 \x01(\bR\x06deltas\x12\x14\n" +
-	"\x05types\x18\x04 \x03(\tR\x05types\"\x8e\x02\n" +
+	"\x05types\x18\x04 \x03(\tR\x05types\"\xa2\x02\n" +
 	"\x06Events\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x127\n" +
 	"\x04from\x18\x02 \x01(\x0e2#.copilot.conformance.v1.Events.FromR\x04from\x12\x14\n" +
@@ -3584,7 +3593,8 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x05until\x18\x05 \x01(\tR\x05until\x12\x18\n" +
 	"\ahistory\x18\x06 \x01(\bR\ahistory\x12\x1f\n" +
 	"\vpause_after\x18\a \x01(\x05R\n" +
-	"pauseAfter\"4\n" +
+	"pauseAfter\x12\x12\n" +
+	"\x04gate\x18\b \x01(\tR\x04gate\"4\n" +
 	"\x04From\x12\x14\n" +
 	"\x10FROM_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tBEGINNING\x10\x01\x12\a\n" +

@@ -116,6 +116,9 @@ func (r *runner) act(ctx context.Context, step *v1.Step, result *v1.StepResult) 
 }
 
 func (r *runner) onSession(ctx context.Context, step *v1.Step, result *v1.StepResult) error {
+	if r.session(sessionOf(step)) == nil {
+		return fmt.Errorf("there is no session %q", sessionOf(step))
+	}
 	switch a := step.GetAction().(type) {
 	case *v1.Step_Send:
 		_, err := r.session(a.Send.GetSession()).Send(ctx, a.Send.GetText(), sendOptions(a.Send)...)
@@ -218,7 +221,15 @@ func (r *runner) openSession(ctx context.Context, a *v1.Open) error {
 	return err
 }
 
-// session is the session with a name; one without an id if it was not opened.
+// sessionOf is the name of a step's session.
+func sessionOf(step *v1.Step) string {
+	m := step.ProtoReflect()
+	field := m.WhichOneof(m.Descriptor().Oneofs().ByName("action"))
+	action, _ := m.Get(field).Message().Interface().(interface{ GetSession() string })
+	return action.GetSession()
+}
+
+// session is the session with a name; nil if it was not opened.
 func (r *runner) session(name string) *copilot.Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,7 +327,7 @@ func (r *runner) events(ctx context.Context, a *v1.Events, result *v1.StepResult
 		}
 		result.Events = append(result.Events, e)
 		if n := len(result.Events); n == int(a.GetPauseAfter()) {
-			r.control("paused")
+			r.wait(ctx, r.observe(a.GetSession(), "events", "", ""), a.GetGate())
 		} else if n == int(a.GetCount()) {
 			break
 		}

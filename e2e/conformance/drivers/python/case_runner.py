@@ -127,7 +127,7 @@ class CaseRunner:
             async for event in stream:
                 result.events.append(event_of(event))
                 if len(result.events) == step.pause_after:
-                    await self.control("paused")
+                    await self.gate(self.observe(step.session, "events", ""), step.gate)
                 elif len(result.events) == step.count:
                     break
                 if step.until and event.type == step.until:

@@ -16,11 +16,6 @@ const codes =
     " ",
   );
 
-/** The name of an enum's value. */
-export function upper(name: string | undefined): string {
-  return name ?? "";
-}
-
 /** Tells what kind of error it is. */
 export function errorOf(error: unknown, signal: AbortSignal): CaseError {
   const message = error instanceof Error ? error.message : String(error);

@@ -42,7 +42,7 @@ import {
   StepResultSchema,
   type Watch,
 } from "./gen/copilot/conformance/v1/conformance_pb.js";
-import { errorOf, upper } from "./errors.js";
+import { errorOf } from "./errors.js";
 import { optionsOf, toolsOf } from "./handlers.js";
 
 /** The library has no such operation. */
@@ -167,7 +167,7 @@ export class CaseRunner {
       case "resolve":
         return this.#resolve(session, action.value);
       case "get":
-        result.text = upper(SessionState[(await session.get()).state]);
+        result.text = SessionState[(await session.get()).state] ?? "";
         return;
       case "delete":
         return session.delete();
@@ -233,7 +233,7 @@ export class CaseRunner {
   }
 
   async #events(session: Session, events: Events, result: StepResult, signal: AbortSignal): Promise<void> {
-    const { from, types, count, until, history, pauseAfter } = events;
+    const { from, types, count, until, history, pauseAfter, gate } = events;
     const options = {
       signal,
       ...(from === Events_From.BEGINNING ? { from: "beginning" as const } : {}),
@@ -243,7 +243,7 @@ export class CaseRunner {
     for await (const item of history ? session.history(options) : session.events(options)) {
       const event = eventOf(item);
       result.events.push(event);
-      if (result.events.length === pauseAfter) await this.#control("paused");
+      if (result.events.length === pauseAfter) await this.gate(this.observe(events.session, "events", ""), gate, signal);
       else if (result.events.length === count) return;
       if (until !== "" && event.type === until) return;
     }
@@ -259,7 +259,7 @@ export class CaseRunner {
   async #watch({ client, change, count }: Watch, signal: AbortSignal): Promise<void> {
     let seen = 0;
     for await (const next of this.#client(client).watchSessions({ signal })) {
-      if (upper(SessionChange[next.change]) === change.toUpperCase() && ++seen === count) return;
+      if (SessionChange[next.change] === change.toUpperCase() && ++seen === count) return;
     }
   }
 
@@ -323,7 +323,7 @@ function outcomeOf(outcome: TurnOutcome) {
 function eventOf(item: EventOrGap): Event {
   if (isGap(item)) {
     return create(EventSchema, {
-      gap: upper(GapReason[item.reason]),
+      gap: GapReason[item.reason] ?? String(item.reason),
       epoch: item.through?.epoch ?? 0n,
       seq: item.through?.seq ?? 0n,
     });
