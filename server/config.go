@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
@@ -103,6 +104,11 @@ type Web struct {
 	// Origins are the origins of other web pages that may call, like "https://example.com". By default only pages of
 	// the listener itself may.
 	Origins []string
+	// URL is the URL by which browsers reach the listener, for links. The default is the address of the listener, with
+	// the machine's name if it listens on all addresses.
+	URL string
+	// Logins has the logins of browsers. By default they end with the server.
+	Logins *login.Store
 	// Pages serves the requests by GET and HEAD that are no calls, like a console. It needs no credentials: pages must
 	// not contain secrets. By default there are no pages.
 	Pages http.Handler

@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -34,6 +35,8 @@ type gate struct {
 	methods policy.Methods
 	// served has the full names of the registered methods. It is set before the first call.
 	served map[string]bool
+	// logins are the logins of browsers; nil without a listener for them. It is set before the first call.
+	logins *login.Store
 	// confining refuses host calls while processes have an old confinement.
 	confining func(tenant string) error
 	// admissions are the calls that the policy has admitted.
@@ -69,7 +72,7 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 		return ctx, nil, err
 	}
 	c.caller = caller.Caller{Name: id.Name()}
-	who, err := g.resolve(ctx, id, now)
+	who, err := g.resolve(ctx, id, proof.Login, now)
 	if err != nil {
 		return ctx, nil, err
 	}
@@ -94,8 +97,24 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 	if err != nil {
 		return ctx, nil, err
 	}
+	return g.follow(ctx, now, &admission{proof: proof, id: id, who: who}, left)
+}
+
+// follow returns a context that ends when the caller's proof expires or loses its rights, or the login ends.
+func (g *gate) follow(ctx context.Context, now *policy.Policy, a *admission, left ending) (
+	context.Context, ending, error,
+) {
+	id := a.id
+	if l := a.proof.Login; l != nil {
+		under, out, err := g.whileLoggedIn(ctx, l)
+		if err != nil {
+			return ctx, left, err
+		}
+		before := left
+		ctx, left = under, func(err error) error { return before(out(err)) }
+	}
 	if now != nil && id.Source != identity.Socket {
-		under, ended := g.admissions.under(ctx, g.policy, now, &admission{proof: proof, id: id, who: who})
+		under, ended := g.admissions.under(ctx, g.policy, now, a)
 		ctx, expired := g.within(under, id)
 		return ctx, func(err error) error { return left(ended(expired(err))) }, nil
 	}
@@ -186,8 +205,20 @@ func (g *gate) checkFields(tenant string) func(context.Context, proto.Message) e
 	}
 }
 
-// resolve returns the caller for an identity.
-func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.Policy) (caller.Caller, error) {
+// resolve returns the caller for an identity. A login determines the tenant and limits the role.
+func (g *gate) resolve(ctx context.Context, id *identity.Identity, l *identity.Login, now *policy.Policy) (
+	caller.Caller, error,
+) {
+	who, err := g.resolveTenant(ctx, id, l, now)
+	if l != nil {
+		who.Role = min(who.Role, l.Role)
+	}
+	return who, err
+}
+
+func (g *gate) resolveTenant(ctx context.Context, id *identity.Identity, l *identity.Login, now *policy.Policy) (
+	caller.Caller, error,
+) {
 	if id.Source == identity.Socket || id.Source == identity.ServerToken {
 		return caller.Caller{Tenant: caller.HostTenant, Name: id.Name(), Role: caller.Admin}, nil
 	}
@@ -196,7 +227,14 @@ func (g *gate) resolve(ctx context.Context, id *identity.Identity, now *policy.P
 		return caller.Caller{}, fault.New(fault.Forbidden, "the metadata %q occurs %d times: send it once",
 			policy.MetadataTenant, len(wanted))
 	}
-	return now.Resolve(id, strings.Join(wanted, ""))
+	tenant := strings.Join(wanted, "")
+	if l != nil && tenant != "" && tenant != l.Tenant {
+		return caller.Caller{}, fault.New(fault.Forbidden, "the login is for the tenant %q, not %q", l.Tenant, tenant)
+	}
+	if l != nil {
+		tenant = l.Tenant
+	}
+	return now.Resolve(id, tenant)
 }
 
 // identify authenticates a call.
@@ -229,6 +267,10 @@ func (g *gate) identify(ctx context.Context, now *policy.Policy) (*identity.Iden
 			return nil, proof, noToken()
 		}
 		proof.Bearer = bearer
+	} else if l := loginOf(ctx); l != nil {
+		proof = identity.Proof{Login: l}
+		id, err := g.believe(l, now)
+		return id, proof, err
 	}
 	if now != nil {
 		id, err := now.Authenticate(ctx, proof)

@@ -40,7 +40,15 @@ func (i *introduction) key() callerKey {
 // same reports whether a proof equals that of an introduction.
 func (i *introduction) same(other *introduction) bool {
 	return i.proof.Bearer == other.proof.Bearer && i.proof.Certificate == other.proof.Certificate &&
-		i.who.Tenant == other.who.Tenant
+		i.loginID() == other.loginID() && i.who.Tenant == other.who.Tenant
+}
+
+// loginID returns the ID of the browser's login; "" if there is none.
+func (i *introduction) loginID() string {
+	if i.proof.Login == nil {
+		return ""
+	}
+	return i.proof.Login.ID
 }
 
 // introduce records that a call on the connection was authenticated. Its caller pays for the connection from then on.
@@ -217,7 +225,7 @@ func (g *gate) greet(ctx context.Context, info *tap.Info) (context.Context, erro
 		id, proof, err := g.identify(ctx, now)
 		if err == nil {
 			var who caller.Caller
-			if who, err = g.resolve(ctx, id, now); err == nil {
+			if who, err = g.resolve(ctx, id, proof.Login, now); err == nil {
 				_ = on.introduce(&introduction{proof, id, who}) // the error is reported when the call is admitted
 			}
 		}

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/web"
 )
 
@@ -34,10 +33,18 @@ type site struct {
 // newSite opens the listener for browsers. Its calls go through the same layers as those of gRPC, and its connections
 // count like others.
 func (s *Server) newSite(ctx context.Context, c *Web) (*site, error) {
+	s.gate.logins = c.Logins
+	if s.gate.logins == nil {
+		var err error
+		if s.gate.logins, err = login.Open(login.Config{}); err != nil {
+			return nil, err
+		}
+	}
 	handler, err := web.New(web.Config{
 		Register: s.register, Unary: s.chain.unary, Stream: s.chain.stream, Unknown: errorUnknown, Enter: s.greetWeb,
 		Stats: s.measured(), MaxRecvBytes: s.config.MaxRecvBytes, Origins: c.Origins,
 		AnyHost: s.certificates != nil && s.config.Policy != nil, Pages: c.Pages,
+		Auth: login.NewHandler(s.gate.logins, (*authority)(s), s.config.Audit, s.config.Logger),
 	})
 	if err != nil {
 		return nil, err
@@ -46,6 +53,7 @@ func (s *Server) newSite(ctx context.Context, c *Web) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.gate.logins.SetURL(s.urlOf(c, l.Addr()))
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -101,22 +109,11 @@ type connKey struct{}
 // greetWeb returns the context of a request with its peer, and the budget of its connection. It authenticates the
 // connection before the body arrives.
 func (s *Server) greetWeb(ctx context.Context, r *http.Request) (context.Context, web.Budget, error) {
-	conn, _ := r.Context().Value(connKey{}).(net.Conn)
-	var shown credentials.AuthInfo
-	if secure, ok := conn.(*tls.Conn); ok {
-		shown = credentials.TLSInfo{State: *r.TLS,
-			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
-		conn = secure.NetConn()
-	}
-	p := &peer.Peer{Addr: conn.RemoteAddr(), LocalAddr: conn.LocalAddr(), AuthInfo: shown}
-	on, counted := conn.(*connection)
-	if counted {
-		p.AuthInfo = handshaken{shown, on}
-	}
-	ctx = peer.NewContext(ctx, p)
+	ctx, on := s.withPeer(ctx, r)
+	ctx = s.withLogin(ctx, r)
 	md, _ := metadata.FromIncomingContext(ctx)
 	ctx, err := s.gate.greet(ctx, &tap.Info{FullMethodName: r.URL.Path, Header: md})
-	if !counted || err != nil {
+	if on == nil || err != nil {
 		return ctx, nil, err
 	}
 	return ctx, (*webBudget)(on), nil

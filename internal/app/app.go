@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
@@ -38,6 +39,7 @@ type App struct {
 	policy  *policy.Store // nil without one
 	logger  *slog.Logger
 	server  *server.Server
+	logins  *login.Store // nil without a listener for browsers
 	offline *offlinemodel.Server
 	way     runtime.Runner // to the CLI
 	probes  bool           // whether the CLI is started when the App runs
@@ -192,14 +194,14 @@ func (a *App) newBridge(
 }
 
 // listen makes the server.
-func (a *App) listen(ctx context.Context, b *bridge.Bridge) error {
-	webListener, err := webOf(&a.config)
+func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
+	site, err := a.web()
 	if err != nil {
 		return err
 	}
 	a.server, err = server.New(ctx, server.Config{
 		Listen:    a.config.Listen,
-		Web:       webListener,
+		Web:       site,
 		Token:     a.config.Token,
 		TLS:       a.config.tls(),
 		Policy:    a.policy,

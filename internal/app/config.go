@@ -21,8 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/server"
-	"github.com/copilot-grpc/copilot-grpc/server/console"
-	"github.com/copilot-grpc/copilot-grpc/server/web"
+	"github.com/copilot-grpc/copilot-grpc/server/login"
 )
 
 // OfflineDefault is the Config.OfflineModel that stands for the built-in script.
@@ -61,6 +60,10 @@ type Config struct {
 	Web        bool
 	WebListen  string
 	WebOrigins []string
+	// WebURL is the URL by which browsers reach that listener, for links; by default it follows from the address.
+	// WebLoginTime is how long a login of a browser lasts; the default is login.DefaultLifetime.
+	WebURL       string
+	WebLoginTime time.Duration
 
 	// TLSCert, TLSKey and TLSClientCA are files in PEM: the certificate and key of TCP
 	// addresses, and the CAs of client certificates. They are read anew when they change.
@@ -273,46 +276,6 @@ func (c *Config) Validate() error {
 	return c.checkProfile()
 }
 
-// checkWeb checks the listener for browsers.
-func checkWeb(c *Config) error {
-	for _, origin := range c.WebOrigins {
-		if err := web.CheckOrigin(origin); err != nil {
-			return wrong("web_origins", err)
-		}
-	}
-	address := webAddress(c)
-	switch {
-	case address == "" && len(c.WebOrigins) > 0:
-		return wrongf("web_origins", "origins need a listener for browsers (web)")
-	case address == "":
-		return nil
-	case strings.HasPrefix(address, unixPrefix):
-		return wrongf("web_listen", "%q is a socket: browsers need a TCP address", address)
-	}
-	return wrong("web_listen", server.CheckAddress(address, c.wide()))
-}
-
-// webAddress returns the address of the listener for browsers; "" if there is none.
-func webAddress(c *Config) string {
-	if c.Web {
-		return cmp.Or(c.WebListen, DefaultWebListen)
-	}
-	return c.WebListen
-}
-
-// webOf returns the listener for browsers, with the console; nil if there is none.
-func webOf(c *Config) (*server.Web, error) {
-	address := webAddress(c)
-	if address == "" {
-		return nil, nil
-	}
-	pages, err := console.New()
-	if err != nil {
-		return nil, err
-	}
-	return &server.Web{Listen: address, Origins: c.WebOrigins, Pages: pages}, nil
-}
-
 // checkDial looks at how the CLI is come by.
 func (c *Config) checkDial() error {
 	if !clibin.Verify(c.VerifyCLI).Valid() {
@@ -369,6 +332,7 @@ func (c *Config) complete() {
 	c.PingInterval = cmp.Or(c.PingInterval, runtime.DefaultPingInterval)
 	c.PingTimeout = cmp.Or(c.PingTimeout, runtime.DefaultPingTimeout)
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
+	c.WebLoginTime = cmp.Or(c.WebLoginTime, login.DefaultLifetime)
 	c.VerifyCLI = cmp.Or(c.VerifyCLI, string(clibin.VerifyFound))
 	c.LogFormat = cmp.Or(c.LogFormat, formatText)
 }

@@ -52,6 +52,10 @@ func (c *Config) callerRows() []setting.Row {
 			"Setting it includes web (default with web: "+DefaultWebListen+")"),
 		fixed("web_origins", &c.WebOrigins, "`origins` of other web pages that may call, like https://example.com; "+
 			"repeatable, or separated by commas"),
+		fixed("web_url", &c.WebURL, "`URL` by which browsers reach web_listen, like https://agents.example:7780, for "+
+			"the links of logins (default: the address of web_listen)"),
+		fixed("web_login_time", &c.WebLoginTime, "time after which a browser has to log in again; less if its token "+
+			"expires earlier"),
 		live("tls_cert", &c.TLSCert, "PEM `file` with the server certificate for TCP; reloaded when it changes"),
 		live("tls_key", &c.TLSKey, "PEM `file` with the private key of tls_cert; reloaded when it changes"),
 		live("tls_client_ca", &c.TLSClientCA,

@@ -67,6 +67,8 @@ type Proof struct {
 	// the root.
 	Certificate *x509.Certificate
 	Chain       []*x509.Certificate
+	// Login is the login of a browser, whose cookie takes the place of the other proofs; nil if there is none.
+	Login *Login
 }
 
 // Authenticator checks one kind of proof.

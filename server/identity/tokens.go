@@ -86,12 +86,28 @@ func (t *Tokens) Names() map[string]bool {
 	return names
 }
 
+// Has returns the identity of a token by its digest, in hexadecimal. It returns false if the token is unknown or has
+// expired.
+func (t *Tokens) Has(digest string) (*Identity, bool) {
+	sum, err := hex.DecodeString(digest)
+	if err != nil || len(sum) != sha256.Size {
+		return nil, false
+	}
+	id, err := t.of([sha256.Size]byte(sum))
+	return id, id != nil && err == nil
+}
+
 // Authenticate implements Authenticator. It looks up the digest, so that its time reveals nothing about tokens.
 func (t *Tokens) Authenticate(_ context.Context, proof Proof) (*Identity, error) {
 	if proof.Bearer == "" {
 		return nil, nil
 	}
-	token, ok := t.byDigest[sha256.Sum256([]byte(proof.Bearer))]
+	return t.of(sha256.Sum256([]byte(proof.Bearer)))
+}
+
+// of returns the identity of a token by its digest; nil if it is unknown.
+func (t *Tokens) of(digest [sha256.Size]byte) (*Identity, error) {
+	token, ok := t.byDigest[digest]
 	if !ok {
 		return nil, nil
 	}

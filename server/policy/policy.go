@@ -21,6 +21,7 @@ import (
 type Policy struct {
 	file           *file
 	authenticators []identity.Authenticator
+	tokens         *identity.Tokens // nil without static tokens
 	// files are the paths of the files it was read from.
 	files []string
 }
@@ -83,7 +84,7 @@ func (p *Policy) addTokens(path string, now func() time.Time) error {
 			}
 		}
 	}
-	p.authenticators = append(p.authenticators, tokens)
+	p.authenticators, p.tokens = append(p.authenticators, tokens), tokens
 	p.files = append(p.files, path)
 	return nil
 }
@@ -124,16 +125,24 @@ func (p *Policy) Authenticate(ctx context.Context, proof identity.Proof) (*ident
 // Believe returns the identity of a proof that an earlier policy has accepted. It does not verify the signature of a
 // JSON web token again, which could require its issuer.
 func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*identity.Identity, error) {
+	if proof.Login != nil {
+		return p.BelieveLogin(proof.Login)
+	}
 	if before.Source != identity.JWT {
 		return p.Authenticate(context.Background(), proof) // needs no request to an issuer
 	}
-	for _, o := range p.file.Identity.OIDC {
-		if o.Issuer == before.Issuer &&
-			slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(before.Claims["aud"], a) }) {
-			return before, nil
-		}
+	if !p.accepts(before) {
+		return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are no longer accepted")
 	}
-	return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are no longer accepted")
+	return before, nil
+}
+
+// accepts reports whether the identity of a JSON web token is of an issuer and for an audience of the policy.
+func (p *Policy) accepts(id *identity.Identity) bool {
+	return slices.ContainsFunc(p.file.Identity.OIDC, func(o issuer) bool {
+		return o.Issuer == id.Issuer &&
+			slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(id.Claims["aud"], a) })
+	})
 }
 
 // Resolve returns the caller for an identity. wanted selects one of its tenants; it may be empty if there is only

@@ -16,6 +16,34 @@ func (h *Handler) isPage(r *http.Request) bool {
 	return h.methods[r.URL.Path] == nil && (!isProcedure(r.URL.Path) || !strings.Contains(service, "."))
 }
 
+// authPath is the prefix of the requests for Config.Auth.
+const authPath = "/auth/"
+
+// auth serves a request for Config.Auth. Pages of other servers may not send it, not even those of Config.Origins.
+func (h *Handler) auth(w http.ResponseWriter, r *http.Request) {
+	err := h.origins.checkHost(r)
+	if err == nil && !ownPage(r) {
+		err = fault.New(fault.Forbidden, "other web pages may not log in or out")
+	}
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = &body{ReadCloser: r.Body, timeout: h.config.BodyTimeout, control: http.NewResponseController(w)}
+	}
+	h.config.Auth.ServeHTTP(w, r.WithContext(withMetadata(r)))
+}
+
+// ownPage reports whether a request comes from a page of the listener, or from no page.
+func ownPage(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		return strings.EqualFold(origin, scheme(r)+"://"+r.Host)
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "cross-site" && site != "same-site"
+}
+
 // page serves a page. Pages of other servers may link to it, but not load it as a part of themselves.
 func (h *Handler) page(w http.ResponseWriter, r *http.Request) {
 	if err := h.origins.checkPage(r); err != nil {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,9 @@ type Config struct {
 	// Pages serves the requests by GET and HEAD that are for no method and not below /auth/. It needs no credentials:
 	// pages must not contain secrets. By default there are no pages.
 	Pages http.Handler
+	// Auth serves the requests below /auth/ of the listener's own pages. Their context has the metadata of a call. By
+	// default there are none.
+	Auth http.Handler
 	// Stats measures calls. By default they are not measured.
 	Stats stats.Handler
 	// MaxRecvBytes is the size of the largest accepted message, after decompression. The default is 16 MiB.
@@ -168,7 +172,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.calls.group.Done()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if h.isPage(r) {
+	switch {
+	case h.config.Auth != nil && strings.HasPrefix(r.URL.Path, authPath):
+		h.auth(w, r)
+		return
+	case h.isPage(r):
 		h.page(w, r)
 		return
 	}
@@ -183,6 +191,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, grpcstatus.Error(codes.Unimplemented,
 			"this address serves Connect, gRPC-Web and JSON; gRPC has addresses of its own (--listen)"))
 		return
+	}
+	if !ownPage(r) {
+		r.Header.Del("Cookie") // a cookie is a credential of the listener's own pages
 	}
 	ctx, budget, err := h.config.Enter(withMetadata(r), r)
 	if err != nil {

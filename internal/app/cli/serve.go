@@ -145,6 +145,9 @@ func welcome(w io.Writer, a *app.App, generated bool) {
 		// The testing modules of the client libraries read this line.
 		fmt.Fprintf(w, "\nA script plays the model: %s\n", model.URL())
 	}
+	if link := a.WebLink(); link != "" {
+		fmt.Fprintf(w, "\nTo log in with a browser, open this link within an hour, once: %s\n", link)
+	}
 	fmt.Fprintln(w, "\nTry:")
 	for _, line := range examples(a.Target(), a.Token() != "") {
 		fmt.Fprintln(w, "  "+line)
