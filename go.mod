@@ -33,6 +33,7 @@ require (
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.2.0
+	rsc.io/qr v0.2.0
 )
 
 require (

@@ -93,6 +93,9 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 		ctx = g.visiting(ctx, c, who)
 	}
 	ctx = caller.With(ctx, who)
+	if c.method == createWebLink {
+		ctx = login.WithCaller(ctx, id, proof)
+	}
 	left, err := enterConnection(ctx, &introduction{proof, id, who})
 	if err != nil {
 		return ctx, nil, err

@@ -36,6 +36,9 @@ func (s *Server) withLogin(ctx context.Context, r *http.Request) context.Context
 	return ctx
 }
 
+// createWebLink is the rpc that hands out the caller's identity.
+const createWebLink = "/copilot.bridge.v1.RuntimeService/CreateWebLink"
+
 // believe returns the identity of a login.
 func (g *gate) believe(l *identity.Login, now *policy.Policy) (*identity.Identity, error) {
 	switch {

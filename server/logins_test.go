@@ -375,6 +375,12 @@ func TestLogoutEndsStreams(t *testing.T) {
 	}
 }
 
+// digestOf returns the digest of a token for a tokens file.
+func digestOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
 // following is a backend of events whose streams last.
 type following struct{ rpc.EventBackend }
 
@@ -391,11 +397,8 @@ func TestLoginFollowsThePolicy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	sum := func(token string) string {
-		of := sha256.Sum256([]byte(token))
-		return hex.EncodeToString(of[:])
-	}
-	write(t, file("tokens"), []byte("watcher "+sum("the-watcher's-token")+"\nboss "+sum("the-boss's-token")+"\n"))
+	boss := "\nboss " + digestOf("the-boss's-token") + "\n"
+	write(t, file("tokens"), []byte("watcher "+digestOf("the-watcher's-token")+boss))
 	write(t, file("policy"), []byte(`version: 1
 identity: {tokens: tokens}
 tenants:
@@ -409,25 +412,25 @@ tenants:
 		t.Fatal(err)
 	}
 	s := startSite(t, server.Config{Policy: p}, rpc.NewEvent(&following{}, nil))
-	watcher, boss := s.visitor(t), s.visitor(t)
+	watcher, chief := s.visitor(t), s.visitor(t)
 	got := watcher.want(200, watcher.send("POST", "/auth/token", tokenBody("the-watcher's-token")))
 	if !strings.Contains(got.body, `"name":"watcher","tenant":"acme","role":"observer"`) {
 		t.Error(got.body)
 	}
-	boss.want(403, boss.send("POST", "/auth/token", tokenBody("the-boss's-token")))
-	boss.want(403, boss.send("POST", "/auth/token", `{"token":"the-boss's-token","tenant":"none"}`))
-	if got := boss.want(200, boss.send("POST", "/auth/token",
+	chief.want(403, chief.send("POST", "/auth/token", tokenBody("the-boss's-token")))
+	chief.want(403, chief.send("POST", "/auth/token", `{"token":"the-boss's-token","tenant":"none"}`))
+	if got := chief.want(200, chief.send("POST", "/auth/token",
 		`{"token":"the-boss's-token","tenant":"acme"}`)); !strings.Contains(got.body, `"role":"owner"`) {
 		t.Error(got.body)
 	}
-	boss.want(200, boss.send("POST", webInfo, "{}"))
-	boss.want(403, boss.send("POST", webInfo, "{}", "Copilot-Tenant: build"))
+	chief.want(200, chief.send("POST", webInfo, "{}"))
+	chief.want(403, chief.send("POST", webInfo, "{}", "Copilot-Tenant: build"))
 	watcher.want(200, watcher.send("POST", webInfo, "{}"))
-	write(t, file("tokens"), []byte("watcher "+sum("another-token")+"\nboss "+sum("the-boss's-token")+"\n"))
+	write(t, file("tokens"), []byte("watcher "+digestOf("another-token")+boss))
 	if err := p.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	watcher.client.CloseIdleConnections() // the server closes them
 	watcher.want(401, watcher.send("POST", webInfo, "{}"))
-	boss.want(200, boss.send("POST", webInfo, "{}"))
+	chief.want(200, chief.send("POST", webInfo, "{}"))
 }

@@ -27,7 +27,7 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 	t.Parallel()
 	var b backend
 	r := servertest.Start(t, server.Config{},
-		rpc.NewSession(b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b), rpc.NewRaw(b))
+		rpc.NewSession(b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b, b), rpc.NewRaw(b))
 	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -72,6 +72,10 @@ func invoke(t *testing.T, conn *grpc.ClientConn, m protoreflect.MethodDescriptor
 		t.Fatal(err)
 	}
 	return grpcstatus.Convert(stream.RecvMsg(dynamicpb.NewMessage(m.Output())))
+}
+
+func (backend) CreateWebLink(context.Context, *bridgev1.CreateWebLinkRequest) (*bridgev1.CreateWebLinkResponse, error) {
+	return called[bridgev1.CreateWebLinkResponse]("CreateWebLink")
 }
 
 // backend refuses every call under its own name.

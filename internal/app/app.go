@@ -199,6 +199,10 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	if err != nil {
 		return err
 	}
+	var links rpc.WebLinkBackend
+	if a.logins != nil {
+		links = a.logins
+	}
 	a.server, err = server.New(ctx, server.Config{
 		Listen:    a.config.Listen,
 		Web:       site,
@@ -209,6 +213,7 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Services: rpc.Services(rpc.Backends[*bridge.Attachment]{
 			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Events: b.Events, Watch: b.Watch,
 			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
+			WebLinks: links,
 		}, a.config.Internal),
 		Connections:  a.config.connections(),
 		Drainer:      drainer{b, a.config.DrainGrace, a.hard, func() { a.observing.phase.Store(phaseDraining) }},

@@ -23,14 +23,17 @@ type Backends[A Attachment] struct {
 	Callbacks    CallbackBackend
 	Participants ParticipantBackend[A]
 	Runtimes     RuntimeBackend
-	CLI          CLIBackend
+	// WebLinks is nil without a listener for browsers.
+	WebLinks WebLinkBackend
+	CLI      CLIBackend
 }
 
 // Services returns all services. internal includes the methods of copilot.cli.v1 that the CLI marks as internal.
 func Services[A Attachment](b Backends[A], internal bool) []Service {
 	return []Service{
 		NewSession(b.Sessions, b.Turns, b.Events, b.Shares), NewEvent(b.Events, b.Watch),
-		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes), NewRaw(b.CLI), NewSurface(b.CLI, internal),
+		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes, b.WebLinks), NewRaw(b.CLI),
+		NewSurface(b.CLI, internal),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -23,13 +24,30 @@ type RuntimeBackend interface {
 	) error
 }
 
+// WebLinkBackend creates links by which browsers log in.
+type WebLinkBackend interface {
+	CreateWebLink(context.Context, *bridgev1.CreateWebLinkRequest) (*bridgev1.CreateWebLinkResponse, error)
+}
+
 type runtimeService struct {
 	bridgev1.UnsafeRuntimeServiceServer // all rpcs are methods here or of the backend
 	RuntimeBackend
+	links WebLinkBackend
 }
 
-// NewRuntime returns RuntimeService for a backend.
-func NewRuntime(b RuntimeBackend) Service { return &runtimeService{RuntimeBackend: b} }
+// NewRuntime returns RuntimeService for its backends. Without links, CreateWebLink is disabled.
+func NewRuntime(b RuntimeBackend, links WebLinkBackend) Service {
+	return &runtimeService{RuntimeBackend: b, links: links}
+}
+
+func (s *runtimeService) CreateWebLink(ctx context.Context, req *bridgev1.CreateWebLinkRequest) (
+	*bridgev1.CreateWebLinkResponse, error,
+) {
+	if s.links == nil {
+		return nil, fault.New(fault.FeatureDisabled, "the server has no listener for browsers (web)")
+	}
+	return s.links.CreateWebLink(ctx, req)
+}
 
 func (s *runtimeService) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterRuntimeServiceServer(r, s)

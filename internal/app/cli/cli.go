@@ -60,6 +60,8 @@ func commands() []command {
 			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
 		{"call", "[flags] [METHOD [REQUEST]]", "make one call, without grpcurl",
 			func(*program) *flags { return newCall(new(string), new(string)) }, call},
+		{"web", "link [flags]", "print a link by which a browser logs in",
+			func(*program) *flags { return newWeb(new(webOptions)) }, web},
 		{"issuer", "[flags]", "run an OpenID Connect issuer to try out policies",
 			func(*program) *flags { f, _ := newIssuer(); return f }, issuer},
 		{"version", "", "print the version of this program and the supported CLI versions",

@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Role is a caller's role in its tenant. Each role includes the rights of the roles before it.
+type Role int32
+
+const (
+	// The caller's own role.
+	Role_ROLE_UNSPECIFIED Role = 0
+	// Reads.
+	Role_ROLE_OBSERVER Role = 1
+	// Sends prompts, answers callbacks and steers turns.
+	Role_ROLE_PARTICIPANT Role = 2
+	// Creates, configures, shares and deletes sessions.
+	Role_ROLE_OWNER Role = 3
+	// Makes calls that concern the whole server.
+	Role_ROLE_ADMIN Role = 4
+)
+
+// Enum value maps for Role.
+var (
+	Role_name = map[int32]string{
+		0: "ROLE_UNSPECIFIED",
+		1: "ROLE_OBSERVER",
+		2: "ROLE_PARTICIPANT",
+		3: "ROLE_OWNER",
+		4: "ROLE_ADMIN",
+	}
+	Role_value = map[string]int32{
+		"ROLE_UNSPECIFIED": 0,
+		"ROLE_OBSERVER":    1,
+		"ROLE_PARTICIPANT": 2,
+		"ROLE_OWNER":       3,
+		"ROLE_ADMIN":       4,
+	}
+)
+
+func (x Role) Enum() *Role {
+	p := new(Role)
+	*p = x
+	return p
+}
+
+func (x Role) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Role) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[0].Descriptor()
+}
+
+func (Role) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[0]
+}
+
+func (x Role) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Role.Descriptor instead.
+func (Role) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
+}
+
 // RuntimeState is the state of a runtime.
 type RuntimeState int32
 
@@ -70,11 +131,11 @@ func (x RuntimeState) String() string {
 }
 
 func (RuntimeState) Descriptor() protoreflect.EnumDescriptor {
-	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[0].Descriptor()
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[1].Descriptor()
 }
 
 func (RuntimeState) Type() protoreflect.EnumType {
-	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[0]
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[1]
 }
 
 func (x RuntimeState) Number() protoreflect.EnumNumber {
@@ -83,7 +144,115 @@ func (x RuntimeState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RuntimeState.Descriptor instead.
 func (RuntimeState) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+}
+
+type CreateWebLinkRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The highest role of the login; default: the caller's role.
+	Role Role `protobuf:"varint,1,opt,name=role,proto3,enum=copilot.bridge.v1.Role" json:"role,omitempty"`
+	// Time for which the link can be used; 1 second to 24 hours, default 10 minutes.
+	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWebLinkRequest) Reset() {
+	*x = CreateWebLinkRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWebLinkRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWebLinkRequest) ProtoMessage() {}
+
+func (x *CreateWebLinkRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWebLinkRequest.ProtoReflect.Descriptor instead.
+func (*CreateWebLinkRequest) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CreateWebLinkRequest) GetRole() Role {
+	if x != nil {
+		return x.Role
+	}
+	return Role_ROLE_UNSPECIFIED
+}
+
+func (x *CreateWebLinkRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+type CreateWebLinkResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The link. It is a secret until it was used: its fragment is a token.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// End of the time for which the link can be used.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateWebLinkResponse) Reset() {
+	*x = CreateWebLinkResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateWebLinkResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateWebLinkResponse) ProtoMessage() {}
+
+func (x *CreateWebLinkResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateWebLinkResponse.ProtoReflect.Descriptor instead.
+func (*CreateWebLinkResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *CreateWebLinkResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *CreateWebLinkResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
 }
 
 type GetServerInfoRequest struct {
@@ -94,7 +263,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -106,7 +275,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[0]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -119,7 +288,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{0}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
 }
 
 type GetServerInfoResponse struct {
@@ -142,7 +311,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +323,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[1]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +336,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *GetServerInfoResponse) GetVersion() string {
@@ -241,7 +410,7 @@ type Capabilities struct {
 
 func (x *Capabilities) Reset() {
 	*x = Capabilities{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +422,7 @@ func (x *Capabilities) String() string {
 func (*Capabilities) ProtoMessage() {}
 
 func (x *Capabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[2]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +435,7 @@ func (x *Capabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capabilities.ProtoReflect.Descriptor instead.
 func (*Capabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Capabilities) GetRawService() bool {
@@ -334,7 +503,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -346,7 +515,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[3]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -359,7 +528,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{3}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Limits) GetMaxPromptBytes() int64 {
@@ -419,7 +588,7 @@ type ListRuntimesRequest struct {
 
 func (x *ListRuntimesRequest) Reset() {
 	*x = ListRuntimesRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +600,7 @@ func (x *ListRuntimesRequest) String() string {
 func (*ListRuntimesRequest) ProtoMessage() {}
 
 func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[4]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +613,7 @@ func (x *ListRuntimesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesRequest.ProtoReflect.Descriptor instead.
 func (*ListRuntimesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{4}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{6}
 }
 
 type ListRuntimesResponse struct {
@@ -457,7 +626,7 @@ type ListRuntimesResponse struct {
 
 func (x *ListRuntimesResponse) Reset() {
 	*x = ListRuntimesResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +638,7 @@ func (x *ListRuntimesResponse) String() string {
 func (*ListRuntimesResponse) ProtoMessage() {}
 
 func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[5]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +651,7 @@ func (x *ListRuntimesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRuntimesResponse.ProtoReflect.Descriptor instead.
 func (*ListRuntimesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{5}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListRuntimesResponse) GetRuntimes() []*RuntimeInfo {
@@ -520,7 +689,7 @@ type RuntimeInfo struct {
 
 func (x *RuntimeInfo) Reset() {
 	*x = RuntimeInfo{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +701,7 @@ func (x *RuntimeInfo) String() string {
 func (*RuntimeInfo) ProtoMessage() {}
 
 func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[6]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +714,7 @@ func (x *RuntimeInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeInfo.ProtoReflect.Descriptor instead.
 func (*RuntimeInfo) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{6}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RuntimeInfo) GetRuntimeId() string {
@@ -637,7 +806,7 @@ type WatchTelemetryRequest struct {
 
 func (x *WatchTelemetryRequest) Reset() {
 	*x = WatchTelemetryRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +818,7 @@ func (x *WatchTelemetryRequest) String() string {
 func (*WatchTelemetryRequest) ProtoMessage() {}
 
 func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[7]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +831,7 @@ func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryRequest.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{7}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WatchTelemetryRequest) GetSessionId() string {
@@ -696,7 +865,7 @@ type WatchTelemetryResponse struct {
 
 func (x *WatchTelemetryResponse) Reset() {
 	*x = WatchTelemetryResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -708,7 +877,7 @@ func (x *WatchTelemetryResponse) String() string {
 func (*WatchTelemetryResponse) ProtoMessage() {}
 
 func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[8]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -721,7 +890,7 @@ func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryResponse.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{8}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchTelemetryResponse) GetEvent() *v1.CallbackGitHubTelemetryServiceEventRequest {
@@ -757,7 +926,7 @@ type WatchHostEventsRequest struct {
 
 func (x *WatchHostEventsRequest) Reset() {
 	*x = WatchHostEventsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +938,7 @@ func (x *WatchHostEventsRequest) String() string {
 func (*WatchHostEventsRequest) ProtoMessage() {}
 
 func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +951,7 @@ func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WatchHostEventsRequest) GetSessionId() string {
@@ -823,7 +992,7 @@ type WatchHostEventsResponse struct {
 
 func (x *WatchHostEventsResponse) Reset() {
 	*x = WatchHostEventsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +1004,7 @@ func (x *WatchHostEventsResponse) String() string {
 func (*WatchHostEventsResponse) ProtoMessage() {}
 
 func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +1017,7 @@ func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchHostEventsResponse) GetEvent() *v1.CallbackHostServiceEventRequest {
@@ -898,7 +1067,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1079,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1092,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -956,7 +1125,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1137,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1150,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -1022,7 +1191,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1203,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1216,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1074,7 +1243,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1255,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1268,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -1149,7 +1318,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1330,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1343,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -1200,7 +1369,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1381,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1394,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -1239,7 +1408,14 @@ var File_copilot_bridge_v1_runtime_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n" +
+	"'copilot/bridge/v1/runtime_service.proto\x12\x11copilot.bridge.v1\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a#copilot/cli/v1/callback_types.proto\x1a\"copilot/cli/v1/runtime_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"p\n" +
+	"\x14CreateWebLinkRequest\x12+\n" +
+	"\x04role\x18\x01 \x01(\x0e2\x17.copilot.bridge.v1.RoleR\x04role\x12+\n" +
+	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"k\n" +
+	"\x15CreateWebLinkResponse\x12\x15\n" +
+	"\x03url\x18\x01 \x01(\tB\x03\x80\x01\x01R\x03url\x12;\n" +
+	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\x16\n" +
 	"\x14GetServerInfoRequest\"\xc5\x02\n" +
 	"\x15GetServerInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
@@ -1329,13 +1505,21 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\fgithub_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\vgithubToken\x12J\n" +
 	"\x0fruntime_profile\x18\x02 \x01(\v2!.copilot.bridge.v1.RuntimeProfileR\x0eruntimeProfile\"C\n" +
 	"\x12ListModelsResponse\x12-\n" +
-	"\x06models\x18\x01 \x03(\v2\x15.copilot.cli.v1.ModelR\x06models*\x96\x01\n" +
+	"\x06models\x18\x01 \x03(\v2\x15.copilot.cli.v1.ModelR\x06models*e\n" +
+	"\x04Role\x12\x14\n" +
+	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x11\n" +
+	"\rROLE_OBSERVER\x10\x01\x12\x14\n" +
+	"\x10ROLE_PARTICIPANT\x10\x02\x12\x0e\n" +
+	"\n" +
+	"ROLE_OWNER\x10\x03\x12\x0e\n" +
+	"\n" +
+	"ROLE_ADMIN\x10\x04*\x96\x01\n" +
 	"\fRuntimeState\x12\x1d\n" +
 	"\x19RUNTIME_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13RUNTIME_STATE_READY\x10\x02\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STOPPING\x10\x03\x12\x16\n" +
-	"\x12RUNTIME_STATE_DOWN\x10\x042\xcb\x05\n" +
+	"\x12RUNTIME_STATE_DOWN\x10\x042\xaf\x06\n" +
 	"\x0eRuntimeService\x12g\n" +
 	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12d\n" +
 	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\"\x03\x90\x02\x01\x12L\n" +
@@ -1344,7 +1528,8 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"ListModels\x12$.copilot.bridge.v1.ListModelsRequest\x1a%.copilot.bridge.v1.ListModelsResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\x0eWatchTelemetry\x12(.copilot.bridge.v1.WatchTelemetryRequest\x1a).copilot.bridge.v1.WatchTelemetryResponse0\x01\x12j\n" +
-	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01B\xe3\x01\n" +
+	"\x0fWatchHostEvents\x12).copilot.bridge.v1.WatchHostEventsRequest\x1a*.copilot.bridge.v1.WatchHostEventsResponse0\x01\x12b\n" +
+	"\rCreateWebLink\x12'.copilot.bridge.v1.CreateWebLinkRequest\x1a(.copilot.bridge.v1.CreateWebLinkResponseB\xe3\x01\n" +
 	"\x1fio.github.copilotgrpc.bridge.v1B\x13RuntimeServiceProtoP\x01ZFgithub.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1;bridgev1\xa2\x02\x04CGBR\xaa\x02\x15CopilotGrpc.Bridge.V1\xba\x02\x0fCopilotBridgeV1\xca\x02\x15CopilotGrpc\\Bridge\\V1\xea\x02\x17CopilotGrpc::Bridge::V1b\x06proto3"
 
 var (
@@ -1359,74 +1544,82 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
-	(RuntimeState)(0),                                     // 0: copilot.bridge.v1.RuntimeState
-	(*GetServerInfoRequest)(nil),                          // 1: copilot.bridge.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),                         // 2: copilot.bridge.v1.GetServerInfoResponse
-	(*Capabilities)(nil),                                  // 3: copilot.bridge.v1.Capabilities
-	(*Limits)(nil),                                        // 4: copilot.bridge.v1.Limits
-	(*ListRuntimesRequest)(nil),                           // 5: copilot.bridge.v1.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),                          // 6: copilot.bridge.v1.ListRuntimesResponse
-	(*RuntimeInfo)(nil),                                   // 7: copilot.bridge.v1.RuntimeInfo
-	(*WatchTelemetryRequest)(nil),                         // 8: copilot.bridge.v1.WatchTelemetryRequest
-	(*WatchTelemetryResponse)(nil),                        // 9: copilot.bridge.v1.WatchTelemetryResponse
-	(*WatchHostEventsRequest)(nil),                        // 10: copilot.bridge.v1.WatchHostEventsRequest
-	(*WatchHostEventsResponse)(nil),                       // 11: copilot.bridge.v1.WatchHostEventsResponse
-	(*PingRequest)(nil),                                   // 12: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),                                  // 13: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),                          // 14: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil),                         // 15: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),                             // 16: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),                            // 17: copilot.bridge.v1.ListModelsResponse
-	(*durationpb.Duration)(nil),                           // 18: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 19: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 20: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*v1.CallbackHostServiceEventRequest)(nil),            // 21: copilot.cli.v1.CallbackHostServiceEventRequest
-	(EventCause)(0),                                       // 22: copilot.bridge.v1.EventCause
-	(*RuntimeProfile)(nil),                                // 23: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectServerResponse)(nil), // 24: copilot.cli.v1.InternalServerServiceConnectServerResponse
-	(*v1.Model)(nil),                                      // 25: copilot.cli.v1.Model
+	(Role)(0),                                             // 0: copilot.bridge.v1.Role
+	(RuntimeState)(0),                                     // 1: copilot.bridge.v1.RuntimeState
+	(*CreateWebLinkRequest)(nil),                          // 2: copilot.bridge.v1.CreateWebLinkRequest
+	(*CreateWebLinkResponse)(nil),                         // 3: copilot.bridge.v1.CreateWebLinkResponse
+	(*GetServerInfoRequest)(nil),                          // 4: copilot.bridge.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),                         // 5: copilot.bridge.v1.GetServerInfoResponse
+	(*Capabilities)(nil),                                  // 6: copilot.bridge.v1.Capabilities
+	(*Limits)(nil),                                        // 7: copilot.bridge.v1.Limits
+	(*ListRuntimesRequest)(nil),                           // 8: copilot.bridge.v1.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),                          // 9: copilot.bridge.v1.ListRuntimesResponse
+	(*RuntimeInfo)(nil),                                   // 10: copilot.bridge.v1.RuntimeInfo
+	(*WatchTelemetryRequest)(nil),                         // 11: copilot.bridge.v1.WatchTelemetryRequest
+	(*WatchTelemetryResponse)(nil),                        // 12: copilot.bridge.v1.WatchTelemetryResponse
+	(*WatchHostEventsRequest)(nil),                        // 13: copilot.bridge.v1.WatchHostEventsRequest
+	(*WatchHostEventsResponse)(nil),                       // 14: copilot.bridge.v1.WatchHostEventsResponse
+	(*PingRequest)(nil),                                   // 15: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 16: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 17: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 18: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 19: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 20: copilot.bridge.v1.ListModelsResponse
+	(*durationpb.Duration)(nil),                           // 21: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 22: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 23: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 24: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 25: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 26: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 27: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*v1.Model)(nil),                                      // 28: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
-	3,  // 0: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
-	4,  // 1: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	18, // 2: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	7,  // 3: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
-	0,  // 4: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	19, // 5: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	19, // 6: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	18, // 7: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	20, // 8: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	18, // 9: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	21, // 10: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	22, // 11: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	23, // 12: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	18, // 13: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	24, // 14: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	23, // 15: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	23, // 16: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	25, // 17: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	1,  // 18: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	5,  // 19: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	12, // 20: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	14, // 21: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	16, // 22: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	8,  // 23: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	10, // 24: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	2,  // 25: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	6,  // 26: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	13, // 27: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	15, // 28: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	17, // 29: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	9,  // 30: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	11, // 31: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	25, // [25:32] is the sub-list for method output_type
-	18, // [18:25] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	0,  // 0: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
+	21, // 1: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
+	22, // 2: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
+	6,  // 3: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
+	7,  // 4: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
+	21, // 5: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	10, // 6: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	1,  // 7: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
+	22, // 8: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	22, // 9: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	21, // 10: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	23, // 11: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	21, // 12: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	24, // 13: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	25, // 14: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	26, // 15: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	21, // 16: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	27, // 17: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	26, // 18: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	26, // 19: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	28, // 20: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	4,  // 21: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	8,  // 22: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	15, // 23: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	17, // 24: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	19, // 25: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	11, // 26: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	13, // 27: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	2,  // 28: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	5,  // 29: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	9,  // 30: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	16, // 31: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	18, // 32: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	20, // 33: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	12, // 34: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	14, // 35: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	3,  // 36: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -1441,8 +1634,8 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   17,
+			NumEnums:      2,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -26,6 +26,7 @@ const (
 	RuntimeService_ListModels_FullMethodName      = "/copilot.bridge.v1.RuntimeService/ListModels"
 	RuntimeService_WatchTelemetry_FullMethodName  = "/copilot.bridge.v1.RuntimeService/WatchTelemetry"
 	RuntimeService_WatchHostEvents_FullMethodName = "/copilot.bridge.v1.RuntimeService/WatchHostEvents"
+	RuntimeService_CreateWebLink_FullMethodName   = "/copilot.bridge.v1.RuntimeService/CreateWebLink"
 )
 
 // RuntimeServiceClient is the client API for RuntimeService service.
@@ -65,6 +66,15 @@ type RuntimeServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error)
+	// CreateWebLink creates a link by which one browser logs in at the listener for browsers, as the
+	// caller and in the caller's tenant. The login has at most the requested role. It ends when the
+	// caller's own proof expires or the policy no longer accepts it. The server forgets unused links
+	// when it stops.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED without a listener for browsers, or if the caller
+	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
+	// role is higher than the caller's.
+	CreateWebLink(ctx context.Context, in *CreateWebLinkRequest, opts ...grpc.CallOption) (*CreateWebLinkResponse, error)
 }
 
 type runtimeServiceClient struct {
@@ -163,6 +173,16 @@ func (c *runtimeServiceClient) WatchHostEvents(ctx context.Context, in *WatchHos
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RuntimeService_WatchHostEventsClient = grpc.ServerStreamingClient[WatchHostEventsResponse]
 
+func (c *runtimeServiceClient) CreateWebLink(ctx context.Context, in *CreateWebLinkRequest, opts ...grpc.CallOption) (*CreateWebLinkResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateWebLinkResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_CreateWebLink_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RuntimeServiceServer is the server API for RuntimeService service.
 // All implementations must embed UnimplementedRuntimeServiceServer
 // for forward compatibility.
@@ -200,6 +220,15 @@ type RuntimeServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD.
 	WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error
+	// CreateWebLink creates a link by which one browser logs in at the listener for browsers, as the
+	// caller and in the caller's tenant. The login has at most the requested role. It ends when the
+	// caller's own proof expires or the policy no longer accepts it. The server forgets unused links
+	// when it stops.
+	//
+	// Errors: FAILED_PRECONDITION FEATURE_DISABLED without a listener for browsers, or if the caller
+	// has a client certificate; INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN if the
+	// role is higher than the caller's.
+	CreateWebLink(context.Context, *CreateWebLinkRequest) (*CreateWebLinkResponse, error)
 	mustEmbedUnimplementedRuntimeServiceServer()
 }
 
@@ -230,6 +259,9 @@ func (UnimplementedRuntimeServiceServer) WatchTelemetry(*WatchTelemetryRequest, 
 }
 func (UnimplementedRuntimeServiceServer) WatchHostEvents(*WatchHostEventsRequest, grpc.ServerStreamingServer[WatchHostEventsResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchHostEvents not implemented")
+}
+func (UnimplementedRuntimeServiceServer) CreateWebLink(context.Context, *CreateWebLinkRequest) (*CreateWebLinkResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateWebLink not implemented")
 }
 func (UnimplementedRuntimeServiceServer) mustEmbedUnimplementedRuntimeServiceServer() {}
 func (UnimplementedRuntimeServiceServer) testEmbeddedByValue()                        {}
@@ -364,6 +396,24 @@ func _RuntimeService_WatchHostEvents_Handler(srv interface{}, stream grpc.Server
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type RuntimeService_WatchHostEventsServer = grpc.ServerStreamingServer[WatchHostEventsResponse]
 
+func _RuntimeService_CreateWebLink_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateWebLinkRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).CreateWebLink(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_CreateWebLink_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).CreateWebLink(ctx, req.(*CreateWebLinkRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RuntimeService_ServiceDesc is the grpc.ServiceDesc for RuntimeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -390,6 +440,10 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListModels",
 			Handler:    _RuntimeService_ListModels_Handler,
+		},
+		{
+			MethodName: "CreateWebLink",
+			Handler:    _RuntimeService_CreateWebLink_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"rsc.io/qr"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+const webUsage = `Prints a link by which one browser logs in to a running server, and the same as a QR code for a
+phone. The login has the rights of this command's user, or of the token's, and at most the role. The server needs a
+listener for browsers (serve --web); other devices reach one with TLS and a policy only.
+
+  copilot-grpc web link --role observer --ttl 5m`
+
+// webOptions are the flags of web.
+type webOptions struct {
+	target, token, role string
+	ttl                 time.Duration
+	qr                  bool
+}
+
+// newWeb returns the command line of web.
+func newWeb(o *webOptions) *flags {
+	f := newFlags("web", "link [flags]", webUsage)
+	targetFlags(f, &o.target, &o.token)
+	f.StringVar(&o.role, "role", "",
+		"highest `role` of the login: observer, participant, owner or admin (default: your own)")
+	f.DurationVar(&o.ttl, "ttl", 10*time.Minute, "time for which the link can be used, at most 24h")
+	f.BoolVar(&o.qr, "qr", false, "print the QR code also if the output is no terminal")
+	return f
+}
+
+// web is the command.
+func web(ctx context.Context, p *program, args []string) error {
+	var o webOptions
+	f := newWeb(&o)
+	link := len(args) > 0 && args[0] == "link"
+	if link {
+		args = args[1:]
+	}
+	if err := f.parseOnly(p, args); err != nil {
+		return err
+	}
+	if !link {
+		return usageError{errors.New("want \"copilot-grpc web link\"")}
+	}
+	role, ok := bridgev1.Role_value["ROLE_"+strings.ToUpper(o.role)]
+	if o.role != "" && (!ok || role == 0) {
+		return usageError{fmt.Errorf("role: %q is none of observer, participant, owner, admin", o.role)}
+	}
+	conn, err := dial(o.target, o.token)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	made, err := bridgev1.NewRuntimeServiceClient(conn).CreateWebLink(ctx, &bridgev1.CreateWebLinkRequest{
+		Role: bridgev1.Role(role), Ttl: durationpb.New(o.ttl)})
+	if err != nil {
+		p.printStatus(status.Convert(err))
+		return errReported
+	}
+	fmt.Fprintln(p.stdout, made.GetUrl())
+	if o.qr || isTerminal(p.stdout) {
+		return printQR(p.stdout, made.GetUrl())
+	}
+	return nil
+}
+
+// quiet is the width of the white border of a QR code, in modules.
+const quiet = 2
+
+// printQR prints a text as a QR code: black on white, two rows of modules in each line.
+func printQR(w io.Writer, text string) error {
+	code, err := qr.Encode(text, qr.L)
+	if err != nil {
+		return err
+	}
+	blocks := map[[2]bool]string{{false, false}: " ", {true, false}: "▀", {false, true}: "▄", {true, true}: "█"}
+	var out strings.Builder
+	for y := -quiet; y < code.Size+quiet; y += 2 {
+		out.WriteString("\x1b[30;107m")
+		for x := -quiet; x < code.Size+quiet; x++ {
+			out.WriteString(blocks[[2]bool{code.Black(x, y), code.Black(x, y+1)}])
+		}
+		out.WriteString("\x1b[0m\n")
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
