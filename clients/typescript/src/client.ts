@@ -325,6 +325,7 @@ export class Client implements AsyncDisposable {
     await this.#closeTransport();
   }
 
+  /** Same as close, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

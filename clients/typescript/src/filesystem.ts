@@ -15,15 +15,19 @@ export interface FileStat {
  * Node.js does.
  */
 export interface FileSystem {
+  /** Returns a file's content. */
   readFile(path: string): Promise<Uint8Array>;
   /** Replaces a file's content. Does not create directories. */
   writeFile(path: string, data: Uint8Array, mode?: number): Promise<void>;
   /** Appends to a file, and creates it and its directories. */
   appendFile(path: string, data: Uint8Array, mode?: number): Promise<void>;
+  /** Returns the attributes of a file or a directory. */
   stat(path: string): Promise<FileStat>;
   /** Creates a directory; `recursive` also creates its parents, and accepts an existing directory. */
   mkdir(path: string, recursive: boolean, mode?: number): Promise<void>;
+  /** Lists a directory. */
   readdir(path: string): Promise<{ name: string; isDirectory: boolean }[]>;
+  /** Moves a file or a directory. A file at `to` is replaced. */
   rename(from: string, to: string): Promise<void>;
   /** Removes a file; `recursive` removes a directory with its content. */
   rm(path: string, recursive: boolean): Promise<void>;

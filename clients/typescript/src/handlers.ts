@@ -50,7 +50,8 @@ export type Hooks = {
   [C in HookName]?: (input: Extract<HookInput, { case: C }>["value"], call: Call) => Awaitable<HookResult<C>>;
 };
 
-type FieldValue = string | number | boolean | string[];
+/** The value of a field of a form. */
+export type FieldValue = string | number | boolean | string[];
 
 /** The handlers of a participant. A kind without a handler gets the server's default answer. */
 export interface CallbackHandlers {

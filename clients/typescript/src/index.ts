@@ -27,7 +27,7 @@ export { isGap } from "./events.js";
 export type { EventOrGap, EventsOptions } from "./events.js";
 export { provideFiles } from "./filesystem.js";
 export type { FileStat, FileSystem, FileSystemProvider } from "./filesystem.js";
-export type { AnswerOf, CallbackHandlers, HandledCase, Handler, Hooks, RawHandler, RequestOf } from "./handlers.js";
+export type { AnswerOf, CallbackHandlers, FieldValue, HandledCase, Handler, Hooks, RawHandler, RequestOf } from "./handlers.js";
 export type { Logger } from "./logger.js";
 export { answerRaw } from "./handlers.js";
 export type { ModelTransport } from "./modeltransport.js";
@@ -80,7 +80,7 @@ export type {
   TurnOutcome,
   WatchSessionsResponse,
 } from "./proto.js";
-export type { JsonSchema, SchemaOutput, StandardSchema } from "./schema.js";
+export type { JsonSchema, SchemaOutput, StandardResult, StandardSchema } from "./schema.js";
 export { Session } from "./session.js";
 export type { Services } from "./session.js";
 export {

@@ -3,8 +3,11 @@
  * secrets.
  */
 export interface Logger {
+  /** Logs what helps to find a fault of the library or of its use. */
   debug(message: string, attributes?: Record<string, unknown>): void;
+  /** Logs what the library recovers from, such as a broken connection. */
   warn(message: string, attributes?: Record<string, unknown>): void;
+  /** Logs what a program has to mend, such as a handler that throws. */
   error(message: string, attributes?: Record<string, unknown>): void;
 }
 

@@ -44,20 +44,28 @@ export {
 export type { Position, Session as SessionInfo, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
 export { SessionService } from "#gen/copilot/bridge/v1/session_service_pb.js";
 
+/** The answer to a callback. */
 export type AnswerInit = MessageInitShape<typeof AnswerSchema>;
 export type AttachStartInit = InitOnly<MessageInitShape<typeof AttachStartSchema>>;
 export type CallbackInit = MessageInitShape<typeof CallbackSchema>;
 export type CreateInit = InitOnly<MessageInitShape<typeof CreateSessionRequestSchema>>;
 export type ResumeInit = InitOnly<MessageInitShape<typeof ResumeSessionRequestSchema>>;
+/** Which events a stream has. */
 export type EventFilter = InitOnly<MessageInitShape<typeof EventFilterSchema>>;
+/** The form of the events of a stream, and its heartbeats. */
 export type StreamOptions = InitOnly<MessageInitShape<typeof StreamOptionsSchema>>;
+/** The callbacks that a session or a participant handles. */
 export type HandlersInit = MessageInitShape<typeof HandlersSchema>;
 export type ModelResponseInit = MessageInitShape<typeof ModelResponseSchema>;
+/** A prompt with all its options. */
 export type PromptInit = InitOnly<MessageInitShape<typeof PromptSchema>>;
 /** The session's configuration: model, provider, instructions, directories and so on. */
 export type SessionConfig = InitOnly<NonNullable<CreateInit["config"]>>;
+/** The environment of the CLI process of a session. */
 export type RuntimeProfile = InitOnly<NonNullable<CreateInit["runtimeProfile"]>>;
+/** A tool as the CLI knows it. */
 export type ToolDefinition = InitOnly<NonNullable<AttachStartInit["tools"]>[number]>;
+/** An attachment of a prompt. */
 export type Attachment = NonNullable<PromptInit["attachments"]>[number];
 /** The initializers of a message, without the message itself. */
 export type InitOnly<T> = Exclude<T, { $typeName: string }>;

@@ -329,6 +329,7 @@ export class Session implements AsyncDisposable {
     await this.close();
   }
 
+  /** Same as close, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -5,6 +5,7 @@ import { argumentSchema, type JsonSchema, type SchemaOutput, type StandardSchema
 
 /** Returned by a handler that does not answer: other participants may. */
 export const abstain: unique symbol = Symbol("copilot-grpc.abstain");
+/** The type of {@link abstain}. */
 export type Abstain = typeof abstain;
 
 type ToolAnswerInit = Extract<NonNullable<AnswerInit["answer"]>, { case: "tool" }>["value"];

@@ -50,6 +50,7 @@ export class PrivateServer implements AsyncDisposable {
     await rm(this.#directory, { recursive: true, force: true, maxRetries: 3 });
   }
 
+  /** Same as close, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -85,6 +85,7 @@ export class TestServer implements AsyncDisposable {
     await rm(this.#home, { recursive: true, force: true, maxRetries: 3 });
   }
 
+  /** Same as close, for `await using`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
