@@ -33,7 +33,7 @@ TOOL := go tool -modfile=internal/tools/go.mod
 
 .PHONY: help build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
-	clients client-typescript client-console console client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-compare schema-history clean man check \
+	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-compare schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
 
 help: ## print this list
@@ -63,6 +63,7 @@ test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-b
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
 test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
+	@$(MAKE) --no-print-directory client-console-all
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@$(MAKE) --no-print-directory e2e-versions
@@ -119,8 +120,14 @@ clients: client-typescript client-console client-python client-java client-rust 
 client-typescript: build ## the TypeScript one alone
 	@.ci/step "TypeScript client" go,node,npm .ci/client typescript $(CLI_VERSION)
 
-client-console: build ## the browser console: types, tests, and that the built files are those of the sources
-	@.ci/step "browser console" go,node,npm .ci/client-console
+client-console: build ## the browser console: types, tests, main journeys, and that the built files are those of the sources
+	@.ci/step "browser console" go,node,npm .ci/client-console check $(CLI_VERSION)
+
+client-console-all: build ## all its tests in a browser
+	@.ci/step "browser console, all journeys" go,node,npm .ci/client-console all $(CLI_VERSION)
+
+console-shots: build ## the pictures in docs/console
+	@.ci/step "pictures of the console" go,node,npm .ci/client-console shots $(CLI_VERSION)
 
 console: ## builds the browser console into server/console/dist, which the server contains
 	@.ci/step "browser console, built" go,node,npm .ci/client-console build
@@ -167,6 +174,7 @@ bench-compare: ## what this folder changes against a commit (BASE), with 95 % in
 	@.ci/step "comparison with $(BASE)" go,git .ci/bench-compare "$(BASE)" $(BENCHFLAGS)
 
 schema-history: ## the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
+	@$(MAKE) --no-print-directory client-console-all
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
 chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)

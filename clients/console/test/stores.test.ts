@@ -97,6 +97,28 @@ describe("connection", () => {
     assert.ok(waits.every((ms) => ms >= 125 && ms <= 250), String(waits));
   });
 
+  test("a silent stream is broken", async () => {
+    const connection = new Connection();
+    const over = new AbortController();
+    let opened = 0;
+    await readForever<number>({
+      name: "numbers",
+      connection,
+      async *open(signal) {
+        if (++opened === 2) return over.abort();
+        yield 1;
+        await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+        throw new Error("aborted");
+      },
+      take: () => undefined,
+      isFinal: () => false,
+      signal: over.signal,
+      silenceMs: 5,
+      wait: () => Promise.resolve(),
+    });
+    assert.equal(opened, 2);
+  });
+
   test("an error that is final ends the reading", async () => {
     const connection = new Connection();
     const reading = readForever<number>({

@@ -7,7 +7,6 @@ python examples/watcher.py SESSION_ID POSITION_FILE
 """
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from copilot_grpc import Client, Gap, Position
 
 
 async def main(session_id: str, file: Path) -> None:
-    new = file.with_name(file.name + ".new")
     after = Position.parse(file.read_text()) if file.exists() else None
     async with Client.connect() as client:
         session = client.session(session_id)
@@ -24,9 +22,7 @@ async def main(session_id: str, file: Path) -> None:
                 print(f"missing: {event.after} to {event.position}, {event.reason}", flush=True)
             else:
                 print(f"{event.position} {event.type}", flush=True)
-            # The file is replaced at once, so that the end of this program cannot leave half of it.
-            new.write_text(str(event.position))
-            os.replace(new, file)
+            file.write_text(str(event.position))
 
 
 if __name__ == "__main__":

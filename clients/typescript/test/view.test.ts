@@ -80,6 +80,17 @@ const tables: Record<
     frames: [event("1/1", delta("one ")), event("1/5", whole("one two three")), event("1/6", delta("late"))],
     items: ["message one two three"],
   },
+  "a whole message that was shortened does not replace its deltas": {
+    frames: [
+      event("1/1", delta("one two ")),
+      event("1/2", delta("three")),
+      frame("1/3", {
+        case: "events",
+        value: { events: [{ position: parsePosition("1/3"), truncated: true, event: { data: whole("one…") } }] },
+      }),
+    ],
+    items: ["message one two three"],
+  },
   "frames that arrive twice change nothing": {
     frames: [event("1/1", user), event("1/2", delta("one")), event("1/2", delta("one")), event("1/1", user)],
     items: ["user hello", "message one…"],

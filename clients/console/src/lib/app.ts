@@ -104,7 +104,8 @@ export class App {
   };
 
   /** Reports whether another attempt cannot succeed. Without a valid login it shows the login page. */
-  readonly isFinal = (error: unknown): boolean => {
+  readonly isFinal = (thrown: unknown): boolean => {
+    const error = toCopilotError(thrown);
     if (!(error instanceof CopilotError)) return false;
     if (error.code === Code.Unauthenticated) void this.#expired();
     return finalCodes.has(error.code);

@@ -39,9 +39,14 @@ export interface StreamReader<T> {
   /** Reports whether an error ends the reading for good. */
   isFinal(error: unknown): boolean;
   readonly signal: AbortSignal;
+  /** A stream without a frame for this time is broken, in milliseconds. Default 45,000: three heartbeats. */
+  readonly silenceMs?: number;
   /** Waits before another attempt; tests replace it. */
   readonly wait?: (ms: number, signal: AbortSignal) => Promise<void>;
 }
+
+/** Interval of the heartbeats that streams ask for. */
+export const heartbeatSeconds = 15;
 
 const minWaitMs = 250;
 const maxWaitMs = 5_000;
@@ -54,10 +59,12 @@ export async function readForever<T>(reader: StreamReader<T>): Promise<void> {
   const { name, connection, signal, wait = pause } = reader;
   let delay = minWaitMs;
   while (!signal.aborted) {
+    const call = new Call(signal, reader.silenceMs ?? 3 * 1000 * heartbeatSeconds);
     try {
       let started = false;
-      for await (const item of reader.open(signal)) {
+      for await (const item of reader.open(call.signal)) {
         if (signal.aborted) break;
+        call.heard();
         if (!started) reader.started?.();
         started = true;
         delay = minWaitMs;
@@ -69,6 +76,8 @@ export async function readForever<T>(reader: StreamReader<T>): Promise<void> {
         connection.closed(name);
         throw error;
       }
+    } finally {
+      call.end();
     }
     if (signal.aborted) break;
     connection.broken(name);
@@ -76,6 +85,37 @@ export async function readForever<T>(reader: StreamReader<T>): Promise<void> {
     delay = Math.min(2 * delay, maxWaitMs);
   }
   connection.closed(name);
+}
+
+/** One call of a stream: it ends with its reader, or after silence. */
+class Call {
+  readonly #controller = new AbortController();
+  readonly #outer: AbortSignal;
+  readonly #silenceMs: number;
+  readonly #onAbort = () => this.#controller.abort();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(outer: AbortSignal, silenceMs: number) {
+    this.#outer = outer;
+    this.#silenceMs = silenceMs;
+    outer.addEventListener("abort", this.#onAbort, { once: true });
+    this.heard();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  heard(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(this.#onAbort, this.#silenceMs);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#outer.removeEventListener("abort", this.#onAbort);
+    this.#controller.abort();
+  }
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

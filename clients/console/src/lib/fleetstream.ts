@@ -1,8 +1,10 @@
 import { type Client, type SessionInfo, SessionChange, type WatchSessionsResponse } from "@copilot-grpc/client";
-import { type Connection, readForever } from "./connection.js";
+import { type Connection, heartbeatSeconds, readForever } from "./connection.js";
 import { applyChanges, applyList, emptyFleet, type Fleet } from "./fleet.js";
 import { Batch, nextFrame, type Schedule } from "./frames.js";
 import { Store } from "./store.js";
+
+const heartbeatInterval = { seconds: BigInt(heartbeatSeconds) };
 
 /** Follows all sessions of the caller while it is started. */
 export class FleetStream {
@@ -37,7 +39,8 @@ export class FleetStream {
     readForever<WatchSessionsResponse>({
       name: "sessions",
       connection: this.#connection,
-      open: (signal) => this.#client.watchSessions({ signal }),
+      // Not Client.watchSessions: the page shows when a stream breaks, and lists again when it is back.
+      open: (signal) => this.#client.rpc.events.watchSessions({ heartbeatInterval }, { signal }),
       started: () => this.#restart(),
       take: (change) => this.#take(change),
       isFinal: this.#isFinal,

@@ -126,7 +126,13 @@ function assistantMessage(view: View, value: Value<"assistantMessage">, event: E
   const known = find(view.items, "message", messageId) >= 0;
   // A message that only calls tools has no text to show.
   const shown =
-    content || known ? message(view, event, messageId, (item) => ({ ...item, text: content, streaming: false })) : view;
+    content || known
+      ? message(view, event, messageId, (item) => {
+          // A long event is shortened; its deltas are whole.
+          const text = event.truncated && item.text.length > content.length ? item.text : content;
+          return { ...item, text, streaming: false };
+        })
+      : view;
   return toolRequests.reduce(
     (next, { toolCallId, name, argumentsJson }) =>
       tool(next, event, toolCallId, (item) => {

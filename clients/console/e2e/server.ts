@@ -1,0 +1,176 @@
+// A server with the real CLI and the scripted model, and a browser. Both end with the tests.
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+
+const root = resolve(import.meta.dirname, "../../../..");
+const binary = process.env["COPILOT_GRPC_BINARY"] ?? join(root, "bin/copilot-grpc");
+const script = resolve(import.meta.dirname, "../../e2e/model.yaml");
+
+/** A free port of this machine, which the server keeps after it is killed. */
+async function freePort(): Promise<number> {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const address = listener.address();
+  listener.close();
+  await once(listener, "close");
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+/** A server with its own directories, which can be killed and started again. */
+export class TestServer {
+  readonly base: string;
+  /** The working directory of the agents. */
+  readonly work: string;
+  readonly token = "a-token-of-the-tests-0123456789";
+  readonly #directory: string;
+  readonly #port: number;
+  #child: ChildProcess | undefined;
+  #output: string[] = [];
+
+  private constructor(directory: string, port: number) {
+    this.#directory = directory;
+    this.#port = port;
+    this.base = `http://127.0.0.1:${port}`;
+    this.work = join(directory, "work");
+  }
+
+  static async start(): Promise<TestServer> {
+    const directory = await mkdtemp(join(tmpdir(), "console-"));
+    const server = new TestServer(directory, await freePort());
+    await mkdir(server.work);
+    await server.restoreFiles();
+    await copyFile(script, join(directory, "model.yaml"));
+    await server.run();
+    return server;
+  }
+
+  /** The files that the scripted agent looks at and changes. */
+  async restoreFiles(): Promise<void> {
+    await writeFile(join(this.work, "main.go"), 'package main\n\nfunc main() {\n\tprintln("Helo")\n}\n');
+    await writeFile(join(this.work, "README.md"), "# A demo\n");
+  }
+
+  /** Starts the program. The model's listener has a port of its own each time. */
+  async run(): Promise<void> {
+    const args = [
+      ...["serve", "--listen", `unix:${join(this.#directory, "s.sock")}`, "--data-dir", join(this.#directory, "data")],
+      ...["--web-listen", `127.0.0.1:${this.#port}`, "--offline-model", join(this.#directory, "model.yaml")],
+    ];
+    // The CLI's own files stay out of the user's home.
+    const env = { ...process.env, COPILOT_GRPC_TOKEN: this.token, HOME: this.#directory, XDG_CACHE_HOME: process.env["XDG_CACHE_HOME"] ?? join(process.env["HOME"] ?? "/", ".cache") };
+    const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env });
+    this.#child = child;
+    this.#output = [];
+    const exited = once(child, "exit").then(([code]) => {
+      throw new Error(`the server ended with ${String(code)}:\n${this.#output.slice(-20).join("\n")}`);
+    });
+    const listening = new Promise<void>((ready) => {
+      for (const stream of [child.stdout, child.stderr]) {
+        createInterface({ input: stream }).on("line", (line) => {
+          this.#output.push(line);
+          if (line.startsWith("Try:")) ready();
+        });
+      }
+    });
+    await Promise.race([listening, exited]);
+    exited.catch(() => undefined);
+  }
+
+  /** The one-time link that the server printed. */
+  get link(): string {
+    const link = this.#output.map((line) => /https?:\/\/\S+\/login#\S+/.exec(line)?.[0]).find(Boolean);
+    if (!link) throw new Error(`the server printed no link:\n${this.#output.slice(0, 20).join("\n")}`);
+    return link;
+  }
+
+  /** Releases a gate of the script. */
+  async release(gate: string): Promise<void> {
+    const model = this.#output.map((line) => /https?:\/\/127\.0\.0\.1:\d+/.exec(/plays the model/.test(line) ? line : "")?.[0]).find(Boolean);
+    if (!model) throw new Error(`the server printed no address of the model:\n${this.#output.slice(0, 20).join("\n")}`);
+    await fetch(`${model}/_offline/release?gate=${gate}`, { method: "POST" });
+  }
+
+  /** Calls an rpc as a program with the token does. */
+  async call(method: string, message: object): Promise<unknown> {
+    const reply = await fetch(`${this.base}/copilot.bridge.v1.${method}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.token}` },
+      body: JSON.stringify(message),
+    });
+    const body = (await reply.json()) as unknown;
+    if (!reply.ok) throw new Error(`${method}: ${JSON.stringify(body)}`);
+    return body;
+  }
+
+  /** Ends the program at once, as the system does. */
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+  }
+
+  async close(): Promise<void> {
+    await this.#end("SIGTERM");
+    await rm(this.#directory, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, "exit");
+    child.kill(signal);
+    await exited;
+  }
+}
+
+export function launch(): Promise<Browser> {
+  const executablePath = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--force-color-profile=srgb"] });
+}
+
+/** A page that fails the test if its code throws, or asks another server for anything. */
+export async function openPage(browser: Browser, server: TestServer, options: BrowserContextOptions = {}): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  watch(page, server);
+  return page;
+}
+
+const problems = new WeakMap<Page, string[]>();
+
+/** Collects what must not happen on a page. */
+export function watch(page: Page, server: TestServer): void {
+  const found: string[] = [];
+  problems.set(page, found);
+  page.on("pageerror", (error) => found.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    // A connection that breaks is reported by the browser, and expected where a server is killed.
+    if (message.type() === "error" && !/net::|Failed to load resource/.test(message.text())) found.push(message.text());
+  });
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(`${server.base}/`) && !/^(data|blob|about):/.test(url)) found.push(`request: ${url}`);
+  });
+}
+
+export function problemsOf(page: Page): string[] {
+  return problems.get(page) ?? [];
+}
+
+/** Starts a session with a prompt in the dialog of the fleet. Returns its path. */
+export async function startSession(page: Page, server: TestServer, prompt: string): Promise<string> {
+  await page.goto(`${server.base}/`);
+  await page.getByRole("button", { name: "New session" }).or(page.getByRole("button", { name: "Start the first one" })).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Prompt").fill(prompt);
+  await dialog.getByLabel("Working directory").fill(server.work);
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await page.waitForURL(/\/sessions\//);
+  return new URL(page.url()).pathname;
+}
