@@ -106,22 +106,34 @@ func startModel(ctx context.Context, c *Case) (*offlinemodel.Server, error) {
 	return offlinemodel.Start(ctx, offlinemodel.Options{Script: script})
 }
 
-// certificate is a self-signed certificate for the loopback interface.
-type certificate struct{ certFile, keyFile string }
+// certificate is the files of a server's certificate for the loopback interface, and of the one that signs it.
+type certificate struct{ caFile, certFile, keyFile string }
 
 func newCertificate(folder string) (*certificate, error) {
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "localhost"},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "conformance"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return nil, err
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +141,11 @@ func newCertificate(folder string) (*certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &certificate{filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")}
+	in := func(name string) string { return filepath.Join(folder, name) }
+	c := &certificate{in("ca.pem"), in("cert.pem"), in("key.pem")}
 	write := func(file, kind string, bytes []byte) error {
 		return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}), 0o600)
 	}
-	return c, errors.Join(write(c.certFile, "CERTIFICATE", der), write(c.keyFile, "PRIVATE KEY", private))
+	return c, errors.Join(write(c.caFile, "CERTIFICATE", caDER), write(c.certFile, "CERTIFICATE", der),
+		write(c.keyFile, "PRIVATE KEY", private))
 }

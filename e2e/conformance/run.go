@@ -60,8 +60,8 @@ func (e *Environment) Close() error {
 	return errors.Join(err, os.RemoveAll(e.folder))
 }
 
-// CertificateFile is the file with the certificate of all servers.
-func (e *Environment) CertificateFile() string { return e.certificate.certFile }
+// CertificateFile is the file with the certificate that signs those of all servers.
+func (e *Environment) CertificateFile() string { return e.certificate.caFile }
 
 // Run runs a case with a driver, and returns how the library differs from what the case expects.
 func (e *Environment) Run(ctx context.Context, d *driver, c *Case, transport string) error {
@@ -160,7 +160,7 @@ func (e *Environment) endpoint(transport string, listener net.Listener) *conform
 	if transport == Unix {
 		return &conformancev1.Endpoint{Target: "unix:" + listener.Addr().String()}
 	}
-	return &conformancev1.Endpoint{Target: listener.Addr().String(), CaFile: e.certificate.certFile, Token: token}
+	return &conformancev1.Endpoint{Target: listener.Addr().String(), CaFile: e.certificate.caFile, Token: token}
 }
 
 func (e *Environment) listen(network string) (net.Listener, error) {
@@ -273,7 +273,7 @@ func (c *Case) check(result *conformancev1.Result) error {
 			want[key] = value
 		}
 		if d := differ(fmt.Sprintf("step %d", i), want, got); d != "" {
-			problems = append(problems, errors.New(d))
+			return errors.New(d) // the following ones depend on it
 		}
 	}
 	calls, connection := []any{}, []any{}
