@@ -2,6 +2,8 @@ package copilot
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc/metadata"
@@ -26,6 +28,24 @@ func ComparePositions(a, b *bridgev1.Position) int {
 		return 1
 	}
 	return 0
+}
+
+// FormatPosition returns a position as text, for storing it; "0/0" for nil.
+func FormatPosition(pos *bridgev1.Position) string {
+	return fmt.Sprintf("%d/%d", pos.GetEpoch(), pos.GetSeq())
+}
+
+// ParsePosition is the inverse of [FormatPosition].
+func ParsePosition(text string) (*bridgev1.Position, error) {
+	epoch, seq, _ := strings.Cut(strings.TrimSpace(text), "/")
+	e, err := strconv.ParseUint(epoch, 10, 64)
+	if err == nil {
+		var s uint64
+		if s, err = strconv.ParseUint(seq, 10, 64); err == nil {
+			return &bridgev1.Position{Epoch: e, Seq: s}, nil
+		}
+	}
+	return nil, fmt.Errorf("copilot: %q is no position, such as 7/42", text)
 }
 
 // progress is the latest position seen.
@@ -56,9 +76,8 @@ func (g *progress) last() *bridgev1.Position {
 // noteTrailer takes the position that a reply carries, if it does.
 func (g *progress) noteTrailer(md metadata.MD) {
 	for _, text := range md.Get(positionTrailer) {
-		var pos bridgev1.Position
-		if _, err := fmt.Sscanf(text, "%d/%d", &pos.Epoch, &pos.Seq); err == nil {
-			g.note(&pos)
+		if pos, err := ParsePosition(text); err == nil {
+			g.note(pos)
 		}
 	}
 }

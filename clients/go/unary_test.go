@@ -182,3 +182,16 @@ func TestJoin(t *testing.T) {
 		t.Errorf("start = %v", a.start)
 	}
 }
+
+func TestPositionsAsText(t *testing.T) {
+	t.Parallel()
+	got, err := copilot.ParsePosition(" 7/42\n")
+	if err != nil || copilot.ComparePositions(got, pos(7, 42)) != 0 || copilot.FormatPosition(got) != "7/42" {
+		t.Errorf("position %v, %v", got, err)
+	}
+	for _, text := range []string{"", "7", "7/", "/7", "7/42/1", "-1/2", "7/x"} {
+		if got, err := copilot.ParsePosition(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}

@@ -7,6 +7,7 @@ python examples/watcher.py SESSION_ID POSITION_FILE
 """
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from copilot_grpc import Client, Gap, Position
 
 
 async def main(session_id: str, file: Path) -> None:
+    new = file.with_name(file.name + ".new")
     after = Position.parse(file.read_text()) if file.exists() else None
     async with Client.connect() as client:
         session = client.session(session_id)
@@ -22,7 +24,9 @@ async def main(session_id: str, file: Path) -> None:
                 print(f"missing: {event.after} to {event.position}, {event.reason}", flush=True)
             else:
                 print(f"{event.position} {event.type}", flush=True)
-            file.write_text(str(event.position))
+            # The file is replaced at once, so that the end of this program cannot leave half of it.
+            new.write_text(str(event.position))
+            os.replace(new, file)
 
 
 if __name__ == "__main__":

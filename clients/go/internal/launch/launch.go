@@ -29,8 +29,12 @@ const (
 	maxLines     = 1000
 )
 
-// ErrNotFound says that there is no binary of the server, or that it does not start.
-var ErrNotFound = errors.New("no server")
+var (
+	// ErrNotFound says that there is no binary of the server, or that it does not start.
+	ErrNotFound = errors.New("no server")
+	// ErrMissing says that there is no binary of the server.
+	ErrMissing = fmt.Errorf("%w: no binary", ErrNotFound)
+)
 
 // Options describe a private server.
 type Options struct {
@@ -77,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	path, err := exec.LookPath(binary)
 	if err != nil {
-		return nil, fmt.Errorf("copilot: %w: %w: install copilot-grpc, or name its binary", ErrNotFound, err)
+		return nil, fmt.Errorf("copilot: %w: %w: install copilot-grpc, or name its binary", ErrMissing, err)
 	}
 	dir, err := os.MkdirTemp("", "cgrpc-") // short, since a socket's path must be
 	if err != nil {
