@@ -27,6 +27,8 @@ interface Finding {
 /** Findings of axe that are serious or critical. */
 async function seriousOf(page: Page, list = ""): Promise<string[]> {
   await page.locator("h1, h2").first().waitFor();
+  // Items of a list are hidden until they are measured.
+  if (list) await page.locator(list).last().waitFor();
   const violations = await page.evaluate(async () => {
     const { axe: run } = window as unknown as { axe: { run(options: object): Promise<{ violations: unknown[] }> } };
     const { violations: found } = await run.run({ resultTypes: ["violations"] });
@@ -49,7 +51,7 @@ describe("accessibility", () => {
         await logIn(page, server);
         const session = await startSession(page, server, "list the files");
         await page.getByRole("button", { name: "Approve" }).waitFor();
-        const lists = { [session]: "section .card", "/inbox": "li .card", "/": "[role=listitem] a" };
+        const lists = { [session]: 'section[aria-label="Conversation"] .card', "/inbox": "li .card", "/": "[role=listitem] a", [`${session}/timeline`]: "[role=option]" };
         for (const path of [session, "/inbox", "/", "/usage", "/runtimes", "/nowhere", `${session}/timeline`]) {
           await page.goto(`${server.base}${path}`);
           assert.deepEqual(await seriousOf(page, lists[path]), [], path);
