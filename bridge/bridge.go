@@ -32,6 +32,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/passthrough"
+	"github.com/copilot-grpc/copilot-grpc/bridge/pending"
 	"github.com/copilot-grpc/copilot-grpc/bridge/placement"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -134,11 +135,24 @@ type Services struct {
 	Turns        *turns.Service
 	Shares       *sharing.Service
 	Watch        *watch.Service
-	Callbacks    *inbox.Service
+	Callbacks    Callbacks
 	Runtimes     *runtimes.Service
 	Events       *stream.Service
 	Participants *attach.Service
 	CLI          *passthrough.Service
+}
+
+// Callbacks serves the calls of CallbackService except Attach.
+type Callbacks struct {
+	*inbox.Service
+	Pending *pending.Service
+}
+
+// WatchPending streams the callbacks that wait and then their changes.
+func (c Callbacks) WatchPending(
+	ctx context.Context, r *bridgev1.WatchPendingRequest, send func(*bridgev1.WatchPendingResponse) error,
+) error {
+	return c.Pending.WatchPending(ctx, r, send)
 }
 
 // Names for programs that embed a bridge.
@@ -242,8 +256,10 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.operations = operation.New(b.shutdown, b.admission.Remembered, b.log)
 	b.Watch = watch.New(b.store, b.shutdown)
 	b.Events = stream.New(b.store, b.codec, b.shutdown)
-	b.Shares = sharing.New(b.store, b.Watch, cfg.Audit)
-	b.Callbacks = inbox.New(b.store, b.codec, b.operations)
+	b.Callbacks = Callbacks{
+		inbox.New(b.store, b.codec, b.operations), pending.New(b.store, b.codec, b.shutdown, b.log),
+	}
+	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Pending}, cfg.Audit)
 	b.Runtimes = runtimes.New(runtimes.Config{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Limits: b.limits,
 		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,

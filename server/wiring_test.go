@@ -165,6 +165,13 @@ func (backend) UpdateLabels(
 	return called[bridgev1.UpdateLabelsResponse]("UpdateLabels")
 }
 
+func (backend) WatchPending(
+	context.Context, *bridgev1.WatchPendingRequest, func(*bridgev1.WatchPendingResponse) error,
+) error {
+	_, err := called[bridgev1.WatchPendingResponse]("WatchPending")
+	return err
+}
+
 func (backend) ProvideCredentials(
 	context.Context, *bridgev1.ProvideCredentialsRequest,
 ) (*bridgev1.ProvideCredentialsResponse, error) {

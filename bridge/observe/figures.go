@@ -16,6 +16,7 @@ const (
 	Sessions         Figure = "copilot.sessions"
 	TurnsRunning     Figure = "copilot.turns.running"
 	Participants     Figure = "copilot.participants"
+	CallbackHandlers Figure = "copilot.callbacks.handlers"
 	CallbacksPending Figure = "copilot.callbacks.pending"
 	Runtimes         Figure = "copilot.runtimes"
 	RuntimeMemory    Figure = "copilot.runtimes.memory"
@@ -44,6 +45,7 @@ var rows = []row{
 	{Sessions, false, "{session}", "Sessions, by state.", "state"},
 	{TurnsRunning, false, "{turn}", "Running turns.", ""},
 	{Participants, false, "{participant}", "Participants of sessions.", ""},
+	{CallbackHandlers, false, "{handler}", "Callers of WatchPending that handle callbacks.", ""},
 	{CallbacksPending, false, "{callback}", "Callbacks waiting for an answer, by kind.", "kind"},
 	{Runtimes, false, "{runtime}", "CLI processes, by state.", "state"},
 	{RuntimeMemory, false, "By", "Memory of all CLI processes at the last measurement.", ""},

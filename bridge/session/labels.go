@@ -12,8 +12,14 @@ func (s *Session) UpdateLabels(change func(labels map[string]string) (map[string
 		return err
 	}
 	s.settings.State.Labels = labels
-	tx := locked{s}
-	tx.MarkDirty()
-	tx.Announce()
+	locked{s}.MarkDirty()
+	s.host.LabelsChanged(s)
 	return nil
+}
+
+// Labels returns the session's labels. The caller must not change them.
+func (s *Session) Labels() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings.State.Labels
 }

@@ -76,6 +76,8 @@ type loaderConfig struct {
 	place func(j *Joining) (Joined, error)
 	// changed announces a change to watchers of sessions.
 	changed func(change bridgev1.SessionChange)
+	// refresh schedules a call of participants.Refresh.
+	refresh func()
 }
 
 // newLoader returns the loader of a session in the state Creating. connect sets cfg before the first use.

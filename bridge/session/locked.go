@@ -35,16 +35,26 @@ func (l locked) Runtime() Runtime      { return l.s.loader.runtime }
 func (l locked) Marks() *history.Marks { return &l.s.intake.Marks }
 
 func (l locked) Handlers(p *callback.Pending) (to []string, handled bool) {
-	return l.s.roster.Handlers(p, &l.s.settings.State)
+	to, handled = l.s.roster.Handlers(p, &l.s.settings.State)
+	return to, handled || p.For == roster.Everybody && l.Watched().Handles(p)
 }
 
-// Covers reports whether the session itself handles a callback, so that callers of Resolve may answer it.
+// Watched returns the callbacks that callers of WatchPending handle in the session.
+func (l locked) Watched() config.Handling {
+	return config.Handling{Methods: l.s.host.Watched(l.s, l.s.settings.State.Labels)}
+}
+
+func (l locked) NameOf(participant string) string { return l.s.roster.Name(participant) }
+
+// Covers reports whether the session itself or a caller of WatchPending handles a callback, so that callers of
+// Resolve may answer it.
 func (l locked) Covers(p *callback.Pending) bool {
 	s := l.s
 	if p.Kind.Method == callback.ToolRequested {
 		return slices.ContainsFunc(s.settings.State.Tools, func(t config.Tool) bool { return t.Name == p.Tool })
 	}
-	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) && s.settings.State.Handling.Handles(p)
+	return p.For == roster.Everybody && !s.roster.OwnsCommand(p) &&
+		(s.settings.State.Handling.Handles(p) || l.Watched().Handles(p))
 }
 
 func (l locked) HookOrder(hook string) (who []string, wanted bool) {

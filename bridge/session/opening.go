@@ -167,6 +167,9 @@ func (l *Loader) loadedIn(rt Runtime) {
 	l.cfg.participants.Loaded()
 	l.runtime, l.state, l.usedAt = rt, Loaded, time.Now()
 	l.cfg.tx.MarkDirty()
+	if l.cfg.participants.Outdated() { // a handler came or left during the call
+		l.cfg.refresh()
+	}
 	l.mu.Unlock()
 	if cause := rt.Err(); cause != nil {
 		l.RuntimeLost(rt, cause)

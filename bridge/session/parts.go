@@ -52,6 +52,7 @@ func newCallbacks(s *Session, room callback.Room, observer *observe.Observer) *c
 			s.settings.Approve(urls)
 		},
 		ModelTaken: func(id, participant string) { s.models.Taken(id, participant) },
+		Changed:    func(note any) { s.host.CallbackChanged(s, note) },
 		Go:         s.host.Go,
 		Logger:     s.host.Logger,
 	})
@@ -227,6 +228,7 @@ func connect(s *Session, shared bool) {
 		unroute:    func(rt Runtime) { rt.Unroute(s) },
 		place:      func(j *Joining) (Joined, error) { return s.participants.Add(j.In(s)) },
 		changed:    func(change bridgev1.SessionChange) { s.host.Changed(s, change) },
+		refresh:    func() { s.host.Refresh(s) },
 	}
 }
 

@@ -130,6 +130,12 @@ func (r *rig) Changed(_ *Session, c bridgev1.SessionChange) {
 // Logger implements Host.
 func (r *rig) MarkDirty(*Session) {}
 
+// Watched, LabelsChanged, CallbackChanged and Refresh implement Host.
+func (r *rig) Watched(*Session, map[string]string) []string { return nil }
+func (r *rig) LabelsChanged(*Session)                       {}
+func (r *rig) CallbackChanged(*Session, any)                {}
+func (r *rig) Refresh(*Session)                             {}
+
 // Epoch implements Host: later than New's.
 func (r *rig) Epoch() uint64 { return 7 + r.epoch.Add(1) }
 

@@ -56,6 +56,15 @@ type Host interface {
 	Go(f func(ctx context.Context))
 	// Changed publishes a change of the session to WatchSessions.
 	Changed(s *Session, change bridgev1.SessionChange)
+	// Watched returns the methods and event types that callers of WatchPending handle in the session, which has
+	// these labels. The caller may hold the session's lock.
+	Watched(s *Session, labels map[string]string) []string
+	// LabelsChanged publishes a change of the session's labels to WatchSessions and WatchPending. It does not block.
+	LabelsChanged(s *Session)
+	// CallbackChanged publishes callbacks.Requested and callbacks.Resolved to WatchPending. It does not block.
+	CallbackChanged(s *Session, note any)
+	// Refresh schedules a call of Participants().Refresh for the session and returns at once.
+	Refresh(s *Session)
 	// MarkDirty schedules a save of the session and returns at once. The save includes changes that
 	// follow shortly after the call. The caller holds the session's lock.
 	MarkDirty(s *Session)

@@ -32,10 +32,18 @@ type Sessions interface {
 	Save(*registry.Entry)
 }
 
-// Watchers receive the changes for WatchSessions.
-type Watchers interface {
-	// ChangedFor publishes a change to the watchers of one tenant.
-	ChangedFor(e *registry.Entry, tenant string, what bridgev1.SessionChange)
+// Watchers receive changes of shares.
+type Watchers struct {
+	// Sessions receives the changes for WatchSessions.
+	Sessions interface {
+		// ChangedFor publishes a change to the watchers of one tenant.
+		ChangedFor(e *registry.Entry, tenant string, what bridgev1.SessionChange)
+	}
+	// Pending receives them for WatchPending.
+	Pending interface {
+		// SharesChanged follows a change of a session's shares.
+		SharesChanged(e *registry.Entry)
+	}
 }
 
 // Service shares sessions. It is safe for concurrent use.
@@ -80,7 +88,7 @@ func (svc *Service) UnshareSession(
 		return nil, err
 	}
 	if e.Shares.Withdraw(with) {
-		svc.watchers.ChangedFor(e, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+		svc.watchers.Sessions.ChangedFor(e, with, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	}
 	svc.changed(ctx, e, "session.unshare", with, caller.Unclassed)
 	return &bridgev1.UnshareSessionResponse{Shares: e.Shares.List(e.Session.Tenant(), e.Session.ID())}, nil
@@ -101,7 +109,7 @@ func (svc *Service) AcceptShare(
 	}
 	if changed {
 		svc.changed(ctx, e, "session.share_accept", tenant, e.Shares.Class(tenant))
-		svc.watchers.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
+		svc.watchers.Sessions.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_SHARED)
 	}
 	return &bridgev1.AcceptShareResponse{Session: e.Snapshot(tenant)}, nil
 }
@@ -117,7 +125,7 @@ func (svc *Service) DeclineShare(
 	tenant := caller.From(ctx).Tenant
 	switch e.Shares.Decline(tenant) {
 	case share.Accepted:
-		svc.watchers.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
+		svc.watchers.Sessions.ChangedFor(e, tenant, bridgev1.SessionChange_SESSION_CHANGE_UNSHARED)
 	case share.Offered:
 	case share.Declined:
 		return &bridgev1.DeclineShareResponse{}, nil
@@ -168,9 +176,10 @@ func (svc *Service) offered(ctx context.Context, name string) (*registry.Entry, 
 	return e, nil
 }
 
-// changed saves and records a change of a session's shares.
+// changed saves, publishes and records a change of a session's shares.
 func (svc *Service) changed(ctx context.Context, e *registry.Entry, action, with string, class caller.Class) {
 	svc.sessions.Save(e)
+	svc.watchers.Pending.SharesChanged(e)
 	s := e.Session
 	entry := audit.Entry{
 		Action: action, Outcome: audit.Done, Session: s.ID(), Owner: s.Tenant(), With: share.PublicTenant(with),

@@ -32,19 +32,21 @@ const (
 	unshared    = bridgev1.SessionChange_SESSION_CHANGE_UNSHARED
 )
 
-// fixture is a service with the sessions of several tenants. It implements Sessions, Watchers and audit.Sink.
+// fixture is a service with the sessions of several tenants. It implements Sessions, both Watchers and audit.Sink.
 type fixture struct {
 	*Service
 	entries map[string]*registry.Entry
 	saves   int
-	changes []string // tenant and change, as watchers receive them
-	audited []audit.Entry
+	// refreshed counts the changes that WatchPending receives.
+	refreshed int
+	changes   []string // tenant and change, as watchers receive them
+	audited   []audit.Entry
 }
 
 // newFixture returns a service with a session "s" of each tenant.
 func newFixture(t interface{ Fatal(...any) }, tenants ...string) *fixture {
 	f := &fixture{entries: map[string]*registry.Entry{}}
-	f.Service = New(f, f, f)
+	f.Service = New(f, Watchers{Sessions: f, Pending: f}, f)
 	for _, tenant := range tenants {
 		e := registry.NewEntry(runtime.Profile{})
 		e.Session = session.New(session.Config{ID: "s", Tenant: tenant, Host: host{}, Epoch: 1})
@@ -67,6 +69,7 @@ func (f *fixture) Get(key string) *registry.Entry          { return f.entries[ke
 func (f *fixture) Usable() []*registry.Entry               { return slices.Collect(maps.Values(f.entries)) }
 func (f *fixture) Save(*registry.Entry)                    { f.saves++ }
 func (f *fixture) Record(_ context.Context, e audit.Entry) { f.audited = append(f.audited, e) }
+func (f *fixture) SharesChanged(*registry.Entry)           { f.refreshed++ }
 func (f *fixture) ChangedFor(_ *registry.Entry, tenant string, what bridgev1.SessionChange) {
 	f.changes = append(f.changes, fmt.Sprint(tenant, " ", what))
 }
@@ -74,12 +77,16 @@ func (f *fixture) ChangedFor(_ *registry.Entry, tenant string, what bridgev1.Ses
 // host is the host of sessions that are never loaded.
 type host struct{}
 
-func (host) Runtime(context.Context) (session.Runtime, error) { return nil, errors.New("no runtime") }
-func (host) Go(func(context.Context))                         {}
-func (host) Changed(*session.Session, bridgev1.SessionChange) {}
-func (host) MarkDirty(*session.Session)                       {}
-func (host) Epoch() uint64                                    { return 1 }
-func (host) Logger() *slog.Logger                             { return slog.New(slog.DiscardHandler) }
+func (host) Runtime(context.Context) (session.Runtime, error)     { return nil, errors.New("no runtime") }
+func (host) Go(func(context.Context))                             {}
+func (host) Changed(*session.Session, bridgev1.SessionChange)     {}
+func (host) MarkDirty(*session.Session)                           {}
+func (host) LabelsChanged(*session.Session)                       {}
+func (host) CallbackChanged(*session.Session, any)                {}
+func (host) Refresh(*session.Session)                             {}
+func (host) Watched(*session.Session, map[string]string) []string { return nil }
+func (host) Epoch() uint64                                        { return 1 }
+func (host) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
 
 func as(tenant string) context.Context {
 	return caller.With(context.Background(), caller.Caller{Tenant: tenant})
@@ -293,7 +300,7 @@ func TestShares(t *testing.T) {
 			rt.Fatal(err)
 		}
 		before := len(f.audited)
-		f.saves, f.changes = 0, nil
+		f.saves, f.refreshed, f.changes = 0, 0, nil
 		for range rapid.IntRange(1, 20).Draw(rt, "calls") {
 			call := rapid.SampledFrom([]string{"observe", "participate", "unshare", "accept", "decline"}).Draw(rt, "call")
 			err := map[string]func() error{
@@ -332,8 +339,8 @@ func (f *fixture) compare(rt *rapid.T, m *model, before int) {
 	if !proto.Equal(offers, &bridgev1.ListShareOffersResponse{Offers: want}) {
 		rt.Fatalf("the offers are %v, want %v", offers, want)
 	}
-	if f.saves != m.saves || len(f.audited)-before != m.saves || !slices.Equal(f.changes, m.changes) {
-		rt.Fatalf("%d saves, %d audit entries, changes %v; want %d and %v",
-			f.saves, len(f.audited)-before, f.changes, m.saves, m.changes)
+	if f.saves != m.saves || f.refreshed != m.saves || len(f.audited)-before != m.saves || !slices.Equal(f.changes, m.changes) {
+		rt.Fatalf("%d saves, %d refreshes, %d audit entries, changes %v; want %d and %v",
+			f.saves, f.refreshed, len(f.audited)-before, f.changes, m.saves, m.changes)
 	}
 }

@@ -67,12 +67,16 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // Runtime and the other methods of session.Host.
-func (f *fixture) Runtime(context.Context) (session.Runtime, error) { return f, nil }
-func (*fixture) Go(func(context.Context))                           {}
-func (*fixture) Changed(*session.Session, bridgev1.SessionChange)   {}
-func (*fixture) MarkDirty(*session.Session)                         {}
-func (*fixture) Epoch() uint64                                      { return 8 }
-func (*fixture) Logger() *slog.Logger                               { return slog.New(slog.DiscardHandler) }
+func (f *fixture) Runtime(context.Context) (session.Runtime, error)   { return f, nil }
+func (*fixture) Go(func(context.Context))                             {}
+func (*fixture) Changed(*session.Session, bridgev1.SessionChange)     {}
+func (*fixture) MarkDirty(*session.Session)                           {}
+func (*fixture) LabelsChanged(*session.Session)                       {}
+func (*fixture) CallbackChanged(*session.Session, any)                {}
+func (*fixture) Refresh(*session.Session)                             {}
+func (*fixture) Watched(*session.Session, map[string]string) []string { return nil }
+func (*fixture) Epoch() uint64                                        { return 8 }
+func (*fixture) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
 
 // Version and the other methods of session.Runtime.
 func (f *fixture) Version() string        { return f.version }

@@ -39,9 +39,7 @@ func (f *sessionStream) sendNote(r *journal.Record, sink frame.Sink) error {
 	case callbacks.Resolved:
 		if f.callbacks && f.concerns(n.Kind, n.Offered) {
 			return f.send(sink, &bridgev1.SubscribeResponse{Frame: &bridgev1.SubscribeResponse_CallbackResolved{
-				CallbackResolved: &bridgev1.CallbackResolved{
-					CallbackId: n.ID, Kind: n.Kind.Type, Outcome: n.Outcome, ParticipantId: n.Participant,
-				},
+				CallbackResolved: n.Proto(f.tenant),
 			}})
 		}
 	case session.Restarted:

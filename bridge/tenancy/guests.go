@@ -132,6 +132,11 @@ func Sees(s Session, tenant string, k *callback.Kind) bool {
 	return s.Tenant() == tenant || guestCallbacks[k.Method]
 }
 
+// SeesMethod is Sees for callbacks of a method or event type.
+func SeesMethod(s Session, tenant, method string) bool {
+	return s.Tenant() == tenant || guestCallbacks[method]
+}
+
 // Pending returns a callback of a session that waits for an answer and that the caller may see.
 func Pending(ctx context.Context, s *session.Session, id string) (*callback.Pending, error) {
 	p, err := s.Callbacks().Registry().Get(id)

@@ -18,6 +18,9 @@ type ParticipantBackend[A Attachment] interface {
 // CallbackBackend implements the other calls of CallbackService.
 type CallbackBackend interface {
 	ListPending(context.Context, *bridgev1.ListPendingRequest) (*bridgev1.ListPendingResponse, error)
+	WatchPending(
+		ctx context.Context, req *bridgev1.WatchPendingRequest, emit func(*bridgev1.WatchPendingResponse) error,
+	) error
 	ReadCallback(
 		ctx context.Context, req *bridgev1.ReadCallbackRequest, emit func(*bridgev1.ReadCallbackResponse) error,
 	) error
@@ -60,6 +63,12 @@ func NewCallback[A Attachment](b CallbackBackend, p ParticipantBackend[A]) Servi
 
 func (s *callbackService[A]) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterCallbackServiceServer(r, s)
+}
+
+func (s *callbackService[A]) WatchPending(
+	req *bridgev1.WatchPendingRequest, stream grpc.ServerStreamingServer[bridgev1.WatchPendingResponse],
+) error {
+	return s.CallbackBackend.WatchPending(stream.Context(), req, stream.Send)
 }
 
 func (s *callbackService[A]) ReadCallback(

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/callback"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -38,6 +39,8 @@ type Tx interface {
 	// HookOrder returns the participants that handle a hook, in the order of the chain, and whether hooks have
 	// any handler.
 	HookOrder(hook string) (who []string, wanted bool)
+	// NameOf returns the name of a participant; empty if it has none or has left.
+	NameOf(participant string) string
 	// TellAsked notifies participants that a request was offered to them.
 	TellAsked(to []string)
 	// Reading reports whether the CLI's history is being read.
@@ -79,6 +82,9 @@ type Config struct {
 	Approved func(urls []config.Setting)
 	// ModelTaken notes that a participant answers a request to a model.
 	ModelTaken func(id, participant string)
+	// Changed receives Requested and Resolved when they are noted. It must not block; it is called with or without
+	// the session's lock. Nil ignores them.
+	Changed func(note any)
 	// Go runs f on a goroutine that ends with the bridge.
 	Go     func(f func(ctx context.Context))
 	Logger func() *slog.Logger
@@ -92,7 +98,12 @@ type Desk struct {
 }
 
 // New returns a desk without callbacks.
-func New(cfg Config) *Desk { return &Desk{cfg, callback.NewRegistry(cfg.Room)} }
+func New(cfg Config) *Desk {
+	if cfg.Changed == nil {
+		cfg.Changed = func(any) {}
+	}
+	return &Desk{cfg, callback.NewRegistry(cfg.Room)}
+}
 
 // Registry returns the pending callbacks.
 func (d *Desk) Registry() *callback.Registry { return d.registry }
@@ -111,6 +122,25 @@ type Resolved struct {
 	Offered     []string
 	Outcome     bridgev1.CallbackOutcome
 	Participant string
+	By          Answerer
+}
+
+// Answerer names the caller that answered a callback, for users. The zero value names none.
+type Answerer struct {
+	Name, Tenant string
+	// Public reports that the name is a participant's, which callers of all tenants may see.
+	Public bool
+}
+
+// Proto returns the note in the form of the API for callers of a tenant.
+func (r Resolved) Proto(tenant string) *bridgev1.CallbackResolved {
+	out := &bridgev1.CallbackResolved{
+		CallbackId: r.ID, Kind: r.Kind.Type, Outcome: r.Outcome, ParticipantId: r.Participant,
+	}
+	if r.By.Public || r.By.Tenant == tenant {
+		out.AnsweredBy = r.By.Name
+	}
+	return out
 }
 
 // Requested registers the callback that an event asks.
@@ -156,6 +186,7 @@ func (d *Desk) register(tx Tx, p *callback.Pending, past bool) {
 	d.registry.Offer(p.ID, to...)
 	tx.MarkDirty()
 	d.cfg.Journal.Note(Requested{p})
+	d.cfg.Changed(Requested{p})
 	if p.Reply != nil {
 		tx.TellAsked(to)
 	}
@@ -199,16 +230,20 @@ func (d *Desk) Finish(p *callback.Pending, outcome bridgev1.CallbackOutcome, par
 	if _, ok := d.registry.Done(p.ID); !ok {
 		return
 	}
-	d.notifyFinished(p, outcome, participant)
+	d.notifyFinished(p, outcome, participant, Answerer{})
 }
 
 // notifyFinished reports the end of a callback, which was just removed, to metrics, readers and the CLI.
-func (d *Desk) notifyFinished(p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string) {
+func (d *Desk) notifyFinished(
+	p *callback.Pending, outcome bridgev1.CallbackOutcome, participant string, by Answerer,
+) {
 	p.Span.EndCallback(outcome.String())
 	d.cfg.Observer.CallbackOver(p.Kind.Type.String(), outcome.String(), time.Since(p.Created))
-	d.cfg.Journal.Note(Resolved{
-		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant,
-	})
+	note := Resolved{
+		ID: p.ID, Kind: p.Kind, Offered: d.registry.Offered(p), Outcome: outcome, Participant: participant, By: by,
+	}
+	d.cfg.Journal.Note(note)
+	d.cfg.Changed(note)
 	if p.Reply != nil {
 		p.Reply(callback.Reply{Error: &callback.ReplyError{Code: callback.DefaultErrorCode, Message: p.Kind.Method + ": the callback ended without an answer"}})
 	}
@@ -304,9 +339,23 @@ func (d *Desk) Resolve(ctx context.Context, id string, by callback.Giver, reply 
 	}
 	if _, ok := d.registry.Answered(p.ID, at); ok {
 		d.cfg.Audit.Decided(from, p, claimed, by.Participant, reply)
-		d.notifyFinished(p, bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED, by.Participant)
+		answered := bridgev1.CallbackOutcome_CALLBACK_OUTCOME_ANSWERED
+		d.notifyFinished(p, answered, by.Participant, d.answerer(from, by.Participant))
 	}
 	return at, nil
+}
+
+// answerer names the caller of ctx, by the name of the participant if it has one.
+func (d *Desk) answerer(ctx context.Context, participant string) Answerer {
+	c := caller.From(ctx)
+	if participant != "" {
+		name := d.cfg.Lock().NameOf(participant)
+		d.cfg.Unlock()
+		if name != "" {
+			return Answerer{Name: name, Tenant: c.Tenant, Public: true}
+		}
+	}
+	return Answerer{Name: c.Name, Tenant: c.Tenant}
 }
 
 // Abstain notes that a participant leaves a callback to others. When all it was offered to

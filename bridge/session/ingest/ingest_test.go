@@ -44,6 +44,7 @@ func (f *fixture) Handlers(*callback.Pending) ([]string, bool) { return nil, tru
 func (f *fixture) Covers(*callback.Pending) bool               { return true }
 func (f *fixture) HookOrder(string) ([]string, bool)           { return nil, false }
 func (f *fixture) TellAsked([]string)                          {}
+func (f *fixture) NameOf(string) string                        { return "" }
 func (f *fixture) Reading() bool                               { return f.Holding() }
 func (f *fixture) Timeout() time.Duration                      { return time.Minute }
 func (f *fixture) Span() *observe.Span                         { return nil }

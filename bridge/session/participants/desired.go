@@ -39,13 +39,15 @@ func (m *Manager) Effective() jsonobj.Object {
 // wants reports whether a switch has to be on. The caller holds the lock.
 func (m *Manager) wants(name string) bool {
 	own := m.cfg.Tx.Settings()
-	return own.Object.Bool(name) || own.Handling.Wants(name) || m.cfg.Roster.Wants(name)
+	return own.Object.Bool(name) || own.Handling.Wants(name) || m.cfg.Roster.Wants(name) ||
+		m.cfg.Tx.Watched().Wants(name)
 }
 
 // WantsMethod reports whether the session or a participant handles a method or event type. The
 // caller holds the lock.
 func (m *Manager) WantsMethod(method string) bool {
-	return slices.Contains(m.cfg.Tx.Settings().Handling.Methods, method) || m.cfg.Roster.Handles(method)
+	return slices.Contains(m.cfg.Tx.Settings().Handling.Methods, method) || m.cfg.Roster.Handles(method) ||
+		slices.Contains(m.cfg.Tx.Watched().Methods, method)
 }
 
 // switches is the state of all that takes a warm resume to change, to see whether it did: the
@@ -61,6 +63,9 @@ func (m *Manager) switches() string {
 	b.Write(m.cfg.Roster.CommandsJSON(m.cfg.Tx.Settings().Object.Get("commands")))
 	return b.String()
 }
+
+// Outdated reports whether the runtime was told of other switches than are wanted now. The caller holds the lock.
+func (m *Manager) Outdated() bool { return m.switches() != m.told.switches }
 
 // interests lists the event types that the CLI sends on request only, that are wanted, and that it
 // was not asked for. The caller holds the lock.

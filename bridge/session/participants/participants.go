@@ -55,6 +55,8 @@ type Tx interface {
 	Usable() error
 	// Settings is the session's own configuration.
 	Settings() *config.State
+	// Watched is what callers handle who watch the callbacks of many sessions and are no participants.
+	Watched() config.Handling
 	// HeadersReplaced reports whether a turn runs whose headers replace the provider's.
 	HeadersReplaced() bool
 	// LoadedIn reports whether a runtime has the session.
@@ -222,7 +224,7 @@ func (m *Manager) Lost(p *roster.Participant, cause error) {
 	if !replaced {
 		p.Connected = false
 		if p.Grace > 0 {
-			m.awaitReturn(p)
+			awaitReturn(m, p)
 		}
 	}
 	grace := p.Grace
@@ -237,7 +239,7 @@ func (m *Manager) Lost(p *roster.Participant, cause error) {
 }
 
 // awaitReturn starts a participant's grace time. The caller holds the lock.
-func (m *Manager) awaitReturn(p *roster.Participant) {
+func awaitReturn(m *Manager, p *roster.Participant) {
 	p.Timer = time.AfterFunc(p.Grace, func() { m.leave(p, func() bool { return !p.Connected }) })
 }
 
@@ -287,7 +289,7 @@ func (m *Manager) left(ctx context.Context, p *roster.Participant, sat roster.Sa
 func (m *Manager) Restore(saved []roster.Saved) {
 	m.cfg.Roster.Restore(saved)
 	for p := range m.cfg.Roster.All() {
-		m.awaitReturn(p)
+		awaitReturn(m, p)
 	}
 }
 

@@ -26,8 +26,10 @@ type fixture struct {
 	*Manager
 	roster roster.Roster
 	own    config.State
-	calls  []string
-	refuse error
+	// watched is what callers of WatchPending handle.
+	watched config.Handling
+	calls   []string
+	refuse  error
 	// saved and result are what the manager told the session.
 	saved  int
 	result string
@@ -61,6 +63,7 @@ func (f *fixture) LoadedIn(Runtime) bool    { return !f.gone }
 func (f *fixture) EndsWithLast() bool       { return f.ends }
 func (f *fixture) Opened(r json.RawMessage) { f.result = string(r) }
 func (f *fixture) MarkDirty()               { f.saved++ }
+func (f *fixture) Watched() config.Handling { return f.watched }
 
 // The fixture is also the runtime.
 func (f *fixture) Version() string { return "1.0.102" }

@@ -90,6 +90,19 @@ func (m *Manager) Sync(ctx context.Context) error {
 	})
 }
 
+// Refresh follows a change of Tx.Watched: it gives callbacks that have lost their handler the default answer, and sends
+// the switches to the CLI if the session is loaded.
+func (m *Manager) Refresh(ctx context.Context) error {
+	m.cfg.Callbacks.Orphans(ctx)
+	m.cfg.Lock.Lock()
+	outdated := m.Outdated() || len(m.interests()) > 0
+	m.cfg.Lock.Unlock()
+	if !outdated || !m.cfg.Loaded() {
+		return nil
+	}
+	return m.Sync(ctx)
+}
+
 // setTools tells the CLI the tools. The caller holds the lifecycle lock.
 func (m *Manager) setTools(ctx context.Context, rt Runtime, tools json.RawMessage) error {
 	limited, cancel := context.WithTimeout(ctx, toolsTimeout)

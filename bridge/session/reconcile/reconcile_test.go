@@ -70,6 +70,7 @@ func (f *fixture) Handlers(*callback.Pending) ([]string, bool) { return nil, tru
 func (f *fixture) Covers(*callback.Pending) bool               { return true }
 func (f *fixture) HookOrder(string) ([]string, bool)           { return nil, false }
 func (f *fixture) TellAsked([]string)                          {}
+func (f *fixture) NameOf(string) string                        { return "" }
 func (f *fixture) Reading() bool                               { return f.intake.Holding() }
 func (f *fixture) Timeout() time.Duration                      { return time.Hour }
 func (f *fixture) Span() *observe.Span                         { return nil }

@@ -112,6 +112,16 @@ func (r *Roster) All() iter.Seq[*Participant] { return slices.Values(r.list) }
 // Has reports whether a participant is there.
 func (r *Roster) Has(p *Participant) bool { return slices.Contains(r.list, p) }
 
+// Name returns the name of a participant; empty if it has none or is not there.
+func (r *Roster) Name(id string) string {
+	for _, p := range r.list {
+		if p.ID == id {
+			return p.Name
+		}
+	}
+	return ""
+}
+
 // Any reports whether there is a participant of which f is true.
 func (r *Roster) Any(f func(*Participant) bool) bool { return slices.ContainsFunc(r.list, f) }
 

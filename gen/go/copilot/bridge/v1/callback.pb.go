@@ -277,8 +277,8 @@ const (
 	CallbackOutcome_CALLBACK_OUTCOME_ANSWERED CallbackOutcome = 1
 	// No answer arrived in time: the server used the kind's default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_TIMED_OUT CallbackOutcome = 2
-	// No participant handles the kind, or all have abstained: the server used the kind's default
-	// answer.
+	// No participant or caller of WatchPending handles the kind, or all have abstained: the server
+	// used the kind's default answer.
 	CallbackOutcome_CALLBACK_OUTCOME_UNHANDLED CallbackOutcome = 3
 	// The CLI withdrew the callback: the turn was aborted, or a rule resolved it.
 	CallbackOutcome_CALLBACK_OUTCOME_WITHDRAWN CallbackOutcome = 4
@@ -1395,6 +1395,10 @@ type CallbackResolved struct {
 	Outcome    CallbackOutcome        `protobuf:"varint,3,opt,name=outcome,proto3,enum=copilot.bridge.v1.CallbackOutcome" json:"outcome,omitempty"`
 	// The participant that answered; empty if none did, or if a caller of Resolve answered.
 	ParticipantId string `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	// Name of the answerer, for users: the participant's name if it has one, or else the caller's name
+	// in the server's policy. Empty if no caller answered. Callers of other tenants see only names of
+	// participants.
+	AnsweredBy    string `protobuf:"bytes,5,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1453,6 +1457,13 @@ func (x *CallbackResolved) GetOutcome() CallbackOutcome {
 func (x *CallbackResolved) GetParticipantId() string {
 	if x != nil {
 		return x.ParticipantId
+	}
+	return ""
+}
+
+func (x *CallbackResolved) GetAnsweredBy() string {
+	if x != nil {
+		return x.AnsweredBy
 	}
 	return ""
 }
@@ -3026,13 +3037,15 @@ const file_copilot_bridge_v1_callback_proto_rawDesc = "" +
 	"paramsJson\"f\n" +
 	"\x11CallbackRequested\x127\n" +
 	"\bcallback\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.CallbackR\bcallback\x12\x18\n" +
-	"\aoffered\x18\x02 \x01(\bR\aoffered\"\xcd\x01\n" +
+	"\aoffered\x18\x02 \x01(\bR\aoffered\"\xee\x01\n" +
 	"\x10CallbackResolved\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x123\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x04kind\x12<\n" +
 	"\aoutcome\x18\x03 \x01(\x0e2\".copilot.bridge.v1.CallbackOutcomeR\aoutcome\x12%\n" +
-	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\"\xaa-\n" +
+	"\x0eparticipant_id\x18\x04 \x01(\tR\rparticipantId\x12\x1f\n" +
+	"\vanswered_by\x18\x05 \x01(\tR\n" +
+	"answeredBy\"\xaa-\n" +
 	"\x06Answer\x123\n" +
 	"\x04tool\x18\x01 \x01(\v2\x1d.copilot.bridge.v1.ToolAnswerH\x00R\x04tool\x12D\n" +
 	"\n" +

@@ -1561,6 +1561,522 @@ func (x *ListPendingResponse) GetNextPageToken() string {
 	return ""
 }
 
+type WatchPendingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The callbacks to send, and to handle. Unset: as an empty filter.
+	Filter *PendingFilter `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The caller handles these callbacks. Requires the role participant.
+	Handle bool `protobuf:"varint,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	// Name of the handler for the server's log; at most 128 characters.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Time for which the caller remains a handler after the stream has ended, for example to
+	// reconnect; 0 s to 1 h, default 30 s. A new stream with the same filter replaces a handler in its
+	// grace time. If the caller's tenant has more than 64 such handlers, the oldest end.
+	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Interval of `heartbeat` changes in a silent stream; 1 s to 10 min, default 30 s.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *WatchPendingRequest) Reset() {
+	*x = WatchPendingRequest{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPendingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPendingRequest) ProtoMessage() {}
+
+func (x *WatchPendingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPendingRequest.ProtoReflect.Descriptor instead.
+func (*WatchPendingRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *WatchPendingRequest) GetFilter() *PendingFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *WatchPendingRequest) GetHandle() bool {
+	if x != nil {
+		return x.Handle
+	}
+	return false
+}
+
+func (x *WatchPendingRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WatchPendingRequest) GetGrace() *durationpb.Duration {
+	if x != nil {
+		return x.Grace
+	}
+	return nil
+}
+
+func (x *WatchPendingRequest) GetHeartbeatInterval() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+// PendingFilter selects pending callbacks. A callback must match all fields that are set.
+type PendingFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kinds. Empty: with `handle`, the kinds that people answer: PERMISSION, USER_INPUT,
+	// ELICITATION, EXIT_PLAN_MODE, AUTO_MODE_SWITCH, SESSION_LIMITS and INSTALLATION_CONFIRM; without
+	// it all kinds except FS_* and MODEL_REQUEST_*, which are frequent. With `handle` only the kinds
+	// that people answer are allowed.
+	Kinds []CallbackKind `protobuf:"varint,1,rep,packed,name=kinds,proto3,enum=copilot.bridge.v1.CallbackKind" json:"kinds,omitempty"`
+	// The session has all of these labels with these values; at most 64.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Name of the tenant that owns the session, as in the server's policy; "host" is the owner of the
+	// host. Empty: the caller's tenant, and all tenants that share sessions with it.
+	Owner         string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingFilter) Reset() {
+	*x = PendingFilter{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingFilter) ProtoMessage() {}
+
+func (x *PendingFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingFilter.ProtoReflect.Descriptor instead.
+func (*PendingFilter) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PendingFilter) GetKinds() []CallbackKind {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *PendingFilter) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *PendingFilter) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+// WatchPendingResponse is a change.
+type WatchPendingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*WatchPendingResponse_Requested
+	//	*WatchPendingResponse_Resolved
+	//	*WatchPendingResponse_CaughtUp
+	//	*WatchPendingResponse_Reset_
+	//	*WatchPendingResponse_Heartbeat
+	//	*WatchPendingResponse_Unmatched
+	Change        isWatchPendingResponse_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchPendingResponse) Reset() {
+	*x = WatchPendingResponse{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchPendingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchPendingResponse) ProtoMessage() {}
+
+func (x *WatchPendingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchPendingResponse.ProtoReflect.Descriptor instead.
+func (*WatchPendingResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WatchPendingResponse) GetChange() isWatchPendingResponse_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetRequested() *Callback {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_Requested); ok {
+			return x.Requested
+		}
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetResolved() *PendingResolved {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_Resolved); ok {
+			return x.Resolved
+		}
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetCaughtUp() *PendingCaughtUp {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_CaughtUp); ok {
+			return x.CaughtUp
+		}
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetReset_() *PendingReset {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_Reset_); ok {
+			return x.Reset_
+		}
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetHeartbeat() *PendingHeartbeat {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+func (x *WatchPendingResponse) GetUnmatched() *PendingUnmatched {
+	if x != nil {
+		if x, ok := x.Change.(*WatchPendingResponse_Unmatched); ok {
+			return x.Unmatched
+		}
+	}
+	return nil
+}
+
+type isWatchPendingResponse_Change interface {
+	isWatchPendingResponse_Change()
+}
+
+type WatchPendingResponse_Requested struct {
+	// A callback waits for an answer. It is sent once, unless `reset` precedes it. The request is
+	// omitted above 1 MiB of JSON: see Callback.total_bytes.
+	Requested *Callback `protobuf:"bytes,1,opt,name=requested,proto3,oneof"`
+}
+
+type WatchPendingResponse_Resolved struct {
+	// A callback that was sent has ended.
+	Resolved *PendingResolved `protobuf:"bytes,2,opt,name=resolved,proto3,oneof"`
+}
+
+type WatchPendingResponse_CaughtUp struct {
+	// All callbacks that waited at the start, or at the `reset`, have been sent.
+	CaughtUp *PendingCaughtUp `protobuf:"bytes,3,opt,name=caught_up,json=caughtUp,proto3,oneof"`
+}
+
+type WatchPendingResponse_Reset_ struct {
+	// Changes were skipped because the caller read too slowly: it must forget all callbacks. Those
+	// that wait follow, and then `caught_up`.
+	Reset_ *PendingReset `protobuf:"bytes,4,opt,name=reset,proto3,oneof"`
+}
+
+type WatchPendingResponse_Heartbeat struct {
+	// No change; shows that the stream is alive.
+	Heartbeat *PendingHeartbeat `protobuf:"bytes,5,opt,name=heartbeat,proto3,oneof"`
+}
+
+type WatchPendingResponse_Unmatched struct {
+	// A session no longer matches the filter, or is no longer shared with the caller: the caller must
+	// forget its callbacks. They may still wait.
+	Unmatched *PendingUnmatched `protobuf:"bytes,6,opt,name=unmatched,proto3,oneof"`
+}
+
+func (*WatchPendingResponse_Requested) isWatchPendingResponse_Change() {}
+
+func (*WatchPendingResponse_Resolved) isWatchPendingResponse_Change() {}
+
+func (*WatchPendingResponse_CaughtUp) isWatchPendingResponse_Change() {}
+
+func (*WatchPendingResponse_Reset_) isWatchPendingResponse_Change() {}
+
+func (*WatchPendingResponse_Heartbeat) isWatchPendingResponse_Change() {}
+
+func (*WatchPendingResponse_Unmatched) isWatchPendingResponse_Change() {}
+
+// PendingResolved reports the end of a callback.
+type PendingResolved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	Resolved      *CallbackResolved      `protobuf:"bytes,2,opt,name=resolved,proto3" json:"resolved,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingResolved) Reset() {
+	*x = PendingResolved{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingResolved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingResolved) ProtoMessage() {}
+
+func (x *PendingResolved) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingResolved.ProtoReflect.Descriptor instead.
+func (*PendingResolved) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PendingResolved) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *PendingResolved) GetResolved() *CallbackResolved {
+	if x != nil {
+		return x.Resolved
+	}
+	return nil
+}
+
+// PendingCaughtUp ends the list of callbacks that wait.
+type PendingCaughtUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingCaughtUp) Reset() {
+	*x = PendingCaughtUp{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingCaughtUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingCaughtUp) ProtoMessage() {}
+
+func (x *PendingCaughtUp) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingCaughtUp.ProtoReflect.Descriptor instead.
+func (*PendingCaughtUp) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{21}
+}
+
+// PendingReset reports that changes were skipped.
+type PendingReset struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingReset) Reset() {
+	*x = PendingReset{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingReset) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingReset) ProtoMessage() {}
+
+func (x *PendingReset) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingReset.ProtoReflect.Descriptor instead.
+func (*PendingReset) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{22}
+}
+
+// PendingHeartbeat shows that the stream is alive.
+type PendingHeartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingHeartbeat) Reset() {
+	*x = PendingHeartbeat{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingHeartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingHeartbeat) ProtoMessage() {}
+
+func (x *PendingHeartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingHeartbeat.ProtoReflect.Descriptor instead.
+func (*PendingHeartbeat) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{23}
+}
+
+// PendingUnmatched reports that the stream no longer includes a session.
+type PendingUnmatched struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionId     string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingUnmatched) Reset() {
+	*x = PendingUnmatched{}
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingUnmatched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingUnmatched) ProtoMessage() {}
+
+func (x *PendingUnmatched) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingUnmatched.ProtoReflect.Descriptor instead.
+func (*PendingUnmatched) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PendingUnmatched) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
 type ResolveRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	SessionId  string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -1574,7 +2090,7 @@ type ResolveRequest struct {
 
 func (x *ResolveRequest) Reset() {
 	*x = ResolveRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +2102,7 @@ func (x *ResolveRequest) String() string {
 func (*ResolveRequest) ProtoMessage() {}
 
 func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +2115,7 @@ func (x *ResolveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResolveRequest) GetSessionId() string {
@@ -1640,7 +2156,7 @@ type SendModelResponseRequest struct {
 
 func (x *SendModelResponseRequest) Reset() {
 	*x = SendModelResponseRequest{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2168,7 @@ func (x *SendModelResponseRequest) String() string {
 func (*SendModelResponseRequest) ProtoMessage() {}
 
 func (x *SendModelResponseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2181,7 @@ func (x *SendModelResponseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendModelResponseRequest.ProtoReflect.Descriptor instead.
 func (*SendModelResponseRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SendModelResponseRequest) GetSessionId() string {
@@ -1692,7 +2208,7 @@ type SendModelResponseResponse struct {
 
 func (x *SendModelResponseResponse) Reset() {
 	*x = SendModelResponseResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1704,7 +2220,7 @@ func (x *SendModelResponseResponse) String() string {
 func (*SendModelResponseResponse) ProtoMessage() {}
 
 func (x *SendModelResponseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[19]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1717,7 +2233,7 @@ func (x *SendModelResponseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendModelResponseResponse.ProtoReflect.Descriptor instead.
 func (*SendModelResponseResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{19}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SendModelResponseResponse) GetPosition() *Position {
@@ -1737,7 +2253,7 @@ type ResolveResponse struct {
 
 func (x *ResolveResponse) Reset() {
 	*x = ResolveResponse{}
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +2265,7 @@ func (x *ResolveResponse) String() string {
 func (*ResolveResponse) ProtoMessage() {}
 
 func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[20]
+	mi := &file_copilot_bridge_v1_callback_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +2278,7 @@ func (x *ResolveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveResponse.ProtoReflect.Descriptor instead.
 func (*ResolveResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{20}
+	return file_copilot_bridge_v1_callback_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResolveResponse) GetPosition() *Position {
@@ -1884,7 +2400,38 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"x\n" +
 	"\x13ListPendingResponse\x129\n" +
 	"\tcallbacks\x18\x01 \x03(\v2\x1b.copilot.bridge.v1.CallbackR\tcallbacks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa2\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf6\x01\n" +
+	"\x13WatchPendingRequest\x128\n" +
+	"\x06filter\x18\x01 \x01(\v2 .copilot.bridge.v1.PendingFilterR\x06filter\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\bR\x06handle\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12/\n" +
+	"\x05grace\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12H\n" +
+	"\x12heartbeat_interval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xdd\x01\n" +
+	"\rPendingFilter\x125\n" +
+	"\x05kinds\x18\x01 \x03(\x0e2\x1f.copilot.bridge.v1.CallbackKindR\x05kinds\x12D\n" +
+	"\x06labels\x18\x02 \x03(\v2,.copilot.bridge.v1.PendingFilter.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x03\n" +
+	"\x14WatchPendingResponse\x12;\n" +
+	"\trequested\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.CallbackH\x00R\trequested\x12@\n" +
+	"\bresolved\x18\x02 \x01(\v2\".copilot.bridge.v1.PendingResolvedH\x00R\bresolved\x12A\n" +
+	"\tcaught_up\x18\x03 \x01(\v2\".copilot.bridge.v1.PendingCaughtUpH\x00R\bcaughtUp\x127\n" +
+	"\x05reset\x18\x04 \x01(\v2\x1f.copilot.bridge.v1.PendingResetH\x00R\x05reset\x12C\n" +
+	"\theartbeat\x18\x05 \x01(\v2#.copilot.bridge.v1.PendingHeartbeatH\x00R\theartbeat\x12C\n" +
+	"\tunmatched\x18\x06 \x01(\v2#.copilot.bridge.v1.PendingUnmatchedH\x00R\tunmatchedB\b\n" +
+	"\x06change\"q\n" +
+	"\x0fPendingResolved\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12?\n" +
+	"\bresolved\x18\x02 \x01(\v2#.copilot.bridge.v1.CallbackResolvedR\bresolved\"\x11\n" +
+	"\x0fPendingCaughtUp\"\x0e\n" +
+	"\fPendingReset\"\x12\n" +
+	"\x10PendingHeartbeat\"1\n" +
+	"\x10PendingUnmatched\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"\xa2\x01\n" +
 	"\x0eResolveRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
@@ -1900,10 +2447,11 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x19SendModelResponseResponse\x127\n" +
 	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\"J\n" +
 	"\x0fResolveResponse\x127\n" +
-	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xf1\x03\n" +
+	"\bposition\x18\x01 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition2\xd4\x04\n" +
 	"\x0fCallbackService\x12Q\n" +
 	"\x06Attach\x12 .copilot.bridge.v1.AttachRequest\x1a!.copilot.bridge.v1.AttachResponse(\x010\x01\x12a\n" +
-	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\"\x03\x90\x02\x01\x12f\n" +
+	"\vListPending\x12%.copilot.bridge.v1.ListPendingRequest\x1a&.copilot.bridge.v1.ListPendingResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\fWatchPending\x12&.copilot.bridge.v1.WatchPendingRequest\x1a'.copilot.bridge.v1.WatchPendingResponse0\x01\x12f\n" +
 	"\fReadCallback\x12&.copilot.bridge.v1.ReadCallbackRequest\x1a'.copilot.bridge.v1.ReadCallbackResponse\"\x03\x90\x02\x010\x01\x12n\n" +
 	"\x11SendModelResponse\x12+.copilot.bridge.v1.SendModelResponseRequest\x1a,.copilot.bridge.v1.SendModelResponseResponse\x12P\n" +
 	"\aResolve\x12!.copilot.bridge.v1.ResolveRequest\x1a\".copilot.bridge.v1.ResolveResponseB\xe4\x01\n" +
@@ -1921,7 +2469,7 @@ func file_copilot_bridge_v1_callback_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_callback_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_copilot_bridge_v1_callback_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*ReadCallbackRequest)(nil),             // 0: copilot.bridge.v1.ReadCallbackRequest
 	(*ReadCallbackResponse)(nil),            // 1: copilot.bridge.v1.ReadCallbackResponse
@@ -1940,92 +2488,117 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*AttachFailed)(nil),                    // 14: copilot.bridge.v1.AttachFailed
 	(*ListPendingRequest)(nil),              // 15: copilot.bridge.v1.ListPendingRequest
 	(*ListPendingResponse)(nil),             // 16: copilot.bridge.v1.ListPendingResponse
-	(*ResolveRequest)(nil),                  // 17: copilot.bridge.v1.ResolveRequest
-	(*SendModelResponseRequest)(nil),        // 18: copilot.bridge.v1.SendModelResponseRequest
-	(*SendModelResponseResponse)(nil),       // 19: copilot.bridge.v1.SendModelResponseResponse
-	(*ResolveResponse)(nil),                 // 20: copilot.bridge.v1.ResolveResponse
-	(Fidelity)(0),                           // 21: copilot.bridge.v1.Fidelity
-	(*ModelResponse)(nil),                   // 22: copilot.bridge.v1.ModelResponse
-	(*CreateSessionRequest)(nil),            // 23: copilot.bridge.v1.CreateSessionRequest
-	(*ResumeSessionRequest)(nil),            // 24: copilot.bridge.v1.ResumeSessionRequest
-	(*v1.ToolDefinition)(nil),               // 25: copilot.cli.v1.ToolDefinition
-	(*Handlers)(nil),                        // 26: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),             // 27: google.protobuf.Duration
-	(*Position)(nil),                        // 28: copilot.bridge.v1.Position
-	(StreamStart)(0),                        // 29: copilot.bridge.v1.StreamStart
-	(*EventFilter)(nil),                     // 30: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                   // 31: copilot.bridge.v1.StreamOptions
-	(*v1.CanvasDeclaration)(nil),            // 32: copilot.cli.v1.CanvasDeclaration
-	(*v1.ExtensionIdentity)(nil),            // 33: copilot.cli.v1.ExtensionIdentity
-	(*v1.CanvasProviderIdentity)(nil),       // 34: copilot.cli.v1.CanvasProviderIdentity
-	(*v1.CommandDeclaration)(nil),           // 35: copilot.cli.v1.CommandDeclaration
-	(*Answer)(nil),                          // 36: copilot.bridge.v1.Answer
-	(*Prompt)(nil),                          // 37: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),               // 38: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 39: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 40: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 41: copilot.cli.v1.SessionServiceResumeResponse
-	(*Failure)(nil),                         // 42: copilot.bridge.v1.Failure
-	(*Callback)(nil),                        // 43: copilot.bridge.v1.Callback
+	(*WatchPendingRequest)(nil),             // 17: copilot.bridge.v1.WatchPendingRequest
+	(*PendingFilter)(nil),                   // 18: copilot.bridge.v1.PendingFilter
+	(*WatchPendingResponse)(nil),            // 19: copilot.bridge.v1.WatchPendingResponse
+	(*PendingResolved)(nil),                 // 20: copilot.bridge.v1.PendingResolved
+	(*PendingCaughtUp)(nil),                 // 21: copilot.bridge.v1.PendingCaughtUp
+	(*PendingReset)(nil),                    // 22: copilot.bridge.v1.PendingReset
+	(*PendingHeartbeat)(nil),                // 23: copilot.bridge.v1.PendingHeartbeat
+	(*PendingUnmatched)(nil),                // 24: copilot.bridge.v1.PendingUnmatched
+	(*ResolveRequest)(nil),                  // 25: copilot.bridge.v1.ResolveRequest
+	(*SendModelResponseRequest)(nil),        // 26: copilot.bridge.v1.SendModelResponseRequest
+	(*SendModelResponseResponse)(nil),       // 27: copilot.bridge.v1.SendModelResponseResponse
+	(*ResolveResponse)(nil),                 // 28: copilot.bridge.v1.ResolveResponse
+	nil,                                     // 29: copilot.bridge.v1.PendingFilter.LabelsEntry
+	(Fidelity)(0),                           // 30: copilot.bridge.v1.Fidelity
+	(*ModelResponse)(nil),                   // 31: copilot.bridge.v1.ModelResponse
+	(*CreateSessionRequest)(nil),            // 32: copilot.bridge.v1.CreateSessionRequest
+	(*ResumeSessionRequest)(nil),            // 33: copilot.bridge.v1.ResumeSessionRequest
+	(*v1.ToolDefinition)(nil),               // 34: copilot.cli.v1.ToolDefinition
+	(*Handlers)(nil),                        // 35: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),             // 36: google.protobuf.Duration
+	(*Position)(nil),                        // 37: copilot.bridge.v1.Position
+	(StreamStart)(0),                        // 38: copilot.bridge.v1.StreamStart
+	(*EventFilter)(nil),                     // 39: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                   // 40: copilot.bridge.v1.StreamOptions
+	(*v1.CanvasDeclaration)(nil),            // 41: copilot.cli.v1.CanvasDeclaration
+	(*v1.ExtensionIdentity)(nil),            // 42: copilot.cli.v1.ExtensionIdentity
+	(*v1.CanvasProviderIdentity)(nil),       // 43: copilot.cli.v1.CanvasProviderIdentity
+	(*v1.CommandDeclaration)(nil),           // 44: copilot.cli.v1.CommandDeclaration
+	(*Answer)(nil),                          // 45: copilot.bridge.v1.Answer
+	(*Prompt)(nil),                          // 46: copilot.bridge.v1.Prompt
+	(*SubscribeResponse)(nil),               // 47: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 48: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 49: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 50: copilot.cli.v1.SessionServiceResumeResponse
+	(*Failure)(nil),                         // 51: copilot.bridge.v1.Failure
+	(*Callback)(nil),                        // 52: copilot.bridge.v1.Callback
+	(CallbackKind)(0),                       // 53: copilot.bridge.v1.CallbackKind
+	(*CallbackResolved)(nil),                // 54: copilot.bridge.v1.CallbackResolved
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
-	21, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	30, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
 	3,  // 1: copilot.bridge.v1.AttachRequest.start:type_name -> copilot.bridge.v1.AttachStart
 	4,  // 2: copilot.bridge.v1.AttachRequest.answer:type_name -> copilot.bridge.v1.CallbackAnswer
 	5,  // 3: copilot.bridge.v1.AttachRequest.command:type_name -> copilot.bridge.v1.AttachCommand
 	8,  // 4: copilot.bridge.v1.AttachRequest.heartbeat:type_name -> copilot.bridge.v1.AttachHeartbeat
 	9,  // 5: copilot.bridge.v1.AttachRequest.leave:type_name -> copilot.bridge.v1.AttachLeave
-	22, // 6: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
-	23, // 7: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	24, // 8: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
-	25, // 9: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
-	26, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
-	27, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
-	28, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
-	29, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.StreamStart
-	30, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
-	31, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
-	32, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	33, // 17: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	34, // 18: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	35, // 19: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	36, // 20: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
-	37, // 21: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
+	31, // 6: copilot.bridge.v1.AttachRequest.model_response:type_name -> copilot.bridge.v1.ModelResponse
+	32, // 7: copilot.bridge.v1.AttachStart.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	33, // 8: copilot.bridge.v1.AttachStart.resume:type_name -> copilot.bridge.v1.ResumeSessionRequest
+	34, // 9: copilot.bridge.v1.AttachStart.tools:type_name -> copilot.cli.v1.ToolDefinition
+	35, // 10: copilot.bridge.v1.AttachStart.handlers:type_name -> copilot.bridge.v1.Handlers
+	36, // 11: copilot.bridge.v1.AttachStart.grace:type_name -> google.protobuf.Duration
+	37, // 12: copilot.bridge.v1.AttachStart.after:type_name -> copilot.bridge.v1.Position
+	38, // 13: copilot.bridge.v1.AttachStart.start:type_name -> copilot.bridge.v1.StreamStart
+	39, // 14: copilot.bridge.v1.AttachStart.filter:type_name -> copilot.bridge.v1.EventFilter
+	40, // 15: copilot.bridge.v1.AttachStart.options:type_name -> copilot.bridge.v1.StreamOptions
+	41, // 16: copilot.bridge.v1.AttachStart.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	42, // 17: copilot.bridge.v1.AttachStart.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	43, // 18: copilot.bridge.v1.AttachStart.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	44, // 19: copilot.bridge.v1.AttachStart.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	45, // 20: copilot.bridge.v1.CallbackAnswer.answer:type_name -> copilot.bridge.v1.Answer
+	46, // 21: copilot.bridge.v1.AttachCommand.send:type_name -> copilot.bridge.v1.Prompt
 	6,  // 22: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
 	7,  // 23: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
-	26, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	25, // 25: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	35, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
+	34, // 25: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
 	12, // 26: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	38, // 27: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	47, // 27: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
 	13, // 28: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
 	14, // 29: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
 	11, // 30: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	39, // 31: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	40, // 32: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	41, // 33: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	28, // 34: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	28, // 35: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	42, // 36: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	43, // 37: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	36, // 38: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	22, // 39: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	28, // 40: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
-	28, // 41: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	2,  // 42: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	15, // 43: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	0,  // 44: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	18, // 45: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
-	17, // 46: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 47: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	16, // 48: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	1,  // 49: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	19, // 50: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
-	20, // 51: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	47, // [47:52] is the sub-list for method output_type
-	42, // [42:47] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	48, // 31: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	49, // 32: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	50, // 33: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	37, // 34: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	37, // 35: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	51, // 36: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	52, // 37: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	18, // 38: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
+	36, // 39: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
+	36, // 40: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	53, // 41: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	29, // 42: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
+	52, // 43: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
+	20, // 44: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
+	21, // 45: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
+	22, // 46: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
+	23, // 47: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
+	24, // 48: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
+	54, // 49: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	45, // 50: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	31, // 51: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	37, // 52: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
+	37, // 53: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 54: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	15, // 55: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	17, // 56: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
+	0,  // 57: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	26, // 58: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
+	25, // 59: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 60: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	16, // 61: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	19, // 62: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
+	1,  // 63: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	27, // 64: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
+	28, // 65: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	60, // [60:66] is the sub-list for method output_type
+	54, // [54:60] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }
@@ -2078,13 +2651,21 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachFailed_CallbackId)(nil),
 		(*AttachFailed_ModelRequestId)(nil),
 	}
+	file_copilot_bridge_v1_callback_service_proto_msgTypes[19].OneofWrappers = []any{
+		(*WatchPendingResponse_Requested)(nil),
+		(*WatchPendingResponse_Resolved)(nil),
+		(*WatchPendingResponse_CaughtUp)(nil),
+		(*WatchPendingResponse_Reset_)(nil),
+		(*WatchPendingResponse_Heartbeat)(nil),
+		(*WatchPendingResponse_Unmatched)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_callback_service_proto_rawDesc), len(file_copilot_bridge_v1_callback_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CallbackService_Attach_FullMethodName            = "/copilot.bridge.v1.CallbackService/Attach"
 	CallbackService_ListPending_FullMethodName       = "/copilot.bridge.v1.CallbackService/ListPending"
+	CallbackService_WatchPending_FullMethodName      = "/copilot.bridge.v1.CallbackService/WatchPending"
 	CallbackService_ReadCallback_FullMethodName      = "/copilot.bridge.v1.CallbackService/ReadCallback"
 	CallbackService_SendModelResponse_FullMethodName = "/copilot.bridge.v1.CallbackService/SendModelResponse"
 	CallbackService_Resolve_FullMethodName           = "/copilot.bridge.v1.CallbackService/Resolve"
@@ -38,7 +39,11 @@ const (
 // handle them; the first valid answer wins, and the others receive CallbackResolved. Every caller
 // that may use the session may answer any callback by its id.
 //
-// If no answer arrives in time, or no participant handles the kind, the server answers:
+// Callers of WatchPending with `handle` handle the callbacks of all their sessions, present and
+// future, without being participants of them.
+//
+// If no answer arrives in time, or no participant or caller of WatchPending handles the kind, the
+// server answers:
 //
 //   - a tool call fails with a text that gives the reason;
 //   - a permission is denied ("user not available"); without a participant that
@@ -68,6 +73,24 @@ type CallbackServiceClient interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingResponse, error)
+	// WatchPending streams the pending callbacks of all sessions that the caller can see, as an inbox
+	// for people: first a `requested` change for each callback that waits, oldest first, then
+	// `caught_up`, then changes as they happen. Resolve answers a callback. The stream ends with OK
+	// when the server drains.
+	//
+	// With `handle` the caller also handles the filter's kinds in the filter's sessions, like a
+	// participant of each: those callbacks wait for an answer until their deadline, instead of getting
+	// the default answer at once, and the CLI is made to ask (see Handlers). This includes sessions
+	// that are created, loaded, shared with the caller, or labelled later. It begins before the first
+	// change is sent, and ends when the grace time has passed after the end of the stream. The caller
+	// is no participant: it keeps no session with LIFETIME_END_WITH_LAST_PARTICIPANT open, and
+	// DisconnectSession does not wait for it. In shared sessions it needs SHARE_ACCESS_PARTICIPATE. The
+	// server does not remember it across a restart: permission requests that were pending still are,
+	// and the caller must watch again.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN for `handle` without the role
+	// participant.
+	WatchPending(ctx context.Context, in *WatchPendingRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPendingResponse], error)
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB, because a
 	// request may exceed a message, such as the contents of a file to write. An answer must fit
 	// into a message; GetServerInfo returns the limit (16 MiB unless configured). A longer message
@@ -120,9 +143,28 @@ func (c *callbackServiceClient) ListPending(ctx context.Context, in *ListPending
 	return out, nil
 }
 
+func (c *callbackServiceClient) WatchPending(ctx context.Context, in *WatchPendingRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchPendingResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &CallbackService_ServiceDesc.Streams[1], CallbackService_WatchPending_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchPendingRequest, WatchPendingResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CallbackService_WatchPendingClient = grpc.ServerStreamingClient[WatchPendingResponse]
+
 func (c *callbackServiceClient) ReadCallback(ctx context.Context, in *ReadCallbackRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadCallbackResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &CallbackService_ServiceDesc.Streams[1], CallbackService_ReadCallback_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &CallbackService_ServiceDesc.Streams[2], CallbackService_ReadCallback_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +213,11 @@ func (c *callbackServiceClient) Resolve(ctx context.Context, in *ResolveRequest,
 // handle them; the first valid answer wins, and the others receive CallbackResolved. Every caller
 // that may use the session may answer any callback by its id.
 //
-// If no answer arrives in time, or no participant handles the kind, the server answers:
+// Callers of WatchPending with `handle` handle the callbacks of all their sessions, present and
+// future, without being participants of them.
+//
+// If no answer arrives in time, or no participant or caller of WatchPending handles the kind, the
+// server answers:
 //
 //   - a tool call fails with a text that gives the reason;
 //   - a permission is denied ("user not available"); without a participant that
@@ -201,6 +247,24 @@ type CallbackServiceServer interface {
 	//
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error)
+	// WatchPending streams the pending callbacks of all sessions that the caller can see, as an inbox
+	// for people: first a `requested` change for each callback that waits, oldest first, then
+	// `caught_up`, then changes as they happen. Resolve answers a callback. The stream ends with OK
+	// when the server drains.
+	//
+	// With `handle` the caller also handles the filter's kinds in the filter's sessions, like a
+	// participant of each: those callbacks wait for an answer until their deadline, instead of getting
+	// the default answer at once, and the CLI is made to ask (see Handlers). This includes sessions
+	// that are created, loaded, shared with the caller, or labelled later. It begins before the first
+	// change is sent, and ends when the grace time has passed after the end of the stream. The caller
+	// is no participant: it keeps no session with LIFETIME_END_WITH_LAST_PARTICIPANT open, and
+	// DisconnectSession does not wait for it. In shared sessions it needs SHARE_ACCESS_PARTICIPATE. The
+	// server does not remember it across a restart: permission requests that were pending still are,
+	// and the caller must watch again.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN for `handle` without the role
+	// participant.
+	WatchPending(*WatchPendingRequest, grpc.ServerStreamingServer[WatchPendingResponse]) error
 	// ReadCallback reads a callback with its request, in pieces of at most 256 KiB, because a
 	// request may exceed a message, such as the contents of a file to write. An answer must fit
 	// into a message; GetServerInfo returns the limit (16 MiB unless configured). A longer message
@@ -235,6 +299,9 @@ func (UnimplementedCallbackServiceServer) Attach(grpc.BidiStreamingServer[Attach
 }
 func (UnimplementedCallbackServiceServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
+}
+func (UnimplementedCallbackServiceServer) WatchPending(*WatchPendingRequest, grpc.ServerStreamingServer[WatchPendingResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchPending not implemented")
 }
 func (UnimplementedCallbackServiceServer) ReadCallback(*ReadCallbackRequest, grpc.ServerStreamingServer[ReadCallbackResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadCallback not implemented")
@@ -290,6 +357,17 @@ func _CallbackService_ListPending_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _CallbackService_WatchPending_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchPendingRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(CallbackServiceServer).WatchPending(m, &grpc.GenericServerStream[WatchPendingRequest, WatchPendingResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type CallbackService_WatchPendingServer = grpc.ServerStreamingServer[WatchPendingResponse]
 
 func _CallbackService_ReadCallback_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ReadCallbackRequest)
@@ -364,6 +442,11 @@ var CallbackService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _CallbackService_Attach_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "WatchPending",
+			Handler:       _CallbackService_WatchPending_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "ReadCallback",
