@@ -90,15 +90,30 @@ func (a *authority) Prove(ctx context.Context, token, tenant string) (identity.L
 	if err != nil {
 		return l, err
 	}
+	bound, err := a.Bind(id, tenant)
+	if err == nil && id.Source == identity.StaticToken {
+		bound.Digest = l.Digest
+	}
+	return bound, err
+}
+
+// Bind implements login.Authority.
+func (a *authority) Bind(id *identity.Identity, tenant string) (identity.Login, error) {
+	now := a.gate.now()
+	if now == nil {
+		return identity.Login{}, fault.New(fault.Unauthenticated, "the server has no policy")
+	}
 	who, err := now.Resolve(id, tenant)
-	if err != nil {
-		return l, err
+	return identity.Login{Identity: *id, Tenant: login.TenantName(who.Tenant), Role: caller.Admin}, err
+}
+
+// Flow implements login.Authority.
+func (a *authority) Flow(issuer string) *identity.CodeFlow {
+	now := a.gate.now()
+	if now == nil {
+		return nil
 	}
-	l.Identity, l.Tenant = *id, login.TenantName(who.Tenant)
-	if id.Source != identity.StaticToken {
-		l.Digest = ""
-	}
-	return l, nil
+	return now.Flow(issuer)
 }
 
 // Caller implements login.Authority.
@@ -151,6 +166,9 @@ func (a *authority) Methods() []string {
 	methods := []string{login.MethodLink}
 	if now := a.gate.now(); now == nil || now.Logins() {
 		methods = append(methods, login.MethodToken)
+	}
+	if a.Flow("") != nil {
+		methods = append(methods, login.MethodOIDC)
 	}
 	return methods
 }

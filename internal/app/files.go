@@ -42,10 +42,15 @@ func (c *Config) trustedPaths() (paths []trustedPath) {
 	return paths
 }
 
-// policyPaths are the files of a policy. Other users may read them, because tokens are stored as digests.
+// policyPaths are the files of a policy. Other users may read them, because tokens are stored as digests; but
+// not secrets of clients.
 func policyPaths(p *policy.Policy) (paths []trustedPath) {
 	for _, path := range p.Files() {
-		paths = append(paths, trustedPath{"policy", path, fileperm.Trusted})
+		kind := fileperm.Trusted
+		if slices.Contains(p.Secrets(), path) {
+			kind = fileperm.Secret
+		}
+		paths = append(paths, trustedPath{"policy", path, kind})
 	}
 	return paths
 }

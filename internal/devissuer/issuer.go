@@ -37,6 +37,7 @@ type Issuer struct {
 	key      *ecdsa.PrivateKey
 	signer   jose.Signer
 	now      func() time.Time
+	codes    codes
 }
 
 // New returns an issuer that listens on the address, which has to be loopback. Run serves, and
@@ -65,6 +66,9 @@ func New(ctx context.Context, address string) (*Issuer, error) {
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.configuration)
 	mux.HandleFunc("GET /keys", i.keys)
 	mux.HandleFunc("GET /token", i.token)
+	mux.HandleFunc("GET /authorize", i.authorize)
+	mux.HandleFunc("POST /token", i.exchange)
+	mux.HandleFunc("GET /logout", i.endSession)
 	i.server = &http.Server{Handler: local(mux), ReadTimeout: readTimeout}
 	return i, nil
 }
@@ -84,8 +88,9 @@ func (i *Issuer) Run(ctx context.Context) error {
 func (i *Issuer) configuration(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{
 		"issuer": i.URL(), "jwks_uri": i.URL() + "/keys", "authorization_endpoint": i.URL() + "/authorize",
-		"token_endpoint":           i.URL() + "/token",
-		"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"},
+		"token_endpoint": i.URL() + "/token", "end_session_endpoint": i.URL() + "/logout",
+		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		"grant_types_supported": []string{"authorization_code"}, "subject_types_supported": []string{"public"},
 		"id_token_signing_alg_values_supported": []string{string(jose.ES256)},
 	})
 }

@@ -24,8 +24,6 @@ type Login struct {
 	// Created and Expires are the times between which the cookie is valid.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	// Hint is the ID token for the issuer's end of the session; "" for other methods and issuers.
-	Hint string `json:"-"`
 }
 
 // Limit returns an identity with the login's end, if that is earlier.

@@ -86,6 +86,7 @@ type OIDC struct {
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier // nil until the issuer has answered once
+	urls     endpoints             // of the same answer
 	fetched  time.Time             // when the verifier's keys were fetched
 	refresh  time.Time             // when to fetch them again
 	failed   error                 // of the last attempt; nil if it succeeded
@@ -113,12 +114,17 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 	if issuerOf(proof.Bearer) != o.issuer.URL {
 		return nil, nil
 	}
+	return o.verify(ctx, proof.Bearer, o.issuer.Audiences)
+}
+
+// verify returns the identity of a token for one of the audiences.
+func (o *OIDC) verify(ctx context.Context, raw string, audiences []string) (*Identity, error) {
 	verifier, err := o.ready(ctx)
 	if err != nil {
 		return nil, fault.New(fault.Unauthenticated,
 			"the keys of the token's issuer are not available").WithRetry(retryEvery)
 	}
-	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), proof.Bearer)
+	token, err := verifier.Verify(oidc.ClientContext(ctx, o.client), raw)
 	if err != nil {
 		// Details would only help an attacker who forges tokens.
 		return nil, fault.New(fault.Unauthenticated, "the token is not valid")
@@ -130,7 +136,7 @@ func (o *OIDC) Authenticate(ctx context.Context, proof Proof) (*Identity, error)
 	if err := o.checkTimes(token, claims); err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(o.issuer.Audiences, a) }) {
+	if !slices.ContainsFunc(token.Audience, func(a string) bool { return slices.Contains(audiences, a) }) {
 		return nil, fault.New(fault.Unauthenticated, "the token is for another audience")
 	}
 	if token.Subject == "" {
@@ -217,55 +223,65 @@ func (o *OIDC) fetch(ctx context.Context) {
 		return
 	}
 	began := o.issuer.Now()
-	verifier, fresh, err := o.discover(ctx)
+	verifier, urls, fresh, err := o.discover(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
 		o.failed, o.retry = fmt.Errorf("issuer %q: %w", o.issuer.URL, err), o.issuer.Now().Add(retryEvery)
 		return
 	}
-	o.verifier, o.failed, o.retry = verifier, nil, time.Time{}
+	o.verifier, o.urls, o.failed, o.retry = verifier, urls, nil, time.Time{}
 	o.fetched, o.refresh = began, began.Add(fresh)
 }
 
-// discover fetches the issuer's configuration and keys. It returns a verifier and how long its keys are fresh.
-func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, time.Duration, error) {
+// known returns the issuer's URLs for logins, once ready has returned a verifier.
+func (o *OIDC) known() endpoints {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.urls
+}
+
+// discover fetches the issuer's configuration and keys. It returns a verifier, the URLs for logins, and how long its
+// keys are fresh.
+func (o *OIDC) discover(ctx context.Context) (*oidc.IDTokenVerifier, endpoints, time.Duration, error) {
+	var urls endpoints
 	provider, err := oidc.NewProvider(oidc.ClientContext(ctx, o.client), o.issuer.URL)
 	if err != nil {
-		return nil, 0, err
+		return nil, urls, 0, err
 	}
-	var endpoints struct {
+	var found struct {
+		endpoints
 		Keys string `json:"jwks_uri"`
 	}
-	if err := provider.Claims(&endpoints); err != nil {
-		return nil, 0, err
+	if err := provider.Claims(&found); err != nil {
+		return nil, urls, 0, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, endpoints.Keys, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, found.Keys, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, urls, 0, err
 	}
 	response, err := o.client.Do(request)
 	if err != nil {
-		return nil, 0, err
+		return nil, urls, 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	var keys struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("keys at %q: %s", endpoints.Keys, response.Status)
+		return nil, urls, 0, fmt.Errorf("keys at %q: %s", found.Keys, response.Status)
 	}
 	if err := json.NewDecoder(response.Body).Decode(&keys); err != nil {
-		return nil, 0, fmt.Errorf("keys at %q: %w", endpoints.Keys, err)
+		return nil, urls, 0, fmt.Errorf("keys at %q: %w", found.Keys, err)
 	}
 	// The key set stores its context. It fetches the keys with its first token, and gets the reply that was read
 	// here.
 	lasting := oidc.ClientContext(context.WithoutCancel(ctx), o.client)
-	verifier := oidc.NewVerifier(o.issuer.URL, oidc.NewRemoteKeySet(lasting, endpoints.Keys), &oidc.Config{
+	verifier := oidc.NewVerifier(o.issuer.URL, oidc.NewRemoteKeySet(lasting, found.Keys), &oidc.Config{
 		SkipClientIDCheck: true, SkipExpiryCheck: true, // both are checked here
 		SupportedSigningAlgs: o.issuer.Algorithms, Now: o.issuer.Now,
 	})
-	return verifier, freshFor(response.Header, o.issuer.KeysMaxAge/refreshShare), nil
+	return verifier, found.endpoints, freshFor(response.Header, o.issuer.KeysMaxAge/refreshShare), nil
 }
 
 // freshFor returns how long Cache-Control permits using a reply, between keyEvery and most. Without Cache-Control it

@@ -23,7 +23,12 @@ func cookieName(r *http.Request) string {
 // Cookie returns the secret of the login's cookie; "" if there is none, or several, of which another server of the
 // host may have set one.
 func Cookie(r *http.Request) string {
-	cookies := r.CookiesNamed(cookieName(r))
+	return one(r, cookieName(r))
+}
+
+// one returns the value of a cookie that occurs once; "" for others.
+func one(r *http.Request, name string) string {
+	cookies := r.CookiesNamed(name)
 	if len(cookies) != 1 {
 		return ""
 	}

@@ -48,7 +48,7 @@ func (f *file) read() ([]identity.Login, error) {
 	return c.Logins, nil
 }
 
-// write replaces the file by the logins of a snapshot, which is taken after those of earlier writes.
+// write replaces the file by the logins of a snapshot, which is taken after the snapshots of earlier writes.
 func (f *file) write(snapshot func() []identity.Login) error {
 	if f.path == "" {
 		return nil

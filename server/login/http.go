@@ -40,6 +40,10 @@ type Authority interface {
 	Caller(r *http.Request) (*Caller, error)
 	// CallerOf returns the caller of a login.
 	CallerOf(r *http.Request, l *identity.Login) (*Caller, error)
+	// Bind returns the login of an identity.
+	Bind(id *identity.Identity, tenant string) (identity.Login, error)
+	// Flow returns the logins at an issuer, of the first one for an empty text; nil if there are none.
+	Flow(issuer string) *identity.CodeFlow
 	// Methods returns the methods by which a browser can log in.
 	Methods() []string
 }
@@ -52,6 +56,7 @@ type Handler struct {
 	sink      audit.Sink
 	log       *slog.Logger
 	attempts  *attempts
+	waiting   waiting
 }
 
 // NewHandler returns a handler. A nil sink records nothing.
@@ -59,7 +64,8 @@ func NewHandler(s *Store, a Authority, sink audit.Sink, log *slog.Logger) *Handl
 	if sink == nil {
 		sink = audit.Discard
 	}
-	return &Handler{store: s, authority: a, sink: sink, log: log, attempts: newAttempts(s.now)}
+	return &Handler{store: s, authority: a, sink: sink, log: log, attempts: newAttempts(s.now),
+		waiting: waiting{now: s.now}}
 }
 
 // ServeHTTP implements http.Handler.
@@ -74,6 +80,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Path + "link":   {http.MethodPost, h.link},
 		Path + "token":  {http.MethodPost, h.token},
 		Path + "logout": {http.MethodPost, h.logout},
+		Path + "oidc":   {http.MethodGet, h.oidc},
+		CallbackPath:    {http.MethodGet, h.callback},
 	}
 	to, ok := serve[r.URL.Path]
 	switch {
@@ -199,8 +207,11 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 		replyError(w, http.StatusUnsupportedMediaType, fault.New(fault.InvalidField, "%s", needsJSON))
 		return
 	}
-	l := h.store.Find(Cookie(r))
-	if l != nil {
+	var left struct {
+		// Redirect is the page at the issuer that ends the session there.
+		Redirect string `json:"redirect,omitempty"`
+	}
+	if l := h.store.Find(Cookie(r)); l != nil {
 		if err := h.store.End(l.ID); err != nil {
 			h.failed(w, err)
 			return
@@ -210,9 +221,12 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 			who = found.Caller
 		}
 		h.record(r, who, audit.Entry{Action: "logout", Outcome: audit.Done, Kind: l.Method})
+		if flow := h.authority.Flow(l.Identity.Issuer); flow != nil && l.Method == MethodOIDC {
+			left.Redirect = flow.End(r.Context(), origin(r)+"/")
+		}
 	}
 	clearCookie(w, r)
-	reply(w, http.StatusOK, struct{}{})
+	reply(w, http.StatusOK, left)
 }
 
 const needsJSON = "the request needs the header \"Content-Type: application/json\""
@@ -229,8 +243,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, body any) bool {
 		return false
 	}
 	if !h.attempts.allow(r.RemoteAddr) {
-		w.Header().Set("Retry-After", "1")
-		replyError(w, http.StatusTooManyRequests, fault.New(fault.LimitExceeded, "there were too many logins"))
+		h.tooMany(w)
 		return false
 	}
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
@@ -251,6 +264,12 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, body any) bool {
 		return false
 	}
 	return true
+}
+
+// tooMany refuses an attempt above the limits.
+func (h *Handler) tooMany(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	replyError(w, http.StatusTooManyRequests, fault.New(fault.LimitExceeded, "there were too many logins"))
 }
 
 // refused refuses an attempt to log in.

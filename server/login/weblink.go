@@ -21,7 +21,7 @@ const (
 	maxLinkTime     = 24 * time.Hour
 )
 
-// roles are the caller's roles by those of the API.
+// roles are the caller's roles by the API's roles.
 var roles = map[bridgev1.Role]caller.Role{
 	bridgev1.Role_ROLE_UNSPECIFIED: caller.Nobody, bridgev1.Role_ROLE_OBSERVER: caller.Observer,
 	bridgev1.Role_ROLE_PARTICIPANT: caller.Participant, bridgev1.Role_ROLE_OWNER: caller.Owner,

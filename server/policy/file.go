@@ -54,6 +54,27 @@ type issuer struct {
 	Skew         time.Duration `yaml:"skew"`
 	KeysMaxAge   time.Duration `yaml:"keys_max_age"`
 	InsecureHTTP bool          `yaml:"insecure_http"`
+	Login        *client       `yaml:"login"`
+}
+
+// client is this server as a client of an issuer.
+type client struct {
+	ClientID   string        `yaml:"client_id"`
+	SecretFile string        `yaml:"client_secret_file"`
+	Scopes     []string      `yaml:"scopes"`
+	Lifetime   time.Duration `yaml:"lifetime"`
+}
+
+func (c *client) check() error {
+	switch {
+	case c.ClientID == "":
+		return errors.New("client_id: it is required")
+	case c.Lifetime < 0 || c.Lifetime > 0 && c.Lifetime < time.Minute || c.Lifetime > 30*24*time.Hour:
+		return fmt.Errorf("lifetime: %v is not between 1m and 720h", c.Lifetime)
+	case slices.ContainsFunc(c.Scopes, func(s string) bool { return s == "" || strings.ContainsAny(s, " \"\\") }):
+		return errors.New("scopes: a scope is empty, or has a space, a quote or a backslash")
+	}
+	return nil
 }
 
 // Tenant is the file's section of a tenant.
@@ -184,6 +205,11 @@ func (o *issuer) check() error {
 	for _, alg := range o.Algorithms {
 		if !slices.Contains(identity.Algorithms, alg) {
 			return fmt.Errorf("algorithms: %q is none of %s", alg, strings.Join(identity.Algorithms, ", "))
+		}
+	}
+	if o.Login != nil {
+		if err := o.Login.check(); err != nil {
+			return fmt.Errorf("login.%w", err)
 		}
 	}
 	return nil

@@ -22,8 +22,11 @@ type Policy struct {
 	file           *file
 	authenticators []identity.Authenticator
 	tokens         *identity.Tokens // nil without static tokens
+	flows          []*identity.CodeFlow
 	// files are the paths of the files it was read from.
 	files []string
+	// secrets are the secret files among them.
+	secrets []string
 }
 
 // Files returns the paths of the files that the policy was read from.
@@ -56,10 +59,14 @@ func Load(path string, now func() time.Time) (*Policy, error) {
 		if len(algorithms) == 0 {
 			algorithms = identity.DefaultAlgorithms
 		}
-		p.authenticators = append(p.authenticators, identity.NewOIDC(identity.Issuer{
+		issuer := identity.NewOIDC(identity.Issuer{
 			URL: o.Issuer, Audiences: o.Audiences, Algorithms: algorithms, Skew: cmp.Or(o.Skew, identity.DefaultSkew),
 			KeysMaxAge: o.KeysMaxAge, Now: now,
-		}))
+		})
+		p.authenticators = append(p.authenticators, issuer)
+		if err := p.addLogin(issuer, o.Login, path); err != nil {
+			return nil, fmt.Errorf("policy %q: %w", path, err)
+		}
 	}
 	if len(p.authenticators) == 0 {
 		return nil, fmt.Errorf("policy %q: identity: at least one of certificates, oidc and tokens is required", path)
@@ -131,17 +138,17 @@ func (p *Policy) Believe(proof identity.Proof, before *identity.Identity) (*iden
 	if before.Source != identity.JWT {
 		return p.Authenticate(context.Background(), proof) // needs no request to an issuer
 	}
-	if !p.accepts(before) {
+	if !p.accepts(before, func(o issuer) []string { return o.Audiences }) {
 		return nil, fault.New(fault.Unauthenticated, "tokens of this issuer are no longer accepted")
 	}
 	return before, nil
 }
 
-// accepts reports whether the identity of a JSON web token is of an issuer and for an audience of the policy.
-func (p *Policy) accepts(id *identity.Identity) bool {
+// accepts reports whether the identity of a JSON web token is of an issuer of the policy and for one of its audiences.
+func (p *Policy) accepts(id *identity.Identity, audiences func(issuer) []string) bool {
 	return slices.ContainsFunc(p.file.Identity.OIDC, func(o issuer) bool {
 		return o.Issuer == id.Issuer &&
-			slices.ContainsFunc(o.Audiences, func(a string) bool { return hasClaim(id.Claims["aud"], a) })
+			slices.ContainsFunc(audiences(o), func(a string) bool { return hasClaim(id.Claims["aud"], a) })
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 )
 
-// ownHeaders are the headers that pages may send in addition to those of the protocols, ownExposed those that they may
-// read.
+// ownHeaders are the headers that pages may send in addition to the headers of the protocols. ownExposed are the
+// headers that pages may read.
 var (
 	ownHeaders = []string{"Authorization", "Copilot-Request-Id", "Copilot-Fidelity", "Copilot-Tenant",
 		"Copilot-Runtime-Profile-Bin", "Last-Event-ID", "Traceparent", "Tracestate"}

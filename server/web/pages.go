@@ -16,13 +16,18 @@ func (h *Handler) isPage(r *http.Request) bool {
 	return h.methods[r.URL.Path] == nil && (!isProcedure(r.URL.Path) || !strings.Contains(service, "."))
 }
 
-// authPath is the prefix of the requests for Config.Auth.
-const authPath = "/auth/"
+// authPath is the prefix of the requests for Config.Auth, callbackPath the one to which other pages may link.
+const (
+	authPath     = "/auth/"
+	callbackPath = authPath + "callback"
+)
 
-// auth serves a request for Config.Auth. Pages of other servers may not send it, not even those of Config.Origins.
+// auth serves a request for Config.Auth. Pages of other servers may not send it, also not the pages of Config.Origins.
 func (h *Handler) auth(w http.ResponseWriter, r *http.Request) {
 	err := h.origins.checkHost(r)
-	if err == nil && !ownPage(r) {
+	if r.URL.Path == callbackPath { // an issuer's page leads there
+		err = h.origins.checkPage(r)
+	} else if err == nil && !ownPage(r) {
 		err = fault.New(fault.Forbidden, "other web pages may not log in or out")
 	}
 	if err != nil {

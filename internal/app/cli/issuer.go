@@ -8,7 +8,7 @@ import (
 )
 
 const issuerUsage = `Runs an OpenID Connect issuer on a loopback address, to try out policies. It gives every caller a
-token with the requested claims. Do not use it for anything else.
+token with the requested claims, and logs every browser in as whom it wants. Do not use it for anything else.
 
   curl 'http://127.0.0.1:5556/token?audience=copilot-grpc&subject=ann&groups=acme&lifetime=1h'`
 
