@@ -332,31 +332,34 @@ func TestTooManyLogins(t *testing.T) {
 	}
 }
 
+// follow opens a stream with the cookie and returns it after its first line.
+func (v *visitor) follow() *bufio.Reader {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+webSubscribe,
+		strings.NewReader(`{"sessions":[{"sessionId":"s"}]}`))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.AddCookie(v.cookie)
+	resp, err := v.client.Do(req)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.t.Cleanup(func() { _ = resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"s"`) {
+		v.t.Fatalf("%q, %v", line, err)
+	}
+	return lines
+}
+
 // Streams end with the login.
 func TestLogoutEndsStreams(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, server.Config{Token: webToken}, rpc.NewEvent(&following{}, nil))
 	v := s.loggedIn(t, caller.Admin)
-	stream := func(ctx context.Context, cookie *http.Cookie) *bufio.Reader {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, v.base+webSubscribe,
-			strings.NewReader(`{"sessions":[{"sessionId":"s"}]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.AddCookie(cookie)
-		resp, err := v.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = resp.Body.Close() })
-		lines := bufio.NewReader(resp.Body)
-		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, `"s"`) {
-			t.Fatalf("%q, %v", line, err)
-		}
-		return lines
-	}
-	lines := stream(t.Context(), v.cookie)
+	lines := v.follow()
 	v.want(200, v.send("POST", "/auth/logout", "{}"))
 	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), `"code":"unauthenticated"`) {
 		t.Errorf("after the logout: %q, %v", rest, err)
@@ -369,7 +372,7 @@ func TestLogoutEndsStreams(t *testing.T) {
 	}
 	_, port, _ := strings.Cut(s.Server.WebAddr().String(), ":")
 	short.cookie = &http.Cookie{Name: "copilot-grpc-" + port, Value: value}
-	if rest, err := io.ReadAll(stream(t.Context(), short.cookie)); err != nil ||
+	if rest, err := io.ReadAll(short.follow()); err != nil ||
 		!strings.Contains(string(rest), "expired") {
 		t.Errorf("after the expiry: %q, %v", rest, err)
 	}
@@ -426,9 +429,13 @@ tenants:
 	chief.want(200, chief.send("POST", webInfo, "{}"))
 	chief.want(403, chief.send("POST", webInfo, "{}", "Copilot-Tenant: build"))
 	watcher.want(200, watcher.send("POST", webInfo, "{}"))
+	lines := watcher.follow()
 	write(t, file("tokens"), []byte("watcher "+digestOf("another-token")+boss))
 	if err := p.Reload(); err != nil {
 		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(lines); err != nil || !strings.Contains(string(rest), `"code":"unauthenticated"`) {
+		t.Errorf("the stream: %q, %v", rest, err)
 	}
 	watcher.client.CloseIdleConnections() // the server closes them
 	watcher.want(401, watcher.send("POST", webInfo, "{}"))

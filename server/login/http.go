@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
+	"github.com/copilot-grpc/copilot-grpc/server/status"
 )
 
 // Path is the prefix of the requests that a Handler serves.
@@ -275,8 +276,14 @@ func (h *Handler) tooMany(w http.ResponseWriter) {
 // refused refuses an attempt to log in.
 func (h *Handler) refused(w http.ResponseWriter, r *http.Request, method string, err error) {
 	h.record(r, caller.Caller{}, audit.Entry{Action: "login", Outcome: audit.Refused, Kind: method,
-		Reason: fault.ReasonOf(err).String()})
+		Reason: reasonOf(err)})
 	h.refuse(w, err)
+}
+
+// reasonOf returns the reason of an error, as the details of calls have it.
+func reasonOf(err error) string {
+	st, _ := status.Of(err)
+	return status.Reason(st)
 }
 
 // refuse replies with an error of authentication.
@@ -319,12 +326,12 @@ var codes = map[int]string{
 	http.StatusInternalServerError: "internal",
 }
 
-func replyError(w http.ResponseWriter, status int, err error, methods ...string) {
-	reply(w, status, problem{codes[status], err.Error(), methods})
+func replyError(w http.ResponseWriter, code int, err error, methods ...string) {
+	reply(w, code, problem{codes[code], err.Error(), methods})
 }
 
-func reply(w http.ResponseWriter, status int, body any) {
+func reply(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }

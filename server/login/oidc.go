@@ -107,7 +107,7 @@ func (h *Handler) callback(w http.ResponseWriter, r *http.Request) {
 	back, err := h.finish(w, r)
 	if err != nil {
 		h.record(r, caller.Caller{}, audit.Entry{Action: "login", Outcome: audit.Refused, Kind: MethodOIDC,
-			Reason: fault.ReasonOf(err).String()})
+			Reason: reasonOf(err)})
 		status := http.StatusInternalServerError
 		text := "internal error"
 		if reason := fault.ReasonOf(err); reason == fault.Unauthenticated || reason == fault.Forbidden {
