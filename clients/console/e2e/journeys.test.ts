@@ -109,7 +109,7 @@ describe("journeys", () => {
       await card.waitFor();
       await waits(first).getByRole("button", { name: "Approve" }).click();
       await card.waitFor({ state: "detached" });
-      await second.getByText(/answered|settled/).waitFor();
+      await second.getByText(/answered (by|elsewhere)/).waitFor();
       await second.goto(`${server.base}${path}`);
       await conversation(second).getByRole("cell", { name: "the program" }).waitFor();
       assert.deepEqual(problemsOf(second), []);
@@ -184,6 +184,42 @@ describe("journeys", () => {
       await page.goto(`${server.base}/`);
       await page.getByRole("link", { name: /hello/ }).first().click();
       await says(page, "You said: hello");
+    }));
+
+  test("fork from a prompt, close the copy and open it again", () =>
+    journey(async (page) => {
+      const path = await startSession(page, server, "first prompt");
+      await says(page, "You said: first prompt");
+      await send(page, "second prompt");
+      await says(page, "You said: second prompt");
+      await conversation(page).getByRole("article", { name: "Prompt" }).last().hover();
+      await page.getByRole("button", { name: "Fork before this prompt" }).last().click();
+      await page.waitForURL((url) => url.pathname !== path);
+      await says(page, "You said: first prompt");
+      await send(page, "another second prompt");
+      await says(page, "You said: another second prompt");
+      assert.equal(await conversation(page).getByText("You said: second prompt").count(), 0);
+      const copy = new URL(page.url()).pathname;
+      await page.getByRole("button", { name: "More" }).click();
+      await page.getByRole("button", { name: "Close" }).click();
+      await page.getByRole("heading", { name: "Fleet" }).waitFor();
+      await page.goto(`${server.base}${copy}`);
+      await page.getByRole("button", { name: "Open the session" }).click();
+      await says(page, "You said: another second prompt");
+    }));
+
+  test("sessions of other programs wait for the console", () =>
+    journey(async (page) => {
+      await page.goto(`${server.base}/inbox`);
+      await page.getByText("Nothing waits for you").waitFor();
+      const config = { workingDirectory: server.work };
+      await server.call("SessionService/CreateSession", { sessionId: "other-program", config });
+      const turn = server.call("SessionService/SendAndWait", {
+        sessionId: "other-program",
+        prompt: { text: "list the files" },
+      });
+      await page.getByRole("article", { name: "Run a command" }).getByRole("button", { name: "Approve" }).click();
+      assert.match(JSON.stringify(await turn), /main\.go/);
     }));
 
   test("a phone", () =>

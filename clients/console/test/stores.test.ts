@@ -1,7 +1,7 @@
 // Stores and streams, with a clock and a screen of their own.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { SessionChange, type SessionInfo, SessionState, type WatchSessionsResponse } from "@copilot-grpc/client";
+import { type Callback, CallbackOutcome, SessionChange, type SessionInfo, SessionState, type WatchSessionsResponse } from "@copilot-grpc/client";
 import { Connection, readForever } from "../src/lib/connection.js";
 import {
   applyChanges,
@@ -15,6 +15,16 @@ import {
   stateOf,
 } from "../src/lib/fleet.js";
 import { Batch } from "../src/lib/frames.js";
+import {
+  applyInbox,
+  emptyInbox,
+  type InboxChange,
+  keyOf,
+  settledMs,
+  waitingBySession,
+  waitingOf,
+} from "../src/lib/inbox.js";
+import { newRequests } from "../src/lib/notify.js";
 import { type Bindings, Keys } from "../src/lib/keys.js";
 import { Store } from "../src/lib/store.js";
 
@@ -201,6 +211,40 @@ describe("fleet", () => {
     assert.deepEqual(found({ owner: "bob" }), ["c"]);
     assert.deepEqual(found({ state: "running" }), []);
     assert.deepEqual(choices(rows, ({ model }) => [model]), ["m2", "m1"]);
+  });
+});
+
+describe("inbox", () => {
+  const callback = (sessionId: string, callbackId: string, second: number) =>
+    ({ sessionId, callbackId, createTime: { seconds: BigInt(second), nanos: 0 } }) as unknown as Callback;
+  const requested = (...of: [string, string, number]): InboxChange => ({ kind: "requested", callback: callback(...of) });
+  const resolved = (sessionId: string, callbackId: string): InboxChange => ({
+    ...{ kind: "resolved", sessionId, callbackId, outcome: CallbackOutcome.ANSWERED, answeredBy: "bob" },
+  });
+
+  test("requests come and go; those that others answered stay for a moment with their name", () => {
+    const begun = applyInbox(
+      emptyInbox,
+      [requested("s", "2", 20), requested("s", "1", 10), requested("t", "3", 30), { kind: "caughtUp" }],
+      new Set(),
+      0,
+    );
+    assert.deepEqual(waitingOf(begun).map(({ callbackId }) => callbackId), ["1", "2", "3"]);
+    assert.deepEqual([...waitingBySession(begun)], [["s", 2], ["t", 1]]);
+    const later = applyInbox(begun, [resolved("s", "1"), resolved("s", "2")], new Set([keyOf("s", "2")]), 1000);
+    assert.deepEqual(later.settled.map(({ how, callback: { callbackId } }) => `${callbackId} ${how}`), ["1 answered by bob"]);
+    assert.deepEqual(waitingOf(later).map(({ callbackId }) => callbackId), ["3"]);
+    assert.deepEqual(applyInbox(later, [], new Set(), 1001 + settledMs).settled, []);
+    assert.equal(applyInbox(later, [{ kind: "unmatched", sessionId: "t" }], new Set(), 0).waiting.size, 0);
+    const again = applyInbox(later, [{ kind: "reset" }, requested("u", "9", 1)], new Set(), 0);
+    assert.deepEqual([again.complete, [...again.waiting.keys()]], [false, [keyOf("u", "9")]]);
+  });
+
+  test("only requests after the first ones are worth a notification", () => {
+    const first = applyInbox(emptyInbox, [requested("s", "1", 1), { kind: "caughtUp" }], new Set(), 0);
+    assert.deepEqual(newRequests(emptyInbox, first), []);
+    const second = applyInbox(first, [requested("s", "2", 2)], new Set(), 0);
+    assert.deepEqual(newRequests(first, second).map(({ callbackId }) => callbackId), ["2"]);
   });
 });
 

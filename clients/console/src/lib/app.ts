@@ -72,8 +72,8 @@ export class App {
     });
     if (generation !== this.#generation) return void client.close();
     const fleet = new FleetStream(client, this.connection, this.isFinal);
-    const inbox = new InboxStream(client, this.connection, this.isFinal);
-    fleet.start();
+    const reader = { name: identity.name || "console", handles: mayAct(identity) };
+    const inbox = new InboxStream(client, this.connection, this.isFinal, reader);
     inbox.start();
     this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, acts: mayAct(identity) } });
   }

@@ -8,3 +8,12 @@ if (typeof document !== "undefined") {
     if (!document.hidden) now.set(Date.now());
   }, 1000);
 }
+
+/** The tab is visible. Hidden tabs close most streams: without TLS a browser has six connections to a server. */
+export const tabVisible = new Store(true);
+
+if (typeof document !== "undefined") {
+  const read = () => tabVisible.set(!document.hidden);
+  read();
+  document.addEventListener("visibilitychange", read);
+}

@@ -12,7 +12,7 @@ const replayMs = 200;
 /** Types that change nothing on the page: they are about a third of all events. */
 const hidden = ["model.*", "assistant.streaming_delta", "session.background_tasks_changed", "pending_messages.modified"];
 
-/** A session as it streams. Starts once, and ends with `stop`. */
+/** A session as it streams. It can pause, and continues where it was; it ends with `stop`. */
 export class Conversation {
   readonly id: string;
   readonly session: Session;
@@ -22,7 +22,7 @@ export class Conversation {
   readonly #connection: Connection;
   readonly #schedule: Schedule;
   readonly #clock: () => number;
-  readonly #over = new AbortController();
+  #over: AbortController | undefined;
   #queue: SubscribeResponse[] = [];
   #at = 0;
   #current = emptyView();
@@ -43,22 +43,34 @@ export class Conversation {
     this.#clock = clock;
   }
 
+  /** Reads on, after the last position that the page has. */
   start(): void {
-    void this.#read();
+    if (this.#over) return;
+    this.#over = new AbortController();
+    void this.#read(this.#over.signal);
+  }
+
+  pause(): void {
+    this.#over?.abort();
+    this.#over = undefined;
+    // What is not shown yet is read again.
+    this.#cancel?.();
+    this.#cancel = undefined;
+    [this.#queue, this.#at] = [[], 0];
+    this.#connection.closed(this.id);
   }
 
   stop(): void {
-    this.#over.abort();
-    this.#cancel?.();
-    this.#connection.closed(this.id);
+    this.pause();
     void this.session.close();
   }
 
-  async #read(): Promise<void> {
-    const { signal } = this.#over;
+  async #read(signal: AbortSignal): Promise<void> {
+    const from = this.#current.position ?? "beginning";
     try {
       const filter = { excludeTypes: hidden };
-      for await (const frame of this.session.frames({ from: "beginning", callbacks: true, filter, signal })) {
+      for await (const frame of this.session.frames({ from, callbacks: true, filter, signal })) {
+        if (signal.aborted) break;
         this.#connection.live(this.id);
         this.#queue.push(frame);
         this.#cancel ??= this.#schedule(() => this.#work());
@@ -66,7 +78,7 @@ export class Conversation {
     } catch (error) {
       if (!signal.aborted) this.failure.set(error as Error);
     }
-    this.#connection.closed(this.id);
+    if (!signal.aborted) this.#connection.closed(this.id);
   }
 
   /** Takes frames of the stream for a part of a frame of the screen. */

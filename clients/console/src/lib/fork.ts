@@ -1,6 +1,5 @@
-import type { Session } from "@copilot-grpc/client";
+import type { Client, Session } from "@copilot-grpc/client";
 import { peopleKinds } from "./sessions.js";
-import type { Client } from "@copilot-grpc/client";
 
 /** Opens a stored or disconnected session again; its requests wait for people. */
 export async function reopen(client: Client, sessionId: string): Promise<void> {

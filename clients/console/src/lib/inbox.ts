@@ -33,6 +33,8 @@ export type InboxChange =
       readonly outcome: CallbackOutcome;
       readonly answeredBy: string;
     }
+  /** The caller no longer sees the session. */
+  | { readonly kind: "unmatched"; readonly sessionId: string }
   | { readonly kind: "caughtUp" }
   /** Everything that waits follows. */
   | { readonly kind: "reset" };
@@ -60,6 +62,9 @@ export function applyInbox(inbox: Inbox, changes: readonly InboxChange[], own: R
         }
         break;
       }
+      case "unmatched":
+        for (const [key, { sessionId }] of waiting) if (sessionId === change.sessionId) waiting.delete(key);
+        break;
       case "caughtUp":
         complete = true;
         break;
