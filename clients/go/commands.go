@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/content"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -27,7 +28,7 @@ type sendOptions struct {
 	timeout     time.Duration
 	filter      *bridgev1.EventFilter
 	stream      *bridgev1.StreamOptions
-	contents    []content
+	contents    []content.Content
 }
 
 func newSendOptions(text string, opts []SendOption) *sendOptions {
@@ -115,7 +116,7 @@ func (s *Session) Send(ctx context.Context, text string, opts ...SendOption) (*b
 	}
 	req := &bridgev1.SendRequest{RequestId: o.requestID, SessionId: s.id, Prompt: o.prompt}
 	policy := s.client.callPolicy()
-	if slices.ContainsFunc(large, func(c content) bool { return c.once }) {
+	if slices.ContainsFunc(large, func(c content.Content) bool { return c.Once }) {
 		policy = ReconnectPolicy{}
 	}
 	var resp *bridgev1.SendResponse
@@ -212,8 +213,8 @@ func (s *Session) Pending(ctx context.Context) ([]*bridgev1.Callback, error) {
 	return resp.GetCallbacks(), err
 }
 
-// Resolve answers any callback of the session by its id. [AnswerTool],
-// [AnswerPermission] and [AnswerRequest] make answers.
+// Resolve answers any callback of the session by its id. [AnswerTool], [AnswerApprove],
+// [AnswerReject], [AnswerPermission], [AnswerWith] and [AnswerRequest] make answers.
 func (s *Session) Resolve(ctx context.Context, callbackID string, answer *bridgev1.Answer) error {
 	req := &bridgev1.ResolveRequest{
 		SessionId: s.id, CallbackId: callbackID, Answer: answer, RequestId: newRequestID(),

@@ -122,6 +122,26 @@ func TestResolveCarriesARequestID(t *testing.T) {
 	}
 }
 
+func TestApproveAndReject(t *testing.T) {
+	t.Parallel()
+	f, c := newFake(t)
+	answers := make(chan *bridgev1.Answer, 2)
+	f.resolve = func(req *bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error) {
+		answers <- req.GetAnswer()
+		return &bridgev1.ResolveResponse{}, nil
+	}
+	s := c.Session("s1")
+	err := errors.Join(
+		s.Resolve(testContext(t), "1", copilot.AnswerApprove()),
+		s.Resolve(testContext(t), "2", copilot.AnswerReject("no")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if yes, no := <-answers, <-answers; yes.GetApprove() == nil || no.GetReject().GetFeedback() != "no" {
+		t.Errorf("answers %v and %v", yes, no)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

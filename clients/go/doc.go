@@ -1,7 +1,7 @@
 // Package copilot is the Go client of copilot-grpc: sessions of the GitHub Copilot CLI,
 // with their events, custom tools and permission requests, over gRPC.
 //
-//	c, err := copilot.Dial(ctx, "unix:///run/copilot-grpc.sock")
+//	c, err := copilot.Connect(ctx)
 //	…
 //	defer c.Close()
 //
@@ -20,6 +20,10 @@
 //
 //	out, err := s.SendAndWait(ctx, "Do I need an umbrella in Oslo?")
 //
+// [Connect] uses the server of this machine, or starts a private one; [Dial] connects to any
+// other. Package copilottest starts servers with a scripted model for tests, package view
+// computes the state of user interfaces, and package copilototel traces with OpenTelemetry.
+//
 // # Sessions
 //
 // [Client.CreateSession], [Client.ResumeSession] and [Client.JoinSession] make the
@@ -32,7 +36,8 @@
 //
 // Functions in [SessionOptions] answer callbacks: OnPermission, OnUserInput, OnHooks and
 // so on for common kinds, and [Handle] for every other kind, selected by the types of its
-// request and answer:
+// request and answer. A handler runs in a goroutine of its own, in a context that ends with
+// the callback; an error or a panic gives the callback's safe default:
 //
 //	copilot.Handle(func(ctx context.Context, r *cliv1.CallbackCanvasServiceOpenRequest) (
 //		*cliv1.CallbackCanvasServiceOpenResponse, error) { … })
@@ -49,11 +54,13 @@
 // participant's token, an event stream after its last position. Handlers continue
 // to run, and each runs once: if the arrival of an answer is uncertain, the client sends
 // the same answer again. It repeats idempotent calls with the same request id. See
-// [WithReconnect].
+// [WithReconnect]. What cannot be hidden is a value: a [*GapError] in a sequence of events, and
+// a [ConnectionChange] for [SessionOptions.OnConnection].
 //
 // # Errors
 //
-// Refusals of the server are [*Error] values; [IsReason] tests their reason. The
+// Refusals of the server are [*Error] values; [IsReason] tests their reason. [ErrNoServer]
+// and [*IncompatibleError] are errors of connecting, [*OutcomeError] is a failed turn. The
 // generated clients of [Client.Sessions] and similar methods return gRPC statuses;
 // [FromError] converts one to an [*Error].
 package copilot

@@ -242,6 +242,18 @@ func AnswerTool(result any) (*bridgev1.Answer, error) {
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: tool}}, nil
 }
 
+// AnswerApprove answers a callback of any kind that asks for an approval with yes, once, for
+// [Session.Resolve].
+func AnswerApprove() *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Approve{Approve: &bridgev1.Approve{}}}
+}
+
+// AnswerReject answers a callback of any kind that asks for an approval with no, for
+// [Session.Resolve]. The agent receives the feedback; without it the turn is aborted.
+func AnswerReject(feedback string) *bridgev1.Answer {
+	return &bridgev1.Answer{Answer: &bridgev1.Answer_Reject{Reject: &bridgev1.Reject{Feedback: feedback}}}
+}
+
 // AnswerPermission is the answer to a permission request, for [Session.Resolve].
 func AnswerPermission(d *Decision) *bridgev1.Answer {
 	return &bridgev1.Answer{Answer: &bridgev1.Answer_Permission{Permission: d}}
