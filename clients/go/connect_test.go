@@ -122,7 +122,8 @@ func TestConnectFindsAServer(t *testing.T) {
 	}
 	private := func() (*copilot.Client, error) {
 		return copilot.Launch(testContext(t), copilot.WithServerArgs(note),
-			copilot.WithServerBinary(os.Args[0]), copilot.WithServerEnv(privateServerEnv+"=private"))
+			copilot.WithServerBinary(os.Args[0]), copilot.WithServerEnv(privateServerEnv+"=private"),
+			copilot.WithCAFile("/no/such/file"))
 	}
 	if got, err := version(t, private); err != nil || got != "private" {
 		t.Errorf("launched: %q, %v", got, err)
