@@ -89,7 +89,7 @@ describe("journeys", () => {
   test("approve the change of a file, whose diff is shown", () =>
     journey(async (page) => {
       await server.restoreFiles();
-      await startSession(page, server, `fix the greeting in ${server.work}`);
+      await startSession(page, server, "fix the greeting");
       const card = waits(page).getByRole("article", { name: "Change a file" });
       await card.getByText('println("Hello")').waitFor();
       await page.keyboard.press("Escape");

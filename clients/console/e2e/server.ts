@@ -1,7 +1,7 @@
 // A server with the real CLI and the scripted model, and a browser. Both end with the tests.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -38,15 +38,16 @@ export class TestServer {
     this.#directory = directory;
     this.#port = port;
     this.base = `http://127.0.0.1:${port}`;
-    this.work = join(directory, "work");
+    this.work = join(directory, "src/shop");
   }
 
   static async start(): Promise<TestServer> {
     const directory = await mkdtemp(join(tmpdir(), "console-"));
     const server = new TestServer(directory, await freePort());
-    await mkdir(server.work);
+    await mkdir(server.work, { recursive: true });
     await server.restoreFiles();
-    await copyFile(script, join(directory, "model.yaml"));
+    const rules = (await readFile(script, "utf8")).replaceAll("WORK", server.work);
+    await writeFile(join(directory, "model.yaml"), rules);
     await server.run();
     return server;
   }
@@ -64,7 +65,9 @@ export class TestServer {
       ...["--web-listen", `127.0.0.1:${this.#port}`, "--offline-model", join(this.#directory, "model.yaml")],
     ];
     // The CLI's own files stay out of the user's home.
-    const env = { ...process.env, COPILOT_GRPC_TOKEN: this.token, HOME: this.#directory, XDG_CACHE_HOME: process.env["XDG_CACHE_HOME"] ?? join(process.env["HOME"] ?? "/", ".cache") };
+    const cache = process.env["XDG_CACHE_HOME"] ?? join(process.env["HOME"] ?? "/", ".cache");
+    const own = { COPILOT_GRPC_TOKEN: this.token, HOME: this.#directory, XDG_CACHE_HOME: cache };
+    const env = { ...process.env, ...own };
     const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env });
     this.#child = child;
     this.#output = [];

@@ -53,7 +53,7 @@ async function populate(page: Page): Promise<Record<"done" | "edit" | "agent", s
   await page.getByText("Which database should").first().waitFor();
   await startSession(page, server, "list the files of the service");
   await page.getByRole("button", { name: "Approve" }).waitFor();
-  const edit = await startSession(page, server, `fix the greeting in ${server.work}`);
+  const edit = await startSession(page, server, "fix the greeting");
   await page.getByRole("button", { name: "Approve" }).waitFor();
   return { done, edit, agent };
 }
@@ -81,6 +81,7 @@ test("pictures of each page", { skip: folder === "" }, async () => {
     await page.goto(`${server.base}${paths.done}`);
     await page.getByRole("cell", { name: "the program" }).waitFor();
     await page.getByRole("button", { name: /^Shell/ }).click();
+    await page.getByText("main.go\n").first().waitFor();
     await shoot(page, `session${suffix}`);
     await page.goto(`${server.base}${paths.edit}`);
     await page.getByRole("article", { name: "Change a file" }).waitFor();
