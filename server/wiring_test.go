@@ -165,6 +165,10 @@ func (backend) UpdateLabels(
 	return called[bridgev1.UpdateLabelsResponse]("UpdateLabels")
 }
 
+func (backend) GetUsage(context.Context, *bridgev1.GetUsageRequest) (*bridgev1.GetUsageResponse, error) {
+	return called[bridgev1.GetUsageResponse]("GetUsage")
+}
+
 func (backend) WatchPending(
 	context.Context, *bridgev1.WatchPendingRequest, func(*bridgev1.WatchPendingResponse) error,
 ) error {

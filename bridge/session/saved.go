@@ -2,6 +2,7 @@ package session
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
@@ -9,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/history"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/roster"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -25,6 +27,7 @@ type saved struct {
 	Pending []string `json:"pending,omitempty"`
 
 	Participants []roster.Saved `json:"participants,omitempty"`
+	Usage        usage.Usage    `json:"usage,omitempty"`
 }
 
 // Providers are the model providers of the bridge's own configuration, by name.
@@ -47,9 +50,16 @@ func (s *Session) Save(defaults jsonobj.Object, providers Providers) json.RawMes
 			out.Pending = append(out.Pending, p.ID)
 		}
 	}
-	out.Participants = s.roster.Save()
+	out.Participants, out.Usage = s.roster.Save(), s.intake.Usage
 	text, _ := json.Marshal(out) // JSON values and plain fields
 	return text
+}
+
+// Usage returns what the session has used of models.
+func (s *Session) Usage() usage.Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.intake.Usage)
 }
 
 // CheckSaved returns an error if Restore cannot read text.
@@ -81,6 +91,7 @@ func (s *Session) Restore(text []byte, defaults jsonobj.Object, providers Provid
 	}
 	s.loader.awaited = len(in.Pending) > 0
 	s.loader.lifetime, s.intake.Marks, s.intake.Info = bridgev1.Lifetime(in.Lifetime), in.Marks, in.Info
+	s.intake.Usage = in.Usage
 	if in.Timeout > 0 {
 		s.loader.timeout = in.Timeout
 	}

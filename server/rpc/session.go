@@ -34,6 +34,7 @@ type SessionBackend interface {
 	Abort(context.Context, *bridgev1.AbortRequest) (*bridgev1.AbortResponse, error)
 	SetModel(context.Context, *bridgev1.SetModelRequest) (*bridgev1.SetModelResponse, error)
 	WriteLog(context.Context, *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error)
+	GetUsage(context.Context, *bridgev1.GetUsageRequest) (*bridgev1.GetUsageResponse, error)
 	UpdateLabels(context.Context, *bridgev1.UpdateLabelsRequest) (*bridgev1.UpdateLabelsResponse, error)
 	UpdateProvider(context.Context, *bridgev1.UpdateProviderRequest) (*bridgev1.UpdateProviderResponse, error)
 	ProvideCredentials(

@@ -18,6 +18,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/reorder"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 )
 
 // LeftOutOfOrder is what the log says when events of a burst were handed on before others that
@@ -62,6 +63,8 @@ type Intake struct {
 	// Info is what the session shows of itself, Marks how far its conversation is known.
 	Info  info.Info
 	Marks history.Marks
+	// Usage is what the session has used of models.
+	Usage usage.Usage
 	// Internal marks events as the bridge's own doing: it loads or unloads the session.
 	Internal bool
 
@@ -208,6 +211,9 @@ func (i *Intake) Append(rec *journal.Record) bool {
 		i.cfg.Tx.CarryOut(effects)
 	}
 	i.Follow(rec, at)
+	if i.Usage.Apply(rec, at, i.Info.Model) {
+		i.cfg.Tx.MarkDirty()
+	}
 	return true
 }
 

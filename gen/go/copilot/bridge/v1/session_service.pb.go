@@ -12,6 +12,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -23,6 +24,67 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// UsageGroup is a dimension of usage.
+type UsageGroup int32
+
+const (
+	// Not set: INVALID_ARGUMENT.
+	UsageGroup_USAGE_GROUP_UNSPECIFIED UsageGroup = 0
+	// UsageRow.day.
+	UsageGroup_USAGE_GROUP_DAY UsageGroup = 1
+	// UsageRow.model_id.
+	UsageGroup_USAGE_GROUP_MODEL UsageGroup = 2
+	// UsageRow.session_id.
+	UsageGroup_USAGE_GROUP_SESSION UsageGroup = 3
+	// UsageRow.owner.
+	UsageGroup_USAGE_GROUP_OWNER UsageGroup = 4
+)
+
+// Enum value maps for UsageGroup.
+var (
+	UsageGroup_name = map[int32]string{
+		0: "USAGE_GROUP_UNSPECIFIED",
+		1: "USAGE_GROUP_DAY",
+		2: "USAGE_GROUP_MODEL",
+		3: "USAGE_GROUP_SESSION",
+		4: "USAGE_GROUP_OWNER",
+	}
+	UsageGroup_value = map[string]int32{
+		"USAGE_GROUP_UNSPECIFIED": 0,
+		"USAGE_GROUP_DAY":         1,
+		"USAGE_GROUP_MODEL":       2,
+		"USAGE_GROUP_SESSION":     3,
+		"USAGE_GROUP_OWNER":       4,
+	}
+)
+
+func (x UsageGroup) Enum() *UsageGroup {
+	p := new(UsageGroup)
+	*p = x
+	return p
+}
+
+func (x UsageGroup) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UsageGroup) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_session_service_proto_enumTypes[0].Descriptor()
+}
+
+func (UsageGroup) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_session_service_proto_enumTypes[0]
+}
+
+func (x UsageGroup) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UsageGroup.Descriptor instead.
+func (UsageGroup) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{0}
+}
 
 type ShareSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3069,6 +3131,279 @@ func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
 }
 
+type GetUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only this session; empty for all open sessions that ListSessions shows to the caller.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Only matching sessions; unset fields match all.
+	Filter *SessionFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The first day is the day of this time, in UTC; default: all days.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// The last day is the day of this time, in UTC; default: all days.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// One row for each combination of these; empty: one row with the sum of all. Each at most once.
+	GroupBy       []UsageGroup `protobuf:"varint,5,rep,packed,name=group_by,json=groupBy,proto3,enum=copilot.bridge.v1.UsageGroup" json:"group_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageRequest) Reset() {
+	*x = GetUsageRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageRequest) ProtoMessage() {}
+
+func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
+func (*GetUsageRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *GetUsageRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *GetUsageRequest) GetFilter() *SessionFilter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *GetUsageRequest) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *GetUsageRequest) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *GetUsageRequest) GetGroupBy() []UsageGroup {
+	if x != nil {
+		return x.GroupBy
+	}
+	return nil
+}
+
+type GetUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ordered by day, model, owner and session. Empty if nothing was used.
+	Rows          []*UsageRow `protobuf:"bytes,1,rep,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageResponse) Reset() {
+	*x = GetUsageResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageResponse) ProtoMessage() {}
+
+func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageResponse.ProtoReflect.Descriptor instead.
+func (*GetUsageResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetUsageResponse) GetRows() []*UsageRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+// UsageRow is the use of models in one group.
+type UsageRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In UTC, as "2026-11-22"; only if grouped by DAY.
+	Day string `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
+	// Only if grouped by MODEL. Empty for old days of a session with many rows, and if the CLI did not
+	// name the model.
+	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
+	// Only if grouped by SESSION.
+	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// As Session.owner; only if grouped by OWNER.
+	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Turns that have ended, by the session's model at their end. Turns that ended with their CLI
+	// process are not counted.
+	Turns int64 `protobuf:"varint,5,opt,name=turns,proto3" json:"turns,omitempty"`
+	// Requests to models that have succeeded.
+	Requests int64 `protobuf:"varint,6,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Tokens sent, including cached ones.
+	InputTokens int64 `protobuf:"varint,7,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	// Tokens received.
+	OutputTokens int64 `protobuf:"varint,8,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	// Tokens sent that the endpoint had cached.
+	CacheReadTokens int64 `protobuf:"varint,9,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
+	// Tokens that the endpoint put into its cache.
+	CacheWriteTokens int64 `protobuf:"varint,10,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3" json:"cache_write_tokens,omitempty"`
+	// Sum of the models' billing multipliers, as the CLI reports them.
+	Cost float64 `protobuf:"fixed64,11,opt,name=cost,proto3" json:"cost,omitempty"`
+	// Duration of all requests together.
+	ApiDuration   *durationpb.Duration `protobuf:"bytes,12,opt,name=api_duration,json=apiDuration,proto3" json:"api_duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRow) Reset() {
+	*x = UsageRow{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRow) ProtoMessage() {}
+
+func (x *UsageRow) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
+func (*UsageRow) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *UsageRow) GetDay() string {
+	if x != nil {
+		return x.Day
+	}
+	return ""
+}
+
+func (x *UsageRow) GetModelId() string {
+	if x != nil {
+		return x.ModelId
+	}
+	return ""
+}
+
+func (x *UsageRow) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UsageRow) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *UsageRow) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *UsageRow) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *UsageRow) GetInputTokens() int64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *UsageRow) GetOutputTokens() int64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+func (x *UsageRow) GetCacheReadTokens() int64 {
+	if x != nil {
+		return x.CacheReadTokens
+	}
+	return 0
+}
+
+func (x *UsageRow) GetCacheWriteTokens() int64 {
+	if x != nil {
+		return x.CacheWriteTokens
+	}
+	return 0
+}
+
+func (x *UsageRow) GetCost() float64 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
+}
+
+func (x *UsageRow) GetApiDuration() *durationpb.Duration {
+	if x != nil {
+		return x.ApiDuration
+	}
+	return nil
+}
+
 type UpdateLabelsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A session of the caller's tenant.
@@ -3084,7 +3419,7 @@ type UpdateLabelsRequest struct {
 
 func (x *UpdateLabelsRequest) Reset() {
 	*x = UpdateLabelsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3431,7 @@ func (x *UpdateLabelsRequest) String() string {
 func (*UpdateLabelsRequest) ProtoMessage() {}
 
 func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3444,7 @@ func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpdateLabelsRequest) GetSessionId() string {
@@ -3143,7 +3478,7 @@ type UpdateLabelsResponse struct {
 
 func (x *UpdateLabelsResponse) Reset() {
 	*x = UpdateLabelsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3155,7 +3490,7 @@ func (x *UpdateLabelsResponse) String() string {
 func (*UpdateLabelsResponse) ProtoMessage() {}
 
 func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3168,7 +3503,7 @@ func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateLabelsResponse) GetSession() *Session {
@@ -3190,7 +3525,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3537,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3550,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -3248,7 +3583,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3595,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3608,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -3287,7 +3622,7 @@ var File_copilot_bridge_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\"\x84\x01\n" +
+	"'copilot/bridge/v1/session_service.proto\x12\x11copilot.bridge.v1\x1a copilot/bridge/v1/callback.proto\x1a%copilot/bridge/v1/event_service.proto\x1a'copilot/bridge/v1/runtime_profile.proto\x1a\x1fcopilot/bridge/v1/session.proto\x1a\"copilot/cli/v1/session_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x01\n" +
 	"\x13ShareSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x16\n" +
@@ -3513,7 +3848,32 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x19\n" +
 	"\bmodel_id\x18\x04 \x01(\tR\amodelId\"\x18\n" +
-	"\x16UpdateProviderResponse\"\xc7\x01\n" +
+	"\x16UpdateProviderResponse\"\x96\x02\n" +
+	"\x0fGetUsageRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
+	"\x06filter\x18\x02 \x01(\v2 .copilot.bridge.v1.SessionFilterR\x06filter\x129\n" +
+	"\n" +
+	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x125\n" +
+	"\bend_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x128\n" +
+	"\bgroup_by\x18\x05 \x03(\x0e2\x1d.copilot.bridge.v1.UsageGroupR\agroupBy\"C\n" +
+	"\x10GetUsageResponse\x12/\n" +
+	"\x04rows\x18\x01 \x03(\v2\x1b.copilot.bridge.v1.UsageRowR\x04rows\"\x92\x03\n" +
+	"\bUsageRow\x12\x10\n" +
+	"\x03day\x18\x01 \x01(\tR\x03day\x12\x19\n" +
+	"\bmodel_id\x18\x02 \x01(\tR\amodelId\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05turns\x18\x05 \x01(\x03R\x05turns\x12\x1a\n" +
+	"\brequests\x18\x06 \x01(\x03R\brequests\x12!\n" +
+	"\finput_tokens\x18\a \x01(\x03R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\b \x01(\x03R\foutputTokens\x12*\n" +
+	"\x11cache_read_tokens\x18\t \x01(\x03R\x0fcacheReadTokens\x12,\n" +
+	"\x12cache_write_tokens\x18\n" +
+	" \x01(\x03R\x10cacheWriteTokens\x12\x12\n" +
+	"\x04cost\x18\v \x01(\x01R\x04cost\x12<\n" +
+	"\fapi_duration\x18\f \x01(\v2\x19.google.protobuf.DurationR\vapiDuration\"\xc7\x01\n" +
 	"\x13UpdateLabelsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12A\n" +
@@ -3530,7 +3890,14 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\bprovider\x18\x02 \x01(\v2\x1e.copilot.cli.v1.ProviderConfigR\bprovider\x12&\n" +
 	"\fgithub_token\x18\x03 \x01(\tB\x03\x80\x01\x01R\vgithubToken\"R\n" +
 	"\x1aProvideCredentialsResponse\x124\n" +
-	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession2\x82\x14\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession*\x85\x01\n" +
+	"\n" +
+	"UsageGroup\x12\x1b\n" +
+	"\x17USAGE_GROUP_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fUSAGE_GROUP_DAY\x10\x01\x12\x15\n" +
+	"\x11USAGE_GROUP_MODEL\x10\x02\x12\x17\n" +
+	"\x13USAGE_GROUP_SESSION\x10\x03\x12\x15\n" +
+	"\x11USAGE_GROUP_OWNER\x10\x042\xdc\x14\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12^\n" +
@@ -3553,7 +3920,8 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse\"\x03\x90\x02\x010\x01\x12S\n" +
 	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12S\n" +
 	"\bWriteLog\x12\".copilot.bridge.v1.WriteLogRequest\x1a#.copilot.bridge.v1.WriteLogResponse\x12e\n" +
-	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12_\n" +
+	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12X\n" +
+	"\bGetUsage\x12\".copilot.bridge.v1.GetUsageRequest\x1a#.copilot.bridge.v1.GetUsageResponse\"\x03\x90\x02\x01\x12_\n" +
 	"\fUpdateLabels\x12&.copilot.bridge.v1.UpdateLabelsRequest\x1a'.copilot.bridge.v1.UpdateLabelsResponse\x12q\n" +
 	"\x12ProvideCredentials\x12,.copilot.bridge.v1.ProvideCredentialsRequest\x1a-.copilot.bridge.v1.ProvideCredentialsResponse\x12_\n" +
 	"\fShareSession\x12&.copilot.bridge.v1.ShareSessionRequest\x1a'.copilot.bridge.v1.ShareSessionResponse\x12e\n" +
@@ -3575,207 +3943,221 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_session_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
-	(*ShareSessionRequest)(nil),          // 0: copilot.bridge.v1.ShareSessionRequest
-	(*ShareSessionResponse)(nil),         // 1: copilot.bridge.v1.ShareSessionResponse
-	(*UnshareSessionRequest)(nil),        // 2: copilot.bridge.v1.UnshareSessionRequest
-	(*UnshareSessionResponse)(nil),       // 3: copilot.bridge.v1.UnshareSessionResponse
-	(*ListShareOffersRequest)(nil),       // 4: copilot.bridge.v1.ListShareOffersRequest
-	(*ListShareOffersResponse)(nil),      // 5: copilot.bridge.v1.ListShareOffersResponse
-	(*ShareOffer)(nil),                   // 6: copilot.bridge.v1.ShareOffer
-	(*AcceptShareRequest)(nil),           // 7: copilot.bridge.v1.AcceptShareRequest
-	(*AcceptShareResponse)(nil),          // 8: copilot.bridge.v1.AcceptShareResponse
-	(*DeclineShareRequest)(nil),          // 9: copilot.bridge.v1.DeclineShareRequest
-	(*DeclineShareResponse)(nil),         // 10: copilot.bridge.v1.DeclineShareResponse
-	(*CreateSessionRequest)(nil),         // 11: copilot.bridge.v1.CreateSessionRequest
-	(*CreateSessionResponse)(nil),        // 12: copilot.bridge.v1.CreateSessionResponse
-	(*ResumeSessionRequest)(nil),         // 13: copilot.bridge.v1.ResumeSessionRequest
-	(*ResumeSessionResponse)(nil),        // 14: copilot.bridge.v1.ResumeSessionResponse
-	(*GetSessionRequest)(nil),            // 15: copilot.bridge.v1.GetSessionRequest
-	(*GetSessionResponse)(nil),           // 16: copilot.bridge.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),          // 17: copilot.bridge.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),         // 18: copilot.bridge.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),         // 19: copilot.bridge.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),        // 20: copilot.bridge.v1.DeleteSessionResponse
-	(*GetLastSessionRequest)(nil),        // 21: copilot.bridge.v1.GetLastSessionRequest
-	(*GetLastSessionResponse)(nil),       // 22: copilot.bridge.v1.GetLastSessionResponse
-	(*DisconnectSessionRequest)(nil),     // 23: copilot.bridge.v1.DisconnectSessionRequest
-	(*DisconnectSessionResponse)(nil),    // 24: copilot.bridge.v1.DisconnectSessionResponse
-	(*GetForegroundSessionRequest)(nil),  // 25: copilot.bridge.v1.GetForegroundSessionRequest
-	(*GetForegroundSessionResponse)(nil), // 26: copilot.bridge.v1.GetForegroundSessionResponse
-	(*SetForegroundSessionRequest)(nil),  // 27: copilot.bridge.v1.SetForegroundSessionRequest
-	(*SetForegroundSessionResponse)(nil), // 28: copilot.bridge.v1.SetForegroundSessionResponse
-	(*SendRequest)(nil),                  // 29: copilot.bridge.v1.SendRequest
-	(*SendResponse)(nil),                 // 30: copilot.bridge.v1.SendResponse
-	(*SendStreamRequest)(nil),            // 31: copilot.bridge.v1.SendStreamRequest
-	(*AttachmentChunk)(nil),              // 32: copilot.bridge.v1.AttachmentChunk
-	(*SendStreamResponse)(nil),           // 33: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 34: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 35: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 36: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 37: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 38: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 39: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 40: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 41: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 42: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 43: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 44: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 45: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 46: copilot.bridge.v1.SetModelResponse
-	(*WriteLogRequest)(nil),              // 47: copilot.bridge.v1.WriteLogRequest
-	(*WriteLogResponse)(nil),             // 48: copilot.bridge.v1.WriteLogResponse
-	(*UpdateProviderRequest)(nil),        // 49: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 50: copilot.bridge.v1.UpdateProviderResponse
-	(*UpdateLabelsRequest)(nil),          // 51: copilot.bridge.v1.UpdateLabelsRequest
-	(*UpdateLabelsResponse)(nil),         // 52: copilot.bridge.v1.UpdateLabelsResponse
-	(*ProvideCredentialsRequest)(nil),    // 53: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 54: copilot.bridge.v1.ProvideCredentialsResponse
-	nil,                                  // 55: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	nil,                                  // 56: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	(ShareAccess)(0),                     // 57: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 58: copilot.bridge.v1.SessionShare
-	(*Session)(nil),                      // 59: copilot.bridge.v1.Session
-	(*v1.SessionConfig)(nil),             // 60: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 61: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 62: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 63: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 64: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 65: copilot.bridge.v1.RuntimeProfile
-	(*v1.SessionResumeExtras)(nil),       // 66: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 67: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 68: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 69: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 70: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 71: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 72: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 73: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 74: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 75: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 76: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 77: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 78: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 79: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 80: google.protobuf.FieldMask
+	(UsageGroup)(0),                      // 0: copilot.bridge.v1.UsageGroup
+	(*ShareSessionRequest)(nil),          // 1: copilot.bridge.v1.ShareSessionRequest
+	(*ShareSessionResponse)(nil),         // 2: copilot.bridge.v1.ShareSessionResponse
+	(*UnshareSessionRequest)(nil),        // 3: copilot.bridge.v1.UnshareSessionRequest
+	(*UnshareSessionResponse)(nil),       // 4: copilot.bridge.v1.UnshareSessionResponse
+	(*ListShareOffersRequest)(nil),       // 5: copilot.bridge.v1.ListShareOffersRequest
+	(*ListShareOffersResponse)(nil),      // 6: copilot.bridge.v1.ListShareOffersResponse
+	(*ShareOffer)(nil),                   // 7: copilot.bridge.v1.ShareOffer
+	(*AcceptShareRequest)(nil),           // 8: copilot.bridge.v1.AcceptShareRequest
+	(*AcceptShareResponse)(nil),          // 9: copilot.bridge.v1.AcceptShareResponse
+	(*DeclineShareRequest)(nil),          // 10: copilot.bridge.v1.DeclineShareRequest
+	(*DeclineShareResponse)(nil),         // 11: copilot.bridge.v1.DeclineShareResponse
+	(*CreateSessionRequest)(nil),         // 12: copilot.bridge.v1.CreateSessionRequest
+	(*CreateSessionResponse)(nil),        // 13: copilot.bridge.v1.CreateSessionResponse
+	(*ResumeSessionRequest)(nil),         // 14: copilot.bridge.v1.ResumeSessionRequest
+	(*ResumeSessionResponse)(nil),        // 15: copilot.bridge.v1.ResumeSessionResponse
+	(*GetSessionRequest)(nil),            // 16: copilot.bridge.v1.GetSessionRequest
+	(*GetSessionResponse)(nil),           // 17: copilot.bridge.v1.GetSessionResponse
+	(*ListSessionsRequest)(nil),          // 18: copilot.bridge.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 19: copilot.bridge.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),         // 20: copilot.bridge.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),        // 21: copilot.bridge.v1.DeleteSessionResponse
+	(*GetLastSessionRequest)(nil),        // 22: copilot.bridge.v1.GetLastSessionRequest
+	(*GetLastSessionResponse)(nil),       // 23: copilot.bridge.v1.GetLastSessionResponse
+	(*DisconnectSessionRequest)(nil),     // 24: copilot.bridge.v1.DisconnectSessionRequest
+	(*DisconnectSessionResponse)(nil),    // 25: copilot.bridge.v1.DisconnectSessionResponse
+	(*GetForegroundSessionRequest)(nil),  // 26: copilot.bridge.v1.GetForegroundSessionRequest
+	(*GetForegroundSessionResponse)(nil), // 27: copilot.bridge.v1.GetForegroundSessionResponse
+	(*SetForegroundSessionRequest)(nil),  // 28: copilot.bridge.v1.SetForegroundSessionRequest
+	(*SetForegroundSessionResponse)(nil), // 29: copilot.bridge.v1.SetForegroundSessionResponse
+	(*SendRequest)(nil),                  // 30: copilot.bridge.v1.SendRequest
+	(*SendResponse)(nil),                 // 31: copilot.bridge.v1.SendResponse
+	(*SendStreamRequest)(nil),            // 32: copilot.bridge.v1.SendStreamRequest
+	(*AttachmentChunk)(nil),              // 33: copilot.bridge.v1.AttachmentChunk
+	(*SendStreamResponse)(nil),           // 34: copilot.bridge.v1.SendStreamResponse
+	(*SendAndWaitRequest)(nil),           // 35: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 36: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 37: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 38: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 39: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 40: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 41: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 42: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 43: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 44: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 45: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 46: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 47: copilot.bridge.v1.SetModelResponse
+	(*WriteLogRequest)(nil),              // 48: copilot.bridge.v1.WriteLogRequest
+	(*WriteLogResponse)(nil),             // 49: copilot.bridge.v1.WriteLogResponse
+	(*UpdateProviderRequest)(nil),        // 50: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 51: copilot.bridge.v1.UpdateProviderResponse
+	(*GetUsageRequest)(nil),              // 52: copilot.bridge.v1.GetUsageRequest
+	(*GetUsageResponse)(nil),             // 53: copilot.bridge.v1.GetUsageResponse
+	(*UsageRow)(nil),                     // 54: copilot.bridge.v1.UsageRow
+	(*UpdateLabelsRequest)(nil),          // 55: copilot.bridge.v1.UpdateLabelsRequest
+	(*UpdateLabelsResponse)(nil),         // 56: copilot.bridge.v1.UpdateLabelsResponse
+	(*ProvideCredentialsRequest)(nil),    // 57: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 58: copilot.bridge.v1.ProvideCredentialsResponse
+	nil,                                  // 59: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	nil,                                  // 60: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	(ShareAccess)(0),                     // 61: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 62: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 63: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 64: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 65: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 66: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 67: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 68: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 69: copilot.bridge.v1.RuntimeProfile
+	(*v1.SessionResumeExtras)(nil),       // 70: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 71: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 72: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 73: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 74: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 75: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 76: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 77: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 78: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 79: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 80: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 81: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 82: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 83: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 84: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),        // 85: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	57, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	58, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	58, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	6,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	57, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	59, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	60, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	61, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	62, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	63, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	64, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	65, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	55, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	59, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	60, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	61, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	62, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	63, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	66, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	65, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	59, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	65, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	59, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	67, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	65, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	59, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	65, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	65, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	68, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	69, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
-	29, // 30: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
-	32, // 31: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	69, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	68, // 33: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	63, // 34: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	63, // 35: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	70, // 36: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	11, // 37: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	68, // 38: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	71, // 39: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	72, // 40: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	38, // 41: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	73, // 42: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	70, // 43: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	69, // 44: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	69, // 45: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	71, // 46: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	74, // 47: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	75, // 48: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	76, // 49: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	69, // 50: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	77, // 51: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	78, // 52: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	79, // 53: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	80, // 54: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	56, // 55: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	59, // 56: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	79, // 57: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	59, // 58: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	11, // 59: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	13, // 60: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	15, // 61: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	17, // 62: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	19, // 63: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	21, // 64: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	23, // 65: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	25, // 66: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	27, // 67: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	29, // 68: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	31, // 69: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	34, // 70: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	36, // 71: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	39, // 72: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	41, // 73: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	43, // 74: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	45, // 75: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	47, // 76: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	49, // 77: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	51, // 78: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	53, // 79: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	0,  // 80: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	2,  // 81: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	4,  // 82: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	7,  // 83: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	9,  // 84: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	12, // 85: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	14, // 86: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	16, // 87: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	18, // 88: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	20, // 89: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	22, // 90: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	24, // 91: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	26, // 92: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	28, // 93: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	30, // 94: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	33, // 95: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	35, // 96: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	37, // 97: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	40, // 98: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	42, // 99: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	44, // 100: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	46, // 101: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	48, // 102: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	50, // 103: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	52, // 104: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	54, // 105: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	1,  // 106: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	3,  // 107: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	5,  // 108: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	8,  // 109: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	10, // 110: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	85, // [85:111] is the sub-list for method output_type
-	59, // [59:85] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	61, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	62, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	62, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	7,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
+	61, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	63, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	64, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	65, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	66, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	67, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	68, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	69, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	59, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	63, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	64, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	65, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	66, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	67, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	70, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	69, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	63, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	69, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	63, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	71, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	69, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	63, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	69, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	72, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	73, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	30, // 30: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
+	33, // 31: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
+	73, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	72, // 33: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	67, // 34: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	67, // 35: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	74, // 36: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12, // 37: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	72, // 38: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	75, // 39: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	76, // 40: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	39, // 41: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	77, // 42: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	74, // 43: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	73, // 44: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	73, // 45: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	75, // 46: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	78, // 47: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	79, // 48: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	80, // 49: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	73, // 50: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	81, // 51: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	82, // 52: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	83, // 53: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	84, // 54: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	71, // 55: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	85, // 56: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	85, // 57: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 58: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	54, // 59: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	67, // 60: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	60, // 61: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	63, // 62: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	83, // 63: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	63, // 64: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12, // 65: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14, // 66: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16, // 67: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18, // 68: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20, // 69: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22, // 70: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24, // 71: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26, // 72: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28, // 73: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30, // 74: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32, // 75: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	35, // 76: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	37, // 77: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	40, // 78: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	42, // 79: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	44, // 80: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	46, // 81: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	48, // 82: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	50, // 83: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	52, // 84: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	55, // 85: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	57, // 86: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,  // 87: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,  // 88: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,  // 89: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,  // 90: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10, // 91: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13, // 92: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15, // 93: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17, // 94: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19, // 95: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21, // 96: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23, // 97: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25, // 98: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27, // 99: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29, // 100: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31, // 101: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34, // 102: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	36, // 103: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	38, // 104: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	41, // 105: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	43, // 106: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	45, // 107: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	47, // 108: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	49, // 109: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	51, // 110: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	53, // 111: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	56, // 112: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	58, // 113: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,  // 114: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,  // 115: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,  // 116: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,  // 117: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11, // 118: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	92, // [92:119] is the sub-list for method output_type
+	65, // [65:92] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -3805,13 +4187,14 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   57,
+			NumEnums:      1,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_copilot_bridge_v1_session_service_proto_goTypes,
 		DependencyIndexes: file_copilot_bridge_v1_session_service_proto_depIdxs,
+		EnumInfos:         file_copilot_bridge_v1_session_service_proto_enumTypes,
 		MessageInfos:      file_copilot_bridge_v1_session_service_proto_msgTypes,
 	}.Build()
 	File_copilot_bridge_v1_session_service_proto = out.File

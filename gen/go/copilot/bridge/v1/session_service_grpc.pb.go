@@ -38,6 +38,7 @@ const (
 	SessionService_SetModel_FullMethodName             = "/copilot.bridge.v1.SessionService/SetModel"
 	SessionService_WriteLog_FullMethodName             = "/copilot.bridge.v1.SessionService/WriteLog"
 	SessionService_UpdateProvider_FullMethodName       = "/copilot.bridge.v1.SessionService/UpdateProvider"
+	SessionService_GetUsage_FullMethodName             = "/copilot.bridge.v1.SessionService/GetUsage"
 	SessionService_UpdateLabels_FullMethodName         = "/copilot.bridge.v1.SessionService/UpdateLabels"
 	SessionService_ProvideCredentials_FullMethodName   = "/copilot.bridge.v1.SessionService/ProvideCredentials"
 	SessionService_ShareSession_FullMethodName         = "/copilot.bridge.v1.SessionService/ShareSession"
@@ -145,6 +146,17 @@ type SessionServiceClient interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(ctx context.Context, in *UpdateProviderRequest, opts ...grpc.CallOption) (*UpdateProviderResponse, error)
+	// GetUsage returns what the caller's open sessions have used of models: requests, tokens, cost and
+	// turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
+	// also those of sub-agents, and stores the sums with the session. It keeps 512 rows of a session,
+	// one for each day and model, and merges the oldest above that. Use before the server had the
+	// session is not included. When a session is disconnected its usage is left out until
+	// ResumeSession opens it; when it is deleted its usage is deleted, also that of Run's own sessions.
+	// If the server's process is killed, requests of the last moments may be missing.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED for more than 10,000
+	// rows: select fewer sessions or days, or group by less.
+	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error)
 	// UpdateLabels sets and removes labels of a session, and leaves its other labels as they are, so
 	// that several callers can label a session independently. WatchSessions reports the change. The
 	// reply arrives after the labels have been stored. Guests of a share see the labels and cannot
@@ -428,6 +440,16 @@ func (c *sessionServiceClient) UpdateProvider(ctx context.Context, in *UpdatePro
 	return out, nil
 }
 
+func (c *sessionServiceClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUsageResponse)
+	err := c.cc.Invoke(ctx, SessionService_GetUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sessionServiceClient) UpdateLabels(ctx context.Context, in *UpdateLabelsRequest, opts ...grpc.CallOption) (*UpdateLabelsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpdateLabelsResponse)
@@ -596,6 +618,17 @@ type SessionServiceServer interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error)
+	// GetUsage returns what the caller's open sessions have used of models: requests, tokens, cost and
+	// turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
+	// also those of sub-agents, and stores the sums with the session. It keeps 512 rows of a session,
+	// one for each day and model, and merges the oldest above that. Use before the server had the
+	// session is not included. When a session is disconnected its usage is left out until
+	// ResumeSession opens it; when it is deleted its usage is deleted, also that of Run's own sessions.
+	// If the server's process is killed, requests of the last moments may be missing.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED for more than 10,000
+	// rows: select fewer sessions or days, or group by less.
+	GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error)
 	// UpdateLabels sets and removes labels of a session, and leaves its other labels as they are, so
 	// that several callers can label a session independently. WatchSessions reports the change. The
 	// reply arrives after the labels have been stored. Guests of a share see the labels and cannot
@@ -724,6 +757,9 @@ func (UnimplementedSessionServiceServer) WriteLog(context.Context, *WriteLogRequ
 }
 func (UnimplementedSessionServiceServer) UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateProvider not implemented")
+}
+func (UnimplementedSessionServiceServer) GetUsage(context.Context, *GetUsageRequest) (*GetUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUsage not implemented")
 }
 func (UnimplementedSessionServiceServer) UpdateLabels(context.Context, *UpdateLabelsRequest) (*UpdateLabelsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateLabels not implemented")
@@ -1084,6 +1120,24 @@ func _SessionService_UpdateProvider_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SessionService_GetUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SessionServiceServer).GetUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SessionService_GetUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SessionServiceServer).GetUsage(ctx, req.(*GetUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SessionService_UpdateLabels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(UpdateLabelsRequest)
 	if err := dec(in); err != nil {
@@ -1280,6 +1334,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateProvider",
 			Handler:    _SessionService_UpdateProvider_Handler,
+		},
+		{
+			MethodName: "GetUsage",
+			Handler:    _SessionService_GetUsage_Handler,
 		},
 		{
 			MethodName: "UpdateLabels",

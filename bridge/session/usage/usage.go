@@ -1,0 +1,107 @@
+// Package usage counts what a session uses of models, by day and model. It has no lock, clock or goroutine: the
+// session's lock guards a Usage.
+package usage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+)
+
+const (
+	// maxRows bounds a Usage. Above it the oldest rows are merged, so that the sums stay.
+	maxRows = 512
+	// maxModel bounds the bytes of a model's id.
+	maxModel = 256
+)
+
+// Row is the use of one model on one day.
+type Row struct {
+	Day   string `json:"day"` // in UTC, as 2006-01-02
+	Model string `json:"model,omitempty"`
+	Sums
+}
+
+// Sums are what was used.
+type Sums struct {
+	Turns      int64   `json:"turns,omitempty"`
+	Requests   int64   `json:"requests,omitempty"`
+	Input      int64   `json:"input,omitempty"` // tokens
+	Output     int64   `json:"output,omitempty"`
+	CacheRead  int64   `json:"cacheRead,omitempty"`
+	CacheWrite int64   `json:"cacheWrite,omitempty"`
+	Cost       float64 `json:"cost,omitempty"`
+	Millis     int64   `json:"millis,omitempty"` // duration of the requests
+}
+
+// Add adds other sums.
+func (s *Sums) Add(o Sums) {
+	s.Turns += o.Turns
+	s.Requests += o.Requests
+	s.Input += o.Input
+	s.Output += o.Output
+	s.CacheRead += o.CacheRead
+	s.CacheWrite += o.CacheWrite
+	s.Cost += o.Cost
+	s.Millis += o.Millis
+}
+
+// Usage has a row for each day and model, ordered by both. Its JSON is part of the session's saved form. The zero
+// value is empty.
+type Usage []Row
+
+// Apply follows an event that arrived at a time, and reports whether the session has to be saved because of it;
+// at the end of a turn it is saved anyway. A turn counts for model, the session's model.
+func (u *Usage) Apply(rec *journal.Record, at time.Time, model string) bool {
+	switch rec.Type {
+	case "assistant.usage":
+		var d struct {
+			Model                                                        string
+			InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens float64
+			Cost, Duration                                               float64
+		}
+		event.Data(rec, &d) // members that do not fit count as 0
+		u.add(at, d.Model, Sums{
+			Requests: 1, Input: tokens(d.InputTokens), Output: tokens(d.OutputTokens), Cost: max(0, d.Cost),
+			CacheRead: tokens(d.CacheReadTokens), CacheWrite: tokens(d.CacheWriteTokens), Millis: tokens(d.Duration),
+		})
+		return true
+	case "session.idle":
+		if rec.Agent == "" {
+			u.add(at, model, Sums{Turns: 1})
+		}
+	}
+	return false
+}
+
+// tokens returns a number of the CLI that must not be negative or overflow sums.
+func tokens(n float64) int64 { return int64(min(max(n, 0), 1<<40)) }
+
+// add adds to the row of a day and a model.
+func (u *Usage) add(at time.Time, model string, s Sums) {
+	row := Row{Day: at.UTC().Format(time.DateOnly), Model: model[:min(len(model), maxModel)]}
+	i, found := slices.BinarySearchFunc(*u, row, func(a, b Row) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Model, b.Model))
+	})
+	if !found {
+		*u = slices.Insert(*u, i, row)
+	}
+	(*u)[i].Add(s)
+	if len(*u) > maxRows {
+		u.mergeOldest()
+	}
+}
+
+// mergeOldest merges the two oldest rows. Their row has the earlier day, and no model unless both have the same.
+func (u *Usage) mergeOldest() {
+	rows := *u
+	rows[1].Add(rows[0].Sums)
+	rows[1].Day = rows[0].Day
+	if rows[0].Model != rows[1].Model {
+		rows[1].Model = ""
+	}
+	*u = slices.Delete(rows, 0, 1)
+}

@@ -1,0 +1,93 @@
+package usage
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/event"
+)
+
+func record(t *testing.T, text string) *journal.Record {
+	t.Helper()
+	rec, err := event.Parse(json.RawMessage(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+const used = `{"type":"assistant.usage","id":"1","data":{"model":"m1","inputTokens":10,"outputTokens":2,` +
+	`"cacheReadTokens":3,"cacheWriteTokens":4,"cost":1.5,"duration":250}}`
+
+const odd = `{"type":"assistant.usage","id":"3","data":{"model":"m1","inputTokens":-5,"duration":1e300,"cost":-1}}`
+
+// Requests and turns are counted by day in UTC and by model; requests of sub-agents too, their ends not.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	var u Usage
+	day := time.Date(2026, 11, 22, 23, 30, 0, 0, time.FixedZone("west", -3600)) // the 23rd in UTC
+	for _, step := range []struct {
+		text string
+		at   time.Time
+		save bool
+	}{
+		{used, day, true}, {used, day, true},
+		{`{"type":"assistant.usage","id":"2","agentId":"a","data":{"model":"m2","inputTokens":1}}`, day, true},
+		{odd, day.Add(24 * time.Hour), true},
+		{`{"type":"assistant.usage","id":"4","data":"no object"}`, day, true},
+		{`{"type":"session.idle","id":"5","data":{}}`, day, false},
+		{`{"type":"session.idle","id":"6","agentId":"a","data":{}}`, day, false},
+		{`{"type":"assistant.message","id":"7","data":{}}`, day, false},
+	} {
+		if got := u.Apply(record(t, step.text), step.at, "m1"); got != step.save {
+			t.Errorf("%s: save is %v", step.text, got)
+		}
+	}
+	want := Usage{
+		{"2026-11-23", "", Sums{Requests: 1}},
+		{"2026-11-23", "m1", Sums{
+			Turns: 1, Requests: 2, Input: 20, Output: 4, CacheRead: 6, CacheWrite: 8, Cost: 3, Millis: 500,
+		}},
+		{"2026-11-23", "m2", Sums{Requests: 1, Input: 1}},
+		{"2026-11-24", "m1", Sums{Requests: 1, Millis: 1 << 40}},
+	}
+	if !slices.Equal(u, want) {
+		t.Errorf("%+v, want %+v", u, want)
+	}
+	text, err := json.Marshal(u)
+	var back Usage
+	if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, u) {
+		t.Errorf("%s does not come back: %v, %v", text, back, err)
+	}
+}
+
+// A session that lasts for years has a bounded number of rows, and the sums of all.
+func TestOldestRowsAreMerged(t *testing.T) {
+	t.Parallel()
+	var u Usage
+	first := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const days, models = 300, 3
+	for day := range days {
+		for model := range models {
+			text := fmt.Sprintf(`{"type":"assistant.usage","id":"1","data":{"model":"m%d","inputTokens":1}}`, model)
+			u.Apply(record(t, text), first.Add(time.Duration(day)*24*time.Hour), "")
+		}
+	}
+	var sums Sums
+	for _, row := range u {
+		sums.Add(row.Sums)
+	}
+	last := u[len(u)-1]
+	if len(u) != maxRows || sums.Requests != days*models || sums.Input != days*models {
+		t.Errorf("%d rows with %+v", len(u), sums)
+	}
+	if u[0].Day != "2026-01-01" || u[0].Model != "" || last.Day != "2026-10-27" || last.Model != "m2" ||
+		last.Requests != 1 {
+		t.Errorf("from %+v to %+v", u[0], last)
+	}
+}

@@ -1,0 +1,136 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+const (
+	byDay     = bridgev1.UsageGroup_USAGE_GROUP_DAY
+	byModel   = bridgev1.UsageGroup_USAGE_GROUP_MODEL
+	bySession = bridgev1.UsageGroup_USAGE_GROUP_SESSION
+	byOwner   = bridgev1.UsageGroup_USAGE_GROUP_OWNER
+)
+
+// usageOf returns rows as "MODEL SESSION OWNER TURNS REQUESTS INPUT".
+func (r *rig) usageOf(ctx context.Context, q *bridgev1.GetUsageRequest) (rows []string) {
+	r.t.Helper()
+	out, err := r.Sessions.GetUsage(ctx, q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, u := range out.GetRows() {
+		rows = append(rows, fmt.Sprintf("%s %s %s %d %d %d", u.GetModelId(), u.GetSessionId(), u.GetOwner(),
+			u.GetTurns(), u.GetRequests(), u.GetInputTokens()))
+	}
+	return rows
+}
+
+// used emits a request to a model of 7 tokens.
+func used(cli *fakecli.CLI, id, model string) {
+	cli.Emit(id, fakecli.Event{
+		Type: "assistant.usage", Ephemeral: true, Data: json.RawMessage(`{"model":"` + model + `","inputTokens":7}`),
+	})
+}
+
+// Usage survives an unload and the bridge, and a repeated event counts once.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	k := newKept(t, always(fakecli.Script{}))
+	k.create("s1", labelled(labels{"team": "red"}))
+	k.create("s2")
+	for _, model := range []string{"m1", "m1", "m2"} {
+		used(k.life(), "s1", model)
+	}
+	used(k.life(), "s2", "m1")
+	ctx := t.Context()
+	want := "[m1 s1  0 2 14 m1 s2  0 1 7 m2 s1  0 1 7]"
+	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byModel, bySession}}
+	eventually(t, "the usage", func() bool { return fmt.Sprint(k.usageOf(ctx, q)) == want })
+	k.store.SaveDirty()
+	k = k.reborn()
+	if got := fmt.Sprint(k.usageOf(ctx, q)); got != want {
+		t.Errorf("after the restart: %s, want %s", got, want)
+	}
+	k.ask("s1", "hi")
+	now := time.Now()
+	at := func(days int) *timestamppb.Timestamp {
+		return timestamppb.New(now.Add(time.Duration(days) * 24 * time.Hour))
+	}
+	blue := &bridgev1.SessionFilter{Labels: labels{"team": "blue"}}
+	total := k.usageOf(ctx, &bridgev1.GetUsageRequest{})
+	for name, test := range map[string]struct {
+		q    *bridgev1.GetUsageRequest
+		want string
+	}{
+		"of a session":   {&bridgev1.GetUsageRequest{SessionId: "s2"}, "[   0 1 7]"},
+		"by a label":     {&bridgev1.GetUsageRequest{Filter: blue}, "[]"},
+		"these days":     {&bridgev1.GetUsageRequest{StartTime: at(-1), EndTime: at(1)}, fmt.Sprint(total)},
+		"from tomorrow":  {&bridgev1.GetUsageRequest{StartTime: at(2)}, "[]"},
+		"till yesterday": {&bridgev1.GetUsageRequest{EndTime: at(-2)}, "[]"},
+	} {
+		if got := fmt.Sprint(k.usageOf(ctx, test.q)); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	if turns := k.usageOf(ctx, &bridgev1.GetUsageRequest{SessionId: "s1"}); len(turns) != 1 || turns[0][3] != '1' {
+		t.Errorf("after a turn: %q", turns)
+	}
+	bad := timestamppb.New(now)
+	bad.Nanos = -1
+	for field, q := range map[string]*bridgev1.GetUsageRequest{
+		"group_by[1]": {GroupBy: []bridgev1.UsageGroup{byDay, byDay}}, "group_by[0]": {GroupBy: []bridgev1.UsageGroup{0}},
+		"start_time": {StartTime: bad}, "end_time": {EndTime: bad},
+		"filter.labels": {Filter: &bridgev1.SessionFilter{Labels: labels{"": ""}}},
+	} {
+		_, err := k.Sessions.GetUsage(ctx, q)
+		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
+
+// Callers get the usage of their own sessions, and of sessions that are shared with them, by the owner's name.
+func TestUsageOfTenants(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{}, inTenants(quota.Limits{}))
+	as := func(tenant string) context.Context {
+		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: caller.Owner, Class: caller.Own})
+	}
+	for tenant, id := range map[string]string{"a": "own", "b": "given"} {
+		if _, err := r.Sessions.CreateSession(as(tenant), &bridgev1.CreateSessionRequest{SessionId: id}); err != nil {
+			t.Fatal(err)
+		}
+		used(r.cli, id, "m")
+		eventually(t, "the usage", func() bool {
+			return len(r.usageOf(as(tenant), &bridgev1.GetUsageRequest{})) == 1
+		})
+	}
+	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byOwner, bySession}}
+	if got := fmt.Sprint(r.usageOf(as("a"), q)); got != "[ own  0 1 7]" {
+		t.Errorf("of the own sessions: %s", got)
+	}
+	observe := bridgev1.ShareAccess_SHARE_ACCESS_OBSERVE
+	share := &bridgev1.ShareSessionRequest{SessionId: "given", Tenant: "a", Access: observe}
+	if _, err := r.Shares.ShareSession(as("b"), share); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Shares.AcceptShare(as("a"), &bridgev1.AcceptShareRequest{SessionId: "b/given"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.usageOf(as("a"), q)); got != "[ own  0 1 7  b/given b 0 1 7]" {
+		t.Errorf("with the shared one: %s", got)
+	}
+}
