@@ -1,5 +1,6 @@
 //! Opens sessions as a participant.
 
+use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -69,6 +70,7 @@ impl Opening for Create {
             cloud: options.cloud,
             runtime_profile: options.runtime_profile,
             provider_ref: options.provider_ref,
+            labels: options.labels,
         }))
     }
 }
@@ -104,6 +106,7 @@ impl Opening for Join {
 #[derive(Default)]
 pub struct Options {
     session_id: String,
+    labels: HashMap<String, String>,
     request_id: Option<String>,
     config: Option<cli::SessionConfig>,
     lifetime: i32,
@@ -335,6 +338,12 @@ impl SessionBuilder<Create> {
     /// Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random UUID.
     pub fn session_id(mut self, id: impl Into<String>) -> Self {
         self.options.session_id = id.into();
+        self
+    }
+
+    /// Adds a label, by which sessions can be listed.
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.labels.insert(name.into(), value.into());
         self
     }
 
