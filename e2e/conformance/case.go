@@ -108,6 +108,9 @@ func loadFile(file string) ([]*Case, error) {
 		if c.Wire, err = parseWire(raw.Wire); err != nil {
 			return nil, fmt.Errorf("case %s: wire: %w", c.Name, err)
 		}
+		if raw.Wire != nil { // clients are closed when the scripts have been played
+			raw.Steps = append(raw.Steps, map[string]any{"control": map[string]any{"name": "finish"}})
+		}
 		if c.steps, err = parseSteps(raw.Steps); err != nil {
 			return nil, fmt.Errorf("case %s: %w", c.Name, err)
 		}

@@ -201,7 +201,7 @@ func (e *Environment) runScripted(
 		}
 		s := startScripted(c.Wire, outer, inner, opts...)
 		defer func() { err = errors.Join(err, s.close()) }()
-		control = func(_ context.Context, name string) error { return e.scriptedControl(s, message, name) }
+		control = func(ctx context.Context, name string) error { return e.scriptedControl(ctx, s, message, name) }
 	}
 	result, err := d.run(ctx, message, control)
 	if err != nil {
@@ -233,9 +233,17 @@ func (e *Environment) tokenFile(message *conformancev1.Case) error {
 	return nil
 }
 
-// scriptedControl does what a driver asks for: "rotate" writes another token, all else is for the scripts.
-func (e *Environment) scriptedControl(s *scripted, message *conformancev1.Case, name string) error {
-	if name != "rotate" {
+// scriptedControl does what a driver asks for: "rotate" writes another token, "finish" waits for the end of the
+// scripts, and all else is for the scripts.
+func (e *Environment) scriptedControl(
+	ctx context.Context, s *scripted, message *conformancev1.Case, name string,
+) error {
+	switch name {
+	case "rotate":
+	case "finish":
+		s.finish(ctx)
+		return nil
+	default:
 		s.control(name)
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -24,8 +25,10 @@ type scripted struct {
 	proxy  *proxy
 	served sync.WaitGroup
 
-	mu       sync.Mutex
-	calls    []Call
+	mu    sync.Mutex
+	calls []Call
+	// playing counts scripts that have beats left.
+	playing  int
 	failures []string
 	// texts are those of requests that a script named: "=NAME" in a receive stands for the same text everywhere.
 	texts map[string]string
@@ -101,6 +104,8 @@ func (s *scripted) fail(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures = append(s.failures, fmt.Sprintf(format, args...))
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 // resolve replaces the names of texts in want. A name that is new stands for the text of got, which must not be empty.
@@ -142,6 +147,7 @@ func (s *scripted) script(method string) (Call, bool) {
 		if !c.Every {
 			s.calls = append(s.calls[:i:i], s.calls[i+1:]...)
 		}
+		s.playing++
 		return c, true
 	}
 	return Call{}, false
@@ -170,9 +176,14 @@ type play struct {
 	stream   grpc.ServerStream
 	method   protoreflect.MethodDescriptor
 	received bool
+	over     sync.Once
 }
 
+// finishTimeout bounds the wait for the rest of the scripts at the end of a case.
+const finishTimeout = 10 * time.Second
+
 func (p *play) perform(call Call) error {
+	defer p.played()
 	for i, beat := range call.Beats {
 		over, err := p.beat(beat)
 		if err != nil && beat.End == nil && (beat.Receive != nil || p.stream.Context().Err() == nil) {
@@ -182,7 +193,47 @@ func (p *play) perform(call Call) error {
 			return err
 		}
 	}
+	p.played()
 	return p.finish()
+}
+
+// played notes, once, that the script has no beats left but the client's end.
+func (p *play) played() {
+	p.over.Do(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.playing--
+		close(p.changed)
+		p.changed = make(chan struct{})
+	})
+}
+
+// finish waits until all scripts have been played, or a client has done something else.
+func (s *scripted) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		left, changed := s.playing, s.changed
+		for _, c := range s.calls {
+			if !c.Every {
+				left++
+			}
+		}
+		if len(s.failures) > 0 {
+			left = 0
+		}
+		s.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			s.fail("a script was not played to its end")
+			return
+		}
+	}
 }
 
 // finish ends a call whose script is over: a unary call at once, a stream when the client has left.
@@ -288,6 +339,9 @@ func (p *play) beat(b Beat) (bool, error) {
 		return false, nil
 	case b.Wait != "":
 		return false, p.await(ctx, b.Wait)
+	case b.Signal != "":
+		p.control(b.Signal)
+		return false, nil
 	case b.CutAfter != nil:
 		p.proxy.cutAfter(*b.CutAfter)
 		return false, nil
@@ -296,6 +350,7 @@ func (p *play) beat(b Beat) (bool, error) {
 		<-ctx.Done()
 		return true, nil
 	case b.Ended:
+		p.played()
 		<-ctx.Done()
 		return true, nil
 	case b.End != nil:

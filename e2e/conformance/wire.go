@@ -34,6 +34,8 @@ type Beat struct {
 	Repeat int
 	// Wait waits for a Control of this name.
 	Wait string
+	// Signal lets a beat of another call continue that waits for this name.
+	Signal string
 	// CutAfter breaks the connection after so many further bytes.
 	CutAfter *int `json:"cut_after"`
 	// Cut breaks all connections.
@@ -100,6 +102,7 @@ func parseBeats(method string, raw any) ([]Beat, error) {
 		Unknown  bool
 		Repeat   int
 		Wait     string
+		Signal   string
 		CutAfter *int `json:"cut_after"`
 		Cut      bool
 		Ended    bool

@@ -57,6 +57,8 @@ func errorOf(ctx context.Context, err error) *v1.Error {
 		e.Code = codeName(status.Code)
 		if status.Reason != 0 {
 			e.Reason = strings.TrimPrefix(status.Reason.String(), "ERROR_REASON_")
+		} else {
+			e.Reason = status.Metadata["reason"]
 		}
 	}
 	return e
