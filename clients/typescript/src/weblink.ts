@@ -1,7 +1,7 @@
 import type { Client } from "@connectrpc/connect";
 import { abortable, every, linkedController, randomId } from "./async.js";
 import { callPolicy, type ReconnectPolicy, retry } from "./backoff.js";
-import { toCopilotError, unavailable } from "./errors.js";
+import { ClosedError, toCopilotError, unavailable } from "./errors.js";
 import type { Link, LinkObserver, Opened, TakeFrame } from "./link.js";
 import {
   type Answer,
@@ -133,6 +133,9 @@ export class SubscribeLink implements Link {
     try {
       if (disconnect)
         await abortable(this.#services.sessions.disconnectSession({ sessionId: this.#sessionId }), this.#call.signal);
+    } catch (error) {
+      // The stream may report the end of the session before the call does.
+      if (!(error instanceof ClosedError)) throw error;
     } finally {
       this.close(unavailable("left"));
     }
