@@ -116,10 +116,8 @@ final class CaseRunner {
 			case SEND -> session(step.getSend().getSession()).send(prompt(step.getSend()));
 			case SEND_AND_WAIT -> {
 				Prompt prompt = prompt(step.getSendAndWait());
-				if (task.abortTurn) {
-					prompt.abortOnCancel();
-				}
-				var call = session(step.getSendAndWait().getSession()).sendAndWaitAsync(prompt);
+				var call = session(step.getSendAndWait().getSession())
+						.sendAndWaitAsync(task.abortTurn ? prompt.abortOnCancel() : prompt);
 				task.call = call;
 				result.setOutcome(outcome(Failures.join(call)));
 			}
@@ -212,10 +210,7 @@ final class CaseRunner {
 
 	private void run(Run step, StepResult.Builder result, Background task) {
 		Prompt prompt = Prompt.of(step.getText());
-		if (task.abortTurn) {
-			prompt.abortOnCancel();
-		}
-		Turn turn = session(step.getSession()).run(prompt);
+		Turn turn = session(step.getSession()).run(task.abortTurn ? prompt.abortOnCancel() : prompt);
 		task.stream = turn;
 		if (step.getDeltas()) {
 			for (String text : turn.deltas()) {
@@ -336,12 +331,13 @@ final class CaseRunner {
 	}
 
 	private static Prompt prompt(Send step) {
-		Prompt prompt = Prompt.of(step.getText());
-		step.getAttachmentsList().forEach(each -> prompt.attach(each.hasPath()
+		Attachment[] attachments = step.getAttachmentsList().stream().map(each -> each.hasPath()
 				? Attachment.file(each.getPath())
-				: Attachment.data(each.getData().toByteArray(), each.getMimeType(), each.getName())));
+				: Attachment.data(each.getData().toByteArray(), each.getMimeType(), each.getName()))
+				.toArray(Attachment[]::new);
+		Prompt prompt = Prompt.of(step.getText()).attach(attachments);
 		if (step.getTimeoutMs() > 0) {
-			prompt.timeout(Duration.ofMillis(step.getTimeoutMs()));
+			prompt = prompt.timeout(Duration.ofMillis(step.getTimeoutMs()));
 		}
 		return step.getImmediate() ? prompt.immediate() : prompt;
 	}
