@@ -182,6 +182,16 @@ func (s *Session) SetModel(ctx context.Context, modelID, reasoningEffort string)
 	return resp.GetModelId(), err
 }
 
+// UpdateLabels sets labels of the session and removes others by their keys; the remaining labels stay. It returns the
+// session's labels.
+func (s *Session) UpdateLabels(
+	ctx context.Context, set map[string]string, remove ...string,
+) (map[string]string, error) {
+	req := &bridgev1.UpdateLabelsRequest{SessionId: s.id, Set: set, Remove: remove}
+	resp, err := invoke(ctx, s, s.client.sessions.UpdateLabels, req)
+	return resp.GetSession().GetLabels(), err
+}
+
 // LogOption changes a line that [Session.Log] writes.
 type LogOption func(*bridgev1.WriteLogRequest)
 

@@ -23,6 +23,9 @@ type SessionOptions struct {
 	// Create only: the id to give it; letters, digits, '-' and '_', up to 128. Default: a
 	// random UUID.
 	ID string
+	// Create only: labels by which ListSessions and other filters find the session; see Session.labels of
+	// the API. [Session.UpdateLabels] changes them.
+	Labels map[string]string
 	// How it works: model, provider, instructions, folders, …. On a resume, what is set
 	// changes and the rest stays. Not for joining.
 	Config *cliv1.SessionConfig
@@ -200,12 +203,13 @@ func (o *SessionOptions) createStart(tools map[string]Tool) (*bridgev1.AttachSta
 		CallbackTimeout: o.callbackTimeout(),
 		Cloud:           o.Cloud,
 		RuntimeProfile:  o.runtimeProfile(),
+		Labels:          o.Labels,
 	}}}, nil
 }
 
 func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev1.AttachStart, error) {
-	if o.ID != "" || o.Cloud != nil {
-		return nil, errors.New("copilot: ID and Cloud are for CreateSession")
+	if o.ID != "" || o.Cloud != nil || o.Labels != nil {
+		return nil, errors.New("copilot: ID, Cloud and Labels are for CreateSession")
 	}
 	return &bridgev1.AttachStart{Session: &bridgev1.AttachStart_Resume{Resume: &bridgev1.ResumeSessionRequest{
 		RequestId:           o.requestID(),
@@ -223,7 +227,7 @@ func (o *SessionOptions) resumeStart(id string, tools map[string]Tool) (*bridgev
 
 func (o *SessionOptions) joinStart(id string) (*bridgev1.AttachStart, error) {
 	if o.ID != "" || o.Config != nil || o.ProviderRef != "" || o.Lifetime != 0 || o.SessionHandlers != nil ||
-		o.CallbackTimeout != 0 ||
+		o.CallbackTimeout != 0 || o.Labels != nil ||
 		o.Cloud != nil || o.ContinuePendingWork || o.Resume != nil || o.RequestID != "" || o.RuntimeProfile != nil {
 		return nil, errors.New("copilot: joining a session changes nothing about it: only the options " +
 			"of the participant are allowed")

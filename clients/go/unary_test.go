@@ -28,6 +28,13 @@ func (f *fake) SetModel(_ context.Context, r *bridgev1.SetModelRequest) (*bridge
 	return &bridgev1.SetModelResponse{ModelId: "in use"}, nil
 }
 
+func (f *fake) UpdateLabels(
+	_ context.Context, r *bridgev1.UpdateLabelsRequest,
+) (*bridgev1.UpdateLabelsResponse, error) {
+	f.unary <- r
+	return &bridgev1.UpdateLabelsResponse{Session: &bridgev1.Session{Labels: map[string]string{"team": "red"}}}, nil
+}
+
 func (f *fake) WriteLog(_ context.Context, r *bridgev1.WriteLogRequest) (*bridgev1.WriteLogResponse, error) {
 	f.unary <- r
 	return &bridgev1.WriteLogResponse{EventId: "e1"}, nil
@@ -98,6 +105,12 @@ func TestUnaryCalls(t *testing.T) {
 			func() (any, error) { return s.SetModel(ctx, "gpt", "high") }, "in use",
 			&bridgev1.SetModelRequest{SessionId: "s1", ModelId: "gpt", ReasoningEffort: "high"},
 		},
+		"update labels": {func() (any, error) {
+			got, err := s.UpdateLabels(ctx, map[string]string{"team": "red"}, "old", "older")
+			return got["team"], err
+		}, "red", &bridgev1.UpdateLabelsRequest{
+			SessionId: "s1", Set: map[string]string{"team": "red"}, Remove: []string{"old", "older"},
+		}},
 		"log": {func() (any, error) {
 			return s.Log(ctx, "hi", copilot.LogLevel(cliv1.SessionLogLevel_SESSION_LOG_LEVEL_WARNING),
 				copilot.LogEphemeral(), copilot.LogURL("https://example.com"))

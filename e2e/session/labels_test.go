@@ -24,28 +24,16 @@ func TestSessionLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &changes{r: r, next: stream.Recv}
-	label := func(id string, set map[string]string, remove ...string) *bridgev1.Session {
-		t.Helper()
-		out, err := r.Client.Sessions().UpdateLabels(r.Ctx, &bridgev1.UpdateLabelsRequest{
-			SessionId: id, Set: set, Remove: remove,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out.GetSession()
-	}
-	created, err := r.Client.Sessions().CreateSession(r.Ctx, &bridgev1.CreateSessionRequest{
-		Config: r.Options().Config, Labels: filter.Labels,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	born := created.GetSession().GetSessionId()
-	r.Own(born)
+	options := r.Options()
+	options.Labels = filter.Labels
+	created := r.Session(options)
+	born := created.ID()
 	other := r.Session(r.Options())
 	other.Ask("no label yet")
 	w.until(born, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
-	label(other.ID(), filter.Labels)
+	if _, err := other.UpdateLabels(r.Ctx, filter.Labels); err != nil {
+		t.Fatal(err)
+	}
 	// The first change of the other session is the one by which it matches.
 	got, err := w.next()
 	if err != nil || got.GetSession().GetSessionId() != other.ID() ||
@@ -56,9 +44,9 @@ func TestSessionLabels(t *testing.T) {
 	if found := list(r, filter); len(found) != 2 || found[born] == nil || found[other.ID()] == nil {
 		t.Errorf("sessions with the label: %v", found)
 	}
-	left := label(born, map[string]string{"other": "1"}, "test")
-	if !maps.Equal(left.GetLabels(), map[string]string{"other": "1"}) {
-		t.Errorf("labels are %v", left.GetLabels())
+	left, err := created.UpdateLabels(r.Ctx, map[string]string{"other": "1"}, "test")
+	if err != nil || !maps.Equal(left, map[string]string{"other": "1"}) {
+		t.Errorf("labels are %v, %v", left, err)
 	}
 	w.until(born, bridgev1.SessionChange_SESSION_CHANGE_UNMATCHED)
 	if found := list(r, filter); len(found) != 1 || found[other.ID()] == nil {
