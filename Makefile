@@ -62,8 +62,9 @@ lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, 
 test: lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients conformance-smoke sdk-smoke connect-conformance fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@echo "make test: done; a step that was left out says NOT RUN above"
 
-test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
+test-all: test sdk ## test, and what takes longer: the SDKs' scenarios, the console in a browser, the whole conformance suite, schema history, a minute per fuzz target, a sample of e2e on each CLI version, all of it on the oldest, e2e with -race
 	@$(MAKE) --no-print-directory client-console-all
+	@$(MAKE) --no-print-directory conformance
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 	@.ci/step "long fuzzing" go,git .ci/fuzz-smoke 60s
 	@$(MAKE) --no-print-directory e2e-versions
@@ -174,7 +175,6 @@ bench-compare: ## what this folder changes against a commit (BASE), with 95 % in
 	@.ci/step "comparison with $(BASE)" go,git .ci/bench-compare "$(BASE)" $(BENCHFLAGS)
 
 schema-history: ## the API grew with the CLI without breaking old clients (downloads 13 CLIs once)
-	@$(MAKE) --no-print-directory client-console-all
 	@.ci/step "schema history" go,npm .ci/schema-history $(CLI_VERSION)
 
 chaos: ## seeded fault schedules against the whole server (SEED, MINUTES or COUNT, REAL, PARALLEL)
