@@ -28,6 +28,7 @@ export type Expanded = ReadonlyMap<string, boolean>;
 
 /** The entries of a view. An item that has not changed has the same entry. */
 export function entriesOf(view: View, expanded: Expanded = new Map()): Entry[] {
+  if (view.agents.length === 0) return plainEntries(view);
   const agents = new Map(view.agents.map((agent) => [agent.toolCallId, agent]));
   const steps = stepsOf(view);
   const entries: Entry[] = [];
@@ -45,6 +46,25 @@ export function entriesOf(view: View, expanded: Expanded = new Map()): Entry[] {
   return entries;
 }
 
+/** The last view without sub-agents: a long conversation changes at its end, and the rest is taken from here. */
+let last: { readonly items: readonly ViewItem[]; readonly entries: readonly Entry[] } = { items: [], entries: [] };
+
+function plainEntries(view: View): Entry[] {
+  const { items, entries: before } = last;
+  const entries = view.items.map((item, at) =>
+    items[at] === item ? before[at]! : entryOf(item, "agentId" in item && item.agentId ? 1 : 0, undefined, 0, false),
+  );
+  last = { items: view.items, entries };
+  const shown = entries.filter((entry) => !isTask(entry));
+  addTurn(view, shown);
+  return shown;
+}
+
+/** The task of a sub-agent is an argument of the call that started it. */
+function isTask(entry: Entry): boolean {
+  return entry.kind === "item" && entry.item.kind === "user" && entry.item.agentId !== "";
+}
+
 /** The items of each agent, by its id; "" is the session's own. Items of an unknown agent are the session's own. */
 function stepsOf(view: View): Map<string, ViewItem[]> {
   const known = new Set(view.agents.map(({ agentId }) => agentId));
@@ -60,8 +80,8 @@ function stepsOf(view: View): Map<string, ViewItem[]> {
 }
 
 function addTurn(view: View, entries: Entry[]): void {
-  const last = view.items.at(-1);
-  const streams = last !== undefined && "streaming" in last && last.streaming;
+  const end = view.items.at(-1);
+  const streams = end !== undefined && "streaming" in end && end.streaming;
   if (view.turn.running && !streams && view.pending.length === 0) {
     entries.push({ key: "working", depth: 0, kind: "working", intent: view.turn.intent });
   }
