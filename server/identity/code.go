@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,8 @@ type endpoints struct {
 	Authorization string `json:"authorization_endpoint"`
 	Token         string `json:"token_endpoint"`
 	EndSession    string `json:"end_session_endpoint"`
+	// Methods are the ways in which clients authenticate; by default client_secret_basic.
+	Methods []string `json:"token_endpoint_auth_methods_supported"`
 }
 
 // NewCodeFlow returns the logins at the issuer of o.
@@ -138,9 +141,17 @@ func (f *CodeFlow) config(ctx context.Context, redirect string) (*oauth2.Config,
 	}
 	return &oauth2.Config{
 		ClientID: f.client.ID, ClientSecret: f.client.Secret, RedirectURL: redirect,
-		Endpoint: oauth2.Endpoint{AuthURL: at.Authorization, TokenURL: at.Token},
+		Endpoint: oauth2.Endpoint{AuthURL: at.Authorization, TokenURL: at.Token, AuthStyle: f.style(at)},
 		Scopes:   append([]string{"openid"}, f.client.Scopes...),
 	}, nil
+}
+
+// style returns how the client authenticates. It does not try one way after the other, because a code is for one use.
+func (f *CodeFlow) style(at endpoints) oauth2.AuthStyle {
+	if f.client.Secret == "" || len(at.Methods) > 0 && !slices.Contains(at.Methods, "client_secret_basic") {
+		return oauth2.AuthStyleInParams
+	}
+	return oauth2.AuthStyleInHeader
 }
 
 // trusts reports whether an endpoint has TLS like the issuer.
