@@ -46,6 +46,9 @@ export class FleetStream {
       isFinal: this.#isFinal,
       signal: over.signal,
     }).catch((error: unknown) => this.failure.set(error as Error));
+    // Without open sessions the stream is silent until its first heartbeat. Its begin lists again: changes before it
+    // are not in the stream.
+    this.#restart();
   }
 
   stop(): void {
