@@ -32,18 +32,21 @@ export class TestServer {
   readonly #directory: string;
   readonly #port: number;
   #child: ChildProcess | undefined;
+  readonly #cli: string;
   #output: string[] = [];
 
-  private constructor(directory: string, port: number) {
+  private constructor(directory: string, port: number, cli: string) {
     this.#directory = directory;
     this.#port = port;
     this.base = `http://127.0.0.1:${port}`;
     this.work = join(directory, "src/shop");
+    this.#cli = cli;
   }
 
-  static async start(): Promise<TestServer> {
+  /** Starts a server, with another CLI if its path is given. */
+  static async start(cli = ""): Promise<TestServer> {
     const directory = await mkdtemp(join(tmpdir(), "console-"));
-    const server = new TestServer(directory, await freePort());
+    const server = new TestServer(directory, await freePort(), cli);
     await mkdir(server.work, { recursive: true });
     await server.restoreFiles();
     const rules = (await readFile(script, "utf8")).replaceAll("WORK", server.work);
@@ -60,9 +63,11 @@ export class TestServer {
 
   /** Starts the program. The model's listener has a port of its own each time. */
   async run(): Promise<void> {
+    const model = join(this.#directory, "model.yaml");
     const args = [
       ...["serve", "--listen", `unix:${join(this.#directory, "s.sock")}`, "--data-dir", join(this.#directory, "data")],
-      ...["--web-listen", `127.0.0.1:${this.#port}`, "--offline-model", join(this.#directory, "model.yaml")],
+      ...["--web-listen", `127.0.0.1:${this.#port}`],
+      ...(this.#cli ? ["--cli", this.#cli, "--max-sessions-per-runtime", "10000"] : ["--offline-model", model]),
     ];
     // The CLI's own files stay out of the user's home.
     const cache = process.env["XDG_CACHE_HOME"] ?? join(process.env["HOME"] ?? "/", ".cache");
