@@ -207,7 +207,7 @@ func (r *runner) addHandlers(o *copilot.SessionOptions, session string, h *v1.Ha
 
 func (r *runner) addTokens(o *copilot.SessionOptions, session string, h *v1.Handlers) {
 	if a := h.GetProviderToken(); a != nil {
-		o.OnProviderToken = func(ctx context.Context, provider string) (string, error) {
+		o.OnProviderToken = func(ctx context.Context, _ string) (string, error) {
 			return r.answer(ctx, session, "provider_token", "", a)
 		}
 	}
