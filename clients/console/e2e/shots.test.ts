@@ -93,6 +93,9 @@ test("pictures of each page", { skip: folder === "" }, async () => {
     await page.goto(`${server.base}/runtimes`);
     await page.getByText("ready").waitFor();
     await shoot(page, `runtimes${suffix}`);
+    await page.goto(`${server.base}/usage`);
+    await page.getByText("Tokens sent").waitFor();
+    await shoot(page, `usage${suffix}`);
     assert.deepEqual(problemsOf(page), []);
     await page.context().close();
   }

@@ -4,7 +4,7 @@ import type { Client } from "@copilot-grpc/client";
 import { Connection } from "../src/lib/connection.js";
 import { FleetStream } from "../src/lib/fleetstream.js";
 
-test("the fleet is complete before the stream of changes says anything", async () => {
+test("the fleet is complete before the stream of changes says anything", { timeout: 5_000 }, async () => {
   async function* silent(_request: object, { signal }: { signal: AbortSignal }): AsyncGenerator<never> {
     await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("aborted"))));
   }
