@@ -278,10 +278,16 @@ func Alive(pid int64) bool {
 func SecretsIn(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a file that has just taken its final name
+		}
 		if err != nil || e.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if bytes.Contains(data, []byte(text)) {
 			found = append(found, path)
 		}

@@ -124,7 +124,8 @@ func (f *filed) begin(s *copilot.Session) (ids []string, at []*bridgev1.Position
 	}
 	f.Eventually("the call in the session's own files", func() bool {
 		text, _ := os.ReadFile(f.events)
-		return strings.Contains(string(text), `"tool.execution_start"`)
+		return strings.Contains(string(text), `"tool.execution_start"`) &&
+			strings.Contains(string(text), `"external_tool.requested"`)
 	})
 	return f.Durable(s.ID())
 }
