@@ -83,13 +83,27 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	return joined, nil
 }
 
-// open applies an Opening to the session's configuration and adds the participant. undo restores the earlier
-// configuration; it does not remove the participant.
+// open applies an Opening to the session's configuration and adds the participant. undo takes that back, except what
+// others have changed since, and does not remove the participant; its caller holds mu.
 func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	own, lifetime, timeout := l.cfg.settings.State, l.lifetime, l.timeout
-	undo = func() { l.cfg.settings.State, l.lifetime, l.timeout = own, lifetime, timeout }
+	before, lifetime, timeout := l.cfg.settings.State, l.lifetime, l.timeout
+	joined, err := l.apply(o)
+	after := l.cfg.settings.State
+	undo = func() {
+		l.cfg.settings.State.Undo(before, after)
+		l.lifetime, l.timeout = lifetime, timeout
+	}
+	if err != nil {
+		undo()
+		return Joined{}, nil, err
+	}
+	return joined, undo, nil
+}
+
+// apply is open without the undo. The caller holds mu.
+func (l *Loader) apply(o Opening) (Joined, error) {
 	if o.Anew && l.state == Disconnected {
 		l.cfg.settings.State.Forget()
 	}
@@ -106,8 +120,7 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 		l.cfg.settings.State.Tools = *o.Tools
 		for p := range l.cfg.roster.All() {
 			if err := l.cfg.roster.CheckTools(p.Tools, l.cfg.settings.State.Tools, p, "config.tools"); err != nil {
-				undo()
-				return Joined{}, nil, err
+				return Joined{}, err
 			}
 		}
 	}
@@ -127,14 +140,9 @@ func (l *Loader) open(o Opening) (_ Joined, undo func(), _ error) {
 		l.cfg.settings.State.ProviderRef = o.ProviderRef
 	}
 	if o.Join == nil {
-		return Joined{}, undo, nil
+		return Joined{}, nil
 	}
-	joined, err := l.cfg.place(o.Join)
-	if err != nil {
-		undo()
-		return Joined{}, nil, err
-	}
-	return joined, undo, nil
+	return l.cfg.place(o.Join)
 }
 
 // create calls session.create and applies the result. The caller holds the lifecycle lock.
