@@ -114,7 +114,7 @@ func TestLabelsAreChecked(t *testing.T) {
 	}
 	watch := func(f *bridgev1.SessionFilter) error {
 		return r.Watch.WatchSessions(as("a", caller.Read), &bridgev1.WatchSessionsRequest{Filter: f},
-			func(*bridgev1.WatchSessionsResponse) error { return nil })
+			func() error { return nil }, func(*bridgev1.WatchSessionsResponse) error { return nil })
 	}
 	if err := create("s", labels{"team": "red"}); err != nil {
 		t.Fatal(err)

@@ -279,7 +279,7 @@ func (backend) Subscribe(context.Context, *bridgev1.SubscribeRequest, frame.Sink
 }
 
 func (backend) WatchSessions(
-	context.Context, *bridgev1.WatchSessionsRequest, func(*bridgev1.WatchSessionsResponse) error,
+	context.Context, *bridgev1.WatchSessionsRequest, func() error, func(*bridgev1.WatchSessionsResponse) error,
 ) error {
 	return refusal("WatchSessions")
 }

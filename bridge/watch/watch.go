@@ -77,9 +77,11 @@ func (svc *Service) subscribe(tenant string) *broadcast.Subscription[change] {
 	return svc.hub.Subscribe(func(c change) bool { return c.shown(tenant) })
 }
 
-// WatchSessions streams the current sessions and then their changes.
+// WatchSessions streams the current sessions and then their changes. It calls open before it sends: changes after
+// that are among those that it sends, and sessions created after that are not among the current ones.
 func (svc *Service) WatchSessions(
-	ctx context.Context, r *bridgev1.WatchSessionsRequest, send func(*bridgev1.WatchSessionsResponse) error,
+	ctx context.Context, r *bridgev1.WatchSessionsRequest, open func() error,
+	send func(*bridgev1.WatchSessionsResponse) error,
 ) error {
 	every, err := stream.Heartbeat(r.GetHeartbeatInterval(), "heartbeat_interval")
 	if err != nil {
@@ -95,7 +97,11 @@ func (svc *Service) WatchSessions(
 		send = notifying(send)
 	}
 	matching := newMatcher(r.GetFilter())
-	if err := svc.sendCurrent(ctx, matching, send); err != nil {
+	current := svc.sessions.Visible(ctx)
+	if err := open(); err != nil {
+		return err
+	}
+	if err := sendCurrent(current, tenant, matching, send); err != nil {
 		return err
 	}
 	beat := func() error {
@@ -108,7 +114,7 @@ func (svc *Service) WatchSessions(
 			if err := send(reset); err != nil {
 				return err
 			}
-			return svc.sendCurrent(ctx, matching, send)
+			return sendCurrent(svc.sessions.Visible(ctx), tenant, matching, send)
 		}
 		for _, c := range batch.Values {
 			if !c.visibleTo(tenant) {
@@ -154,13 +160,14 @@ func Loop(
 	}
 }
 
-func (svc *Service) sendCurrent(
-	ctx context.Context, matching *matcher, send func(*bridgev1.WatchSessionsResponse) error,
+// sendCurrent sends the sessions that match, as a tenant sees them.
+func sendCurrent(
+	sessions []*registry.Entry, tenant string, matching *matcher, send func(*bridgev1.WatchSessionsResponse) error,
 ) error {
 	matching.reset()
-	for _, e := range svc.sessions.Visible(ctx) {
+	for _, e := range sessions {
 		c := change{e: e, what: bridgev1.SessionChange_SESSION_CHANGE_CURRENT}
-		if out := matching.pass(e, c.response(caller.From(ctx).Tenant)); out != nil {
+		if out := matching.pass(e, c.response(tenant)); out != nil {
 			if err := send(out); err != nil {
 				return err
 			}

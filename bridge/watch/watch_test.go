@@ -1,12 +1,16 @@
 package watch
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -99,5 +103,40 @@ func TestQueuedChangesEndWithTheShare(t *testing.T) {
 	c := next()
 	if got := c.response("guest"); !c.visibleTo("guest") || got.GetSession().GetSessionId() != "host/s" || got.GetSession().GetState() != 0 {
 		t.Errorf("a watcher receives %v at the end of the share", got)
+	}
+}
+
+// appearing has another session when open was called.
+type appearing struct{ sessions []*registry.Entry }
+
+func (a *appearing) Visible(context.Context) []*registry.Entry { return a.sessions }
+
+// A session that is created after the watch is open is reported as created, and not as current.
+func TestCreatedAfterTheWatchIsOpen(t *testing.T) {
+	t.Parallel()
+	entry := func(id string) *registry.Entry {
+		e := registry.NewEntry(runtime.Profile{})
+		e.Session = session.New(session.Config{ID: id, Host: struct{ session.Host }{}})
+		return e
+	}
+	there := &appearing{sessions: []*registry.Entry{entry("old")}}
+	svc, done := New(there, shutdown.New()), errors.New("enough")
+	var got []string
+	err := svc.WatchSessions(t.Context(), &bridgev1.WatchSessionsRequest{},
+		func() error {
+			e := entry("new")
+			there.sessions = append(there.sessions, e)
+			svc.Changed(e, bridgev1.SessionChange_SESSION_CHANGE_CREATED)
+			return nil
+		}, func(r *bridgev1.WatchSessionsResponse) error {
+			got = append(got, r.GetChange().String()+" "+r.GetSession().GetSessionId())
+			if len(got) == 2 {
+				return done
+			}
+			return nil
+		})
+	want := []string{"SESSION_CHANGE_CURRENT old", "SESSION_CHANGE_CREATED new"}
+	if !errors.Is(err, done) || !slices.Equal(got, want) {
+		t.Errorf("the changes are %q, %v, want %q", got, err, want)
 	}
 }

@@ -126,6 +126,9 @@ func TestDrain(t *testing.T) {
 	stream, err := p.Client.EventStreams().Subscribe(p.Ctx, &bridgev1.SubscribeRequest{
 		Sessions: []*bridgev1.SessionCursor{{SessionId: s.ID(), Start: bridgev1.StreamStart_STREAM_START_END}},
 	})
+	if err == nil {
+		_, err = stream.Recv() // the subscription is open
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

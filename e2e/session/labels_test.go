@@ -23,6 +23,9 @@ func TestSessionLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := stream.Header(); err != nil { // now the watch is registered
+		t.Fatal(err)
+	}
 	w := &changes{r: r, next: stream.Recv}
 	options := r.Options()
 	options.Labels = filter.Labels

@@ -258,6 +258,9 @@ func watch(r *harness.Fixture, every time.Duration) *changes {
 	if err != nil {
 		r.T.Fatal(err)
 	}
+	if _, err := stream.Header(); err != nil { // now the watch is registered
+		r.T.Fatal(err)
+	}
 	return &changes{r: r, next: stream.Recv}
 }
 

@@ -316,6 +316,9 @@ func TestWatchersOfSharedSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := stream.Header(); err != nil { // now the watch is registered
+		t.Fatal(err)
+	}
 	next := func() string {
 		t.Helper()
 		for {
@@ -329,7 +332,7 @@ func TestWatchersOfSharedSessions(t *testing.T) {
 			}
 		}
 	}
-	rival := sessionOf(t, ts.as("rival"), "own") // so that the stream is there
+	rival := sessionOf(t, ts.as("rival"), "own")
 	if got := next(); got != "CREATED own" {
 		t.Errorf("at first: %s", got)
 	}

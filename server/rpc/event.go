@@ -19,8 +19,10 @@ type EventBackend interface {
 
 // WatchBackend implements EventService.WatchSessions.
 type WatchBackend interface {
+	// WatchSessions calls open when it has registered the watch, and then emit.
 	WatchSessions(
-		ctx context.Context, req *bridgev1.WatchSessionsRequest, emit func(*bridgev1.WatchSessionsResponse) error,
+		ctx context.Context, req *bridgev1.WatchSessionsRequest, open func() error,
+		emit func(*bridgev1.WatchSessionsResponse) error,
 	) error
 }
 
@@ -46,5 +48,5 @@ func (s *eventService) Subscribe(
 func (s *eventService) WatchSessions(
 	req *bridgev1.WatchSessionsRequest, stream grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
 ) error {
-	return s.watch.WatchSessions(stream.Context(), req, stream.Send)
+	return s.watch.WatchSessions(stream.Context(), req, func() error { return stream.SendHeader(nil) }, stream.Send)
 }

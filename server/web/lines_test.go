@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
@@ -141,5 +142,47 @@ func TestLinesAreLive(t *testing.T) {
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("the call was not cancelled")
+	}
+}
+
+// The header of a watch is sent when the watch is registered, before any change, by every protocol.
+func TestHeaderOfAWatch(t *testing.T) {
+	t.Parallel()
+	s := start(t, &backend{watch: func(ctx context.Context, open func() error) error {
+		if err := open(); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}, nil)
+	enveloped := "\x00\x00\x00\x00\x02{}"
+	for name, tc := range map[string]struct{ kind, accept, body string }{
+		"lines":    {"application/json", "", "{}"},
+		"events":   {"application/json", "text/event-stream", "{}"},
+		"Connect":  {"application/connect+json", "", enveloped},
+		"gRPC-Web": {"application/grpc-web+json", "", enveloped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+				s.URL+"/copilot.bridge.v1.EventService/WatchSessions", strings.NewReader(tc.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", tc.kind)
+			if tc.accept != "" {
+				req.Header.Set("Accept", tc.accept)
+			}
+			resp, err := s.Client().Do(req)
+			if err != nil {
+				t.Fatalf("no header came: %v", err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+		})
 	}
 }

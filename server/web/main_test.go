@@ -35,6 +35,7 @@ type backend struct {
 	rpc.EventBackend
 	get       func(context.Context, *bridgev1.GetSessionRequest) (*bridgev1.GetSessionResponse, error)
 	subscribe func(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error
+	watch     func(ctx context.Context, open func() error) error
 	call      func(method string, request []byte) ([]byte, error)
 }
 
@@ -48,6 +49,13 @@ func (b *backend) Subscribe(ctx context.Context, req *bridgev1.SubscribeRequest,
 	return b.subscribe(ctx, req, emit)
 }
 
+func (b *backend) WatchSessions(
+	ctx context.Context, _ *bridgev1.WatchSessionsRequest, open func() error,
+	_ func(*bridgev1.WatchSessionsResponse) error,
+) error {
+	return b.watch(ctx, open)
+}
+
 func (b *backend) CallCLI(_ context.Context, m protoreflect.MethodDescriptor, request []byte, _ bool, _ string,
 	_ *bridgev1.RuntimeProfile,
 ) ([]byte, error) {
@@ -56,7 +64,7 @@ func (b *backend) CallCLI(_ context.Context, m protoreflect.MethodDescriptor, re
 
 func (b *backend) register(r grpc.ServiceRegistrar) {
 	rpc.NewSession(b, b, nil, nil).Register(r)
-	rpc.NewEvent(b, nil).Register(r)
+	rpc.NewEvent(b, b).Register(r)
 	rpc.NewSurface(b, false).Register(r)
 }
 

@@ -42,7 +42,9 @@ type EventServiceClient interface {
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(ctx context.Context, in *SubscribeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubscribeResponse], error)
 	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
-	// open session, then changes as they happen. It ends with OK when the server drains.
+	// open session, then changes as they happen. It ends with OK when the server drains. The server
+	// sends the response headers when it has registered the watch: a caller that has received them
+	// misses no later change, and a session created later is not reported as CURRENT.
 	//
 	// With a filter the stream reports only sessions that match. A session that begins to match is
 	// reported with the change that makes it match, usually UPDATED. A session that no longer matches
@@ -117,7 +119,9 @@ type EventServiceServer interface {
 	// Errors: NOT_FOUND SESSION_NOT_FOUND; INVALID_ARGUMENT INVALID_FIELD.
 	Subscribe(*SubscribeRequest, grpc.ServerStreamingServer[SubscribeResponse]) error
 	// WatchSessions streams changes of the caller's sessions: first one CURRENT change for each
-	// open session, then changes as they happen. It ends with OK when the server drains.
+	// open session, then changes as they happen. It ends with OK when the server drains. The server
+	// sends the response headers when it has registered the watch: a caller that has received them
+	// misses no later change, and a session created later is not reported as CURRENT.
 	//
 	// With a filter the stream reports only sessions that match. A session that begins to match is
 	// reported with the change that makes it match, usually UPDATED. A session that no longer matches
