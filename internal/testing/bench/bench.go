@@ -51,7 +51,7 @@ type run struct {
 // Run measures, and returns the tables.
 func Run(ctx context.Context, cfg Config) ([]Table, error) {
 	r := &run{cfg: cfg}
-	if len(cfg.Versus) > 0 {
+	if len(cfg.Versus) > 0 && !slices.Equal(cfg.Only, []string{"counts"}) {
 		t, err := r.versus(ctx)
 		return []Table{t}, err
 	}
@@ -61,6 +61,7 @@ func Run(ctx context.Context, cfg Config) ([]Table, error) {
 	}{
 		{"turn", r.turnTable},
 		{"roundtrip", r.roundTripTable},
+		{"counts", r.countsTable},
 		{"ingest", r.ingestTable},
 		{"fanout", r.fanOutTable},
 		{"scale", r.scaleTable},

@@ -45,7 +45,7 @@ func (r *run) startBridge(ctx context.Context, cli string, env ...string) (*brid
 	dir := b.dir
 	b.command(ctx, r.cfg.Server, "serve", "--listen", b.unix, "--listen", b.tcp,
 		"--cli", cli, "--no-login", "--home", filepath.Join(dir, "home"), "--user-home", dir, "--work-dir", dir,
-		"--data-dir", filepath.Join(dir, "data"),
+		"--data-dir", filepath.Join(dir, "data"), "--admin-listen", "unix:"+b.admin(),
 		"--log-level", "warn", "--log-format", "json")
 	b.cmd.Env = append(append(os.Environ(), "COPILOT_GRPC_TOKEN="+b.token), env...)
 	return b, b.start(ctx)
@@ -57,7 +57,7 @@ func (r *run) startRaw(ctx context.Context) (*bridge, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.command(ctx, r.cfg.Raw, strings.TrimPrefix(b.unix, "unix:"), b.tcp)
+	b.command(ctx, r.cfg.Raw, strings.TrimPrefix(b.unix, "unix:"), b.tcp, b.admin())
 	return b, b.start(ctx)
 }
 
@@ -122,6 +122,9 @@ func (b *bridge) dial(ctx context.Context, tcp bool, opts ...grpc.DialOption) (*
 	}
 	return copilot.Dial(ctx, target, copilot.WithToken(b.token), copilot.WithGRPC(opts...))
 }
+
+// admin is the socket of the server's profiles.
+func (b *bridge) admin() string { return filepath.Join(b.dir, "admin") }
 
 func (b *bridge) cpu() (time.Duration, error) { return cpuTime(b.cmd.Process.Pid) }
 
