@@ -46,7 +46,6 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 		opts:     o,
 		rwc:      rwc,
 		frames:   newFrameReader(rwc, o.MaxFrame),
-		out:      newOutbound(o.MaxOutbound),
 		ordinary: make(chan struct{}, o.MaxInFlight-o.ReservedInFlight),
 		reserved: make(chan struct{}, o.ReservedInFlight),
 		calls:    map[uint64]*outgoing{},
@@ -54,6 +53,8 @@ func New(rwc io.ReadWriteCloser, o Options) *Conn {
 
 		unanswered: map[uint64]struct{}{},
 	}
+	c.out = newOutbound(o.MaxOutbound, &c.stats)
+	c.out.now, _ = rwc.(immediate)
 	if o.Pause != nil || o.Throttle != nil {
 		c.frames.pause = c.betweenReads
 	}
@@ -142,7 +143,7 @@ func (c *Conn) stopTimers() {
 // writeLoop is the only writer. After a failed write the peer is usually gone, but data from it may still be unread:
 // reading continues for a grace time.
 func (c *Conn) writeLoop() {
-	err := c.out.run(c.rwc, &c.stats)
+	err := c.out.run(c.rwc)
 	if err == nil {
 		c.endWriting()
 		return

@@ -11,8 +11,12 @@ import (
 // writeBatch is the size of one write of queued frames.
 const writeBatch = 64 << 10
 
-// outbound is the queue of frames for the peer. Only its writer goroutine writes, so that a peer that stops reading
-// blocks no other goroutine.
+// immediate is a stream that can write as much as fits without waiting.
+type immediate interface{ WriteNow(b []byte) (int, error) }
+
+// outbound is the queue of frames for the peer. Only its writer goroutine waits for the peer, so that a peer that stops
+// reading blocks no other goroutine. A frame that finds an empty queue and an idle writer is written by the goroutine
+// that pushes it, as far as it fits without waiting.
 type outbound struct {
 	mu      sync.Mutex
 	ready   sync.Cond // there is something to write, or the end
@@ -23,10 +27,13 @@ type outbound struct {
 	err     error         // why nothing is written any more
 	room    chan struct{} // closed when bytes decreases; nil without a waiting caller
 	scratch []byte
+	now     immediate // nil if the stream cannot
+	writing bool      // the writer has a batch
+	stats   *counters
 }
 
-func newOutbound(limit int) *outbound {
-	o := &outbound{max: limit}
+func newOutbound(limit int, stats *counters) *outbound {
+	o := &outbound{max: limit, stats: stats}
 	o.ready.L = &o.mu
 	return o
 }
@@ -49,10 +56,31 @@ func (o *outbound) push(out *outgoing) error {
 		return fmt.Errorf("%w: %d bytes do not fit, %d of %d are taken", ErrOutboundFull, len(out.frame), o.bytes,
 			limit)
 	}
+	if o.now != nil && !o.writing && o.frames.Len() == 0 && o.writeNow(out) {
+		return nil
+	}
 	o.bytes += len(out.frame)
 	out.place = o.frames.PushBack(out)
 	o.ready.Signal()
 	return nil
+}
+
+// writeNow writes a frame as far as it fits, and reports whether that was all. It leaves an error to the writer, which
+// will meet it again. The caller holds the lock: the writer is idle and stays idle.
+func (o *outbound) writeNow(out *outgoing) bool {
+	n, err := o.now.WriteNow(out.frame)
+	if n == 0 {
+		return false
+	}
+	o.stats.bytesOut.Add(uint64(n))
+	out.taken = true
+	if n < len(out.frame) || err != nil {
+		out.frame = out.frame[n:]
+		return false
+	}
+	o.stats.framesOut.Add(1)
+	out.frame = nil // the call may exist for minutes after its frame
+	return true
 }
 
 // isFull reports that push found no room. A closed connection can have the same cause.
@@ -148,6 +176,7 @@ func (o *outbound) next() (batch []byte, count int, ok bool) {
 	if o.err != nil || o.frames.Len() == 0 {
 		return nil, 0, false
 	}
+	o.writing = true
 	first := o.take()
 	if o.frames.Len() == 0 || !o.joins(len(first)) {
 		return first, 1, true
@@ -177,6 +206,7 @@ func (o *outbound) take() []byte {
 func (o *outbound) wrote(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.writing = false
 	o.release(n)
 }
 
@@ -187,7 +217,7 @@ func (o *outbound) queued() int {
 }
 
 // run writes until the queue is closed, or finished and empty, or a write fails.
-func (o *outbound) run(w io.Writer, s *counters) error {
+func (o *outbound) run(w io.Writer) error {
 	for {
 		batch, count, ok := o.next()
 		if !ok {
@@ -200,8 +230,8 @@ func (o *outbound) run(w io.Writer, s *counters) error {
 		if err != nil {
 			return err
 		}
-		s.framesOut.Add(uint64(count))
-		s.bytesOut.Add(uint64(n))
+		o.stats.framesOut.Add(uint64(count))
+		o.stats.bytesOut.Add(uint64(n))
 		o.wrote(len(batch))
 	}
 }

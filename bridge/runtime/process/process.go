@@ -27,6 +27,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -79,6 +80,7 @@ type Process struct {
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
+	input  syscall.RawConn // of stdin
 	tail   tail
 
 	closeOnce sync.Once
@@ -140,8 +142,11 @@ func (p *Process) prepare() (children []*os.File, err error) {
 
 	var ends [3][2]*os.File
 	for i := range ends {
-		if ends[i][0], ends[i][1], err = os.Pipe(); err != nil {
-			for _, e := range ends[:i] {
+		if ends[i][0], ends[i][1], err = os.Pipe(); err == nil && i == 0 {
+			p.input, err = ends[i][1].SyscallConn()
+		}
+		if err != nil {
+			for _, e := range ends[:i+1] {
 				e[0].Close()
 				e[1].Close()
 			}

@@ -152,3 +152,26 @@ func TestEnvironmentIsOnlyWhatWasGiven(t *testing.T) {
 		t.Errorf("environment = %q", out)
 	}
 }
+
+func TestWriteNowDoesNotWait(t *testing.T) {
+	t.Parallel()
+	p, _ := start(t, roleOptions("deaf"))
+	total, piece := 0, make([]byte, 64<<10)
+	for {
+		n, err := p.WriteNow(piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break // the pipe is full, and the child reads nothing
+		}
+		total += n
+	}
+	if total == 0 {
+		t.Error("nothing was written to an empty pipe")
+	}
+	_ = p.Close()
+	if _, err := p.WriteNow(piece); err == nil {
+		t.Error("a closed input takes more")
+	}
+}

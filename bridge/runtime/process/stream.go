@@ -26,6 +26,10 @@ func (p *Process) Read(b []byte) (int, error) {
 
 func (p *Process) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
+// WriteNow writes as much to the child's standard input as fits without waiting. It must not run concurrently with
+// Write.
+func (p *Process) WriteNow(b []byte) (int, error) { return writeNow(p.input, b) }
+
 // CloseWrite closes the child's input only. It starts no grace time.
 func (p *Process) CloseWrite() error { return p.closeStdin() }
 

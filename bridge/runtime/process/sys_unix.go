@@ -3,6 +3,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -29,4 +30,20 @@ func credential(u *User) *syscall.Credential {
 		return nil
 	}
 	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: []uint32{}}
+}
+
+// writeNow writes as much to a non-blocking file as fits without waiting.
+func writeNow(raw syscall.RawConn, b []byte) (n int, err error) {
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		n, failed = syscall.Write(int(fd), b)
+		return true // do not wait
+	})
+	if err == nil {
+		err = failed
+	}
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EINTR) {
+		err = nil
+	}
+	return max(n, 0), err
 }
