@@ -99,6 +99,7 @@ func (s *Store) loadDamaged() error {
 // SetAside moves the data of a session to damaged/ unchanged. The session's journal must be closed. If moving fails,
 // the data stay in place and are reported too.
 func (s *Store) SetAside(key, reason string) error {
+	s.appended.close(s.outboxDir(key))
 	return s.setAside(s.damageIn(filepath.Base(s.folder(key)), key, reason))
 }
 

@@ -62,6 +62,8 @@ type Store struct {
 	logs   *journal.Folders
 	owners *owners
 	blobs  *blobs
+	// appended has its own lock.
+	appended appended
 
 	mu        sync.Mutex
 	lastEpoch uint64
@@ -142,6 +144,7 @@ func Open(cfg Config) (*Store, error) {
 // Close releases the directory.
 func (s *Store) Close() error {
 	s.owners.close()
+	s.appended.close("")
 	s.writer.Close()
 	return s.lock.Close()
 }
@@ -246,6 +249,7 @@ func (s *Store) Remove(id string) error {
 	defer s.mu.Unlock()
 	delete(s.named, id)
 	s.logs.Forget(id)
+	s.appended.close(s.outboxDir(id))
 	return errors.Join(s.fs.RemoveAll(s.folder(id)), s.removeDamaged(id))
 }
 
