@@ -93,9 +93,9 @@ func against(s, first *sample) []string {
 func (c *contender) compete(ctx context.Context, r *run) error {
 	var errs []error
 	for name, turn := range map[string]func(context.Context, *run) error{
-		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips,
+		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips, manySessions: c.manySessions,
 	} {
-		if len(r.cfg.Only) == 0 || slices.Contains(r.cfg.Only, name) {
+		if len(r.cfg.Only) == 0 && name != manySessions || slices.Contains(r.cfg.Only, name) {
 			errs = append(errs, turn(ctx, r))
 		}
 	}
@@ -118,18 +118,28 @@ func (c *contender) ingest(ctx context.Context, r *run) error {
 	return nil
 }
 
-func (c *contender) scale(ctx context.Context, r *run) error {
+func (c *contender) scale(ctx context.Context, r *run) error { return c.spread(ctx, r, spreadSessions) }
+
+// manySessions is the comparison with many sessions. It takes long, and is made only if it is asked for.
+const manySessions = "crowd"
+
+func (c *contender) manySessions(ctx context.Context, r *run) error {
+	return c.spread(ctx, r, scaleSessions[len(scaleSessions)-1])
+}
+
+// spread measures an event of a number of sessions.
+func (c *contender) spread(ctx context.Context, r *run, sessions int) error {
+	a, err := newMany(ctx, c.bridge, sessions)
+	if err != nil {
+		return err
+	}
+	defer r.end("audience", a.close)
 	for _, name := range spreadPayloads {
-		a, err := newMany(ctx, c.bridge, spreadSessions)
-		if err != nil {
-			return err
-		}
 		cpu, _, err := a.blast(ctx, name, r.events(payload(name), 2))
-		r.end("audience", a.close)
 		if err != nil {
 			return err
 		}
-		note(c.cpu, fmt.Sprintf("%s, %d sessions", name, spreadSessions), cpu)
+		note(c.cpu, fmt.Sprintf("%s, %d sessions", name, sessions), cpu)
 	}
 	return nil
 }
