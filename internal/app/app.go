@@ -81,6 +81,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var descriptors sync.WaitGroup
+	descriptors.Go(func() { policy.NewMethods() }) // the server needs them, and another processor may have time
+	defer descriptors.Wait()
 	var defaults []byte
 	if c.OfflineModel != "" {
 		if defaults, err = a.startOffline(ctx, &profile); err != nil {

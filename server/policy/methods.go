@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -59,8 +60,11 @@ type Methods struct {
 // cliPackage is the package of the rpcs for CLI methods.
 const cliPackage = "copilot.cli.v1"
 
-// NewMethods returns the classes of all calls.
-func NewMethods() Methods {
+// NewMethods returns the classes of all calls. The first call takes some milliseconds, because it reads the descriptors
+// of the CLI's methods.
+func NewMethods() Methods { return cliMethods() }
+
+var cliMethods = sync.OnceValue(func() Methods {
 	m := Methods{jsonRPC: map[string]string{}}
 	protoregistry.GlobalFiles.RangeFilesByPackage(cliPackage, func(f protoreflect.FileDescriptor) bool {
 		for i := range f.Services().Len() {
@@ -73,7 +77,7 @@ func NewMethods() Methods {
 		return true
 	})
 	return m
-}
+})
 
 // FullMethod returns gRPC's name of a method.
 func FullMethod(m protoreflect.MethodDescriptor) string {
