@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 
 	"go.opentelemetry.io/otel"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
+	"github.com/copilot-grpc/copilot-grpc/internal/gcstart"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
 )
 
@@ -27,7 +27,7 @@ const gcPercent = 200
 
 func serve(ctx context.Context, p *program, args []string) error {
 	if p.getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		gcstart.SetPercent(gcPercent)
 	}
 	command, err := p.serverConfig(args)
 	if err != nil {
