@@ -134,7 +134,7 @@ async function largeFleet(browser: Browser, server: TestServer): Promise<void> {
 }
 
 await chmod(cli, 0o755);
-const [server, browser] = await Promise.all([TestServer.start(cli), launch()]);
+const [server, browser] = await Promise.all([TestServer.start({ cli }), launch()]);
 try {
   const login = await openPage(browser, server);
   await logIn(login, server);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { conversation, counted, prompts, says, send, waits } from "./actions.js";
 import { logIn } from "./login.js";
 import { launch, openPage, problemsOf, startSession, TestServer, watch } from "./server.js";
 
@@ -27,15 +28,6 @@ async function journey(run: (page: Page) => Promise<void>, options: BrowserConte
   } finally {
     await page.context().close();
   }
-}
-
-const conversation = (page: Page) => page.getByRole("region", { name: "Conversation" });
-const says = (page: Page, text: string | RegExp) => conversation(page).getByText(text).first().waitFor();
-const waits = (page: Page) => page.getByRole("region", { name: "Waits for you" });
-
-async function send(page: Page, text: string): Promise<void> {
-  await page.getByRole("textbox", { name: "Prompt" }).fill(text);
-  await page.keyboard.press("Enter");
 }
 
 describe("journeys", () => {
@@ -109,7 +101,7 @@ describe("journeys", () => {
       await card.waitFor();
       await waits(first).getByRole("button", { name: "Approve" }).click();
       await card.waitFor({ state: "detached" });
-      await second.getByText(/answered (by|elsewhere)/).waitFor();
+      await second.getByText(/answered by \S/).waitFor();
       await second.goto(`${server.base}${path}`);
       await conversation(second).getByRole("cell", { name: "the program" }).waitFor();
       assert.deepEqual(problemsOf(second), []);
@@ -159,31 +151,108 @@ describe("journeys", () => {
 
   test("the server is killed and comes back while a turn streams", () =>
     journey(async (page) => {
-      await startSession(page, server, "count slowly through a crash");
+      await startSession(page, server, "hello before the crash");
+      await says(page, "You said: hello before the crash");
+      await send(page, "count slowly through a crash");
       await says(page, /1 2 3/);
       await server.kill();
       await page.getByText("Reconnecting…").waitFor();
+      const before = await counted(page);
       await server.run();
       await page.getByText("Reconnecting…").waitFor({ state: "detached" });
-      assert.equal(await conversation(page).getByText("count slowly through a crash").count(), 1);
       const stop = page.getByRole("button", { name: "Stop" });
       await stop.or(page.getByRole("button", { name: "Send" })).first().waitFor();
       if (await stop.isVisible()) await stop.click();
       await page.getByRole("button", { name: "Send" }).waitFor();
+      // Each prompt and each number is there once, in order, also those that arrived before the crash.
+      const after = await counted(page);
+      assert.ok(after.length >= before.length, `${before.length} numbers before the crash, ${after.length} after it`);
+      assert.deepEqual(after, after.map((_, at) => at + 1));
       await send(page, "are you there?");
       await says(page, "You said: are you there?");
+      const sent = ["hello before the crash", "count slowly through a crash", "are you there?"];
+      assert.deepEqual(await prompts(page), sent);
+      assert.equal(await conversation(page).getByText("You said: hello before the crash").count(), 1);
+      await page.reload();
+      await says(page, "You said: are you there?");
+      assert.deepEqual(await prompts(page), sent);
     }));
 
   test("offline and back", () =>
     journey(async (page) => {
-      await startSession(page, server, "hello");
-      await says(page, "You said: hello");
+      await startSession(page, server, "wait at the gate of the network");
+      await says(page, "Before the gate.");
       await page.context().setOffline(true);
-      await page.reload().catch(() => undefined);
+      await page.getByText("Reconnecting…").waitFor();
+      await server.release("gate");
       await page.context().setOffline(false);
-      await page.goto(`${server.base}/`);
-      await page.getByRole("link", { name: /hello/ }).first().click();
-      await says(page, "You said: hello");
+      await page.getByText("Reconnecting…").waitFor({ state: "detached" });
+      await says(page, "After the gate.");
+      const text = await conversation(page).innerText();
+      assert.equal(text.split("Before the gate.").length, 2, "the text is there once");
+      await send(page, "hello again");
+      await says(page, "You said: hello again");
+    }));
+
+  test("steer a running turn", () =>
+    journey(async (page) => {
+      await startSession(page, server, "wait for a steering word");
+      await says(page, "Before the word.");
+      await waits(page).getByRole("button", { name: "Approve" }).waitFor();
+      await page.getByRole("textbox", { name: "Prompt" }).fill("the steering word");
+      await page.keyboard.press("Control+Enter");
+      await page.getByRole("textbox", { name: "Prompt" }).and(page.locator(":empty")).waitFor();
+      await waits(page).getByRole("button", { name: "Approve" }).click();
+      await says(page, "I heard the steering word.");
+      await page.getByRole("button", { name: "Send" }).waitFor();
+      // A prompt of the queue would come after the model's word about the files.
+      assert.equal(await conversation(page).getByText("The entry point is").count(), 0);
+    }));
+
+  test("fill in a form", () =>
+    journey(async (page) => {
+      const path = await startSession(page, server, "hello form");
+      await says(page, "You said: hello form");
+      const properties = {
+        name: { schemaPropertyString: { title: "Your name" } },
+        urgent: { schemaPropertyBoolean: { title: "Urgent" } },
+        level: { schemaPropertyNumber: { type: "UI_ELICITATION_SCHEMA_PROPERTY_NUMBER_TYPE_INTEGER", title: "Level", minimum: 1, maximum: 5 } },
+      };
+      const reply = server.call("copilot.cli.v1.SessionUiService/Elicitation", {
+        sessionId: path.split("/").at(-1),
+        message: "Who deploys, and how?",
+        requestedSchema: { properties, required: ["name"] },
+      });
+      const card = waits(page).getByRole("article").filter({ hasText: "Who deploys, and how?" });
+      await card.getByRole("button", { name: "Send" }).click();
+      await card.getByRole("alert").waitFor();
+      await card.getByLabel("Your name").fill("Ada");
+      await card.getByLabel("Urgent").check();
+      await card.getByLabel("Level").fill("3");
+      await card.getByRole("button", { name: "Send" }).click();
+      const { action, content } = (await reply) as { action: string; content: Record<string, object> };
+      assert.match(action, /ACCEPT$/);
+      const values = { name: { stringValue: "Ada" }, urgent: { boolValue: true }, level: { doubleValue: 3 } };
+      assert.deepEqual(content, values);
+      await card.waitFor({ state: "detached" });
+    }));
+
+  test("send a plan back, and approve it", () =>
+    journey(async (page) => {
+      const sessionId = (await startSession(page, server, "hello plan")).split("/").at(-1);
+      await says(page, "You said: hello plan");
+      const plan = (text: string) =>
+        server.call("SessionService/Send", { sessionId, prompt: { text, agentMode: "SEND_AGENT_MODE_PLAN" } });
+      const card = waits(page).getByRole("article", { name: "Approve a plan" });
+      await plan("plan the release");
+      await card.getByText("First the tests, then the tag.").waitFor();
+      await card.getByLabel("Feedback").fill("Tag first");
+      await card.getByRole("button", { name: "Keep planning" }).click();
+      await says(page, /About the plan:[^]*Tag first/);
+      await plan("plan the release once more");
+      await card.getByRole("button", { name: "Interactive" }).click();
+      await card.waitFor({ state: "detached" });
+      await page.getByRole("button", { name: "Send" }).waitFor();
     }));
 
   test("fork from a prompt, close the copy and open it again", () =>
@@ -206,6 +275,67 @@ describe("journeys", () => {
       await page.goto(`${server.base}${copy}`);
       await page.getByRole("button", { name: "Open the session" }).click();
       await says(page, "You said: another second prompt");
+    }));
+
+  test("attach files by button, drop and paste, up to the limit", () =>
+    journey(async (page) => {
+      await startSession(page, server, "hello files");
+      await says(page, "You said: hello files");
+      const chosen = page.getByRole("list", { name: "Attachments" });
+      const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+      const image = { name: "pixel.png", mimeType: "image/png", buffer: Buffer.from(pixel, "base64") };
+      await page.getByLabel("Files", { exact: true }).setInputFiles([image]);
+      await chosen.getByText("pixel.png").waitFor();
+      const give = (kind: "drop" | "paste", name: string, size: number) =>
+        page.getByRole("textbox", { name: "Prompt" }).evaluate(
+          (field, [event, file, length]) => {
+            const data = new DataTransfer();
+            data.items.add(new File(["x".repeat(length as number)], file as string, { type: "text/plain" }));
+            const init = { bubbles: true, cancelable: true };
+            const given = event === "drop" ? new DragEvent("drop", { ...init, dataTransfer: data }) : new ClipboardEvent("paste", { ...init, clipboardData: data });
+            field.dispatchEvent(given);
+          },
+          [kind, name, size] as const,
+        );
+      await give("drop", "dropped.txt", 5);
+      await chosen.getByText("dropped.txt").waitFor();
+      await give("paste", "pasted.txt", 2048);
+      await chosen.getByText("2.0 KiB").waitFor();
+      await give("paste", "large.bin", 17 << 20);
+      await page.getByRole("alert").getByText("large.bin has 17 MiB. The server takes at most 12 MiB.").waitFor();
+      await page.getByRole("button", { name: "Remove dropped.txt" }).click();
+      await send(page, "look at these");
+      await chosen.waitFor({ state: "detached" });
+      const prompt = conversation(page).getByRole("article", { name: "Prompt" }).last();
+      await prompt.getByText("pixel.png").waitFor();
+      await prompt.getByText("pasted.txt").waitFor();
+      assert.equal(await prompt.getByText("dropped.txt").count(), 0);
+      await says(page, "You said: look at these");
+    }));
+
+  test("labels of a session are set, shown, filtered and removed", () =>
+    journey(async (page) => {
+      await startSession(page, server, "hello labels");
+      await page.getByRole("button", { name: "More" }).click();
+      await page.getByRole("button", { name: "Labels…" }).click();
+      const dialog = page.getByRole("dialog");
+      for (const [key, value] of [["team", "payments"], ["urgent", ""]] as const) {
+        await dialog.getByLabel("Key").fill(key);
+        await dialog.getByLabel("Value").fill(value);
+        await dialog.getByRole("button", { name: "Set" }).click();
+        await dialog.getByText(value ? `${key}=${value}` : key, { exact: true }).waitFor();
+      }
+      await dialog.getByLabel("Key").fill("not a key");
+      await dialog.getByRole("button", { name: "Set" }).click();
+      await dialog.getByRole("alert").waitFor();
+      await dialog.getByRole("button", { name: "Remove urgent" }).click();
+      await dialog.getByText("urgent", { exact: true }).waitFor({ state: "detached" });
+      await dialog.getByRole("button", { name: "Close" }).click();
+      await page.getByRole("banner").or(page.locator("header")).getByText("team=payments").first().waitFor();
+      await page.goto(`${server.base}/`);
+      await page.getByLabel("Label").selectOption("team=payments");
+      await page.getByRole("link", { name: /hello labels/ }).waitFor();
+      assert.equal(await page.getByRole("list", { name: "Sessions" }).getByRole("link").count(), 1);
     }));
 
   test("sessions of other programs wait for the console", () =>

@@ -11,3 +11,11 @@ export async function logIn(page: Page, server: TestServer): Promise<void> {
   await page.getByRole("heading", { name: "Fleet" }).waitFor();
   if (!known) cookies.set(server, await page.context().cookies());
 }
+
+/** Logs a page in with a static token of the policy, on the login page. */
+export async function logInAs(page: Page, server: TestServer, name: string): Promise<void> {
+  await page.goto(server.base);
+  await page.getByLabel("Token").fill(server.tokenOf(name));
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+}

@@ -1,5 +1,6 @@
 // A server with the real CLI and the scripted model, and a browser. Both end with the tests.
 import { type ChildProcess, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
@@ -23,6 +24,16 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
+/** How a server differs from the default one. */
+export interface ServerOptions {
+  /** Path of another CLI. */
+  readonly cli?: string;
+  /** A policy file in place of the server's token. Its file of static tokens is `tokens`, of `people`. */
+  readonly policy?: string;
+  /** Names of static tokens of the policy. */
+  readonly people?: readonly string[];
+}
+
 /** A server with its own directories, which can be killed and started again. */
 export class TestServer {
   readonly base: string;
@@ -32,27 +43,35 @@ export class TestServer {
   readonly #directory: string;
   readonly #port: number;
   #child: ChildProcess | undefined;
-  readonly #cli: string;
+  readonly #options: ServerOptions;
   #output: string[] = [];
 
-  private constructor(directory: string, port: number, cli: string) {
+  private constructor(directory: string, port: number, options: ServerOptions) {
     this.#directory = directory;
     this.#port = port;
     this.base = `http://127.0.0.1:${port}`;
     this.work = join(directory, "src/shop");
-    this.#cli = cli;
+    this.#options = options;
   }
 
-  /** Starts a server, with another CLI if its path is given. */
-  static async start(cli = ""): Promise<TestServer> {
+  static async start(options: ServerOptions = {}): Promise<TestServer> {
     const directory = await mkdtemp(join(tmpdir(), "console-"));
-    const server = new TestServer(directory, await freePort(), cli);
+    const server = new TestServer(directory, await freePort(), options);
     await mkdir(server.work, { recursive: true });
     await server.restoreFiles();
     const rules = (await readFile(script, "utf8")).replaceAll("WORK", server.work);
     await writeFile(join(directory, "model.yaml"), rules);
+    const { policy = "", people = [] } = options;
+    await writeFile(join(directory, "policy.yaml"), policy, { mode: 0o600 });
+    const digest = (name: string) => createHash("sha256").update(server.tokenOf(name)).digest("hex");
+    await writeFile(join(directory, "tokens"), people.map((name) => `${name} ${digest(name)}\n`).join(""), { mode: 0o600 });
     await server.run();
     return server;
+  }
+
+  /** The static token of a name in the policy. */
+  tokenOf(name: string): string {
+    return `a-token-of-${name}-0123456789`;
   }
 
   /** The files that the scripted agent looks at and changes. */
@@ -64,15 +83,18 @@ export class TestServer {
   /** Starts the program. The model's listener has a port of its own each time. */
   async run(): Promise<void> {
     const model = join(this.#directory, "model.yaml");
+    const { cli, policy } = this.#options;
     const args = [
       ...["serve", "--listen", `unix:${join(this.#directory, "s.sock")}`, "--data-dir", join(this.#directory, "data")],
       ...["--web-listen", `127.0.0.1:${this.#port}`],
-      ...(this.#cli ? ["--cli", this.#cli, "--max-sessions-per-runtime", "10000"] : ["--offline-model", model]),
+      ...(cli ? ["--cli", cli, "--max-sessions-per-runtime", "10000"] : ["--offline-model", model]),
+      ...(policy ? ["--policy", join(this.#directory, "policy.yaml")] : []),
     ];
     // The CLI's own files stay out of the user's home.
     const cache = process.env["XDG_CACHE_HOME"] ?? join(process.env["HOME"] ?? "/", ".cache");
-    const own = { COPILOT_GRPC_TOKEN: this.token, HOME: this.#directory, XDG_CACHE_HOME: cache };
-    const env = { ...process.env, ...own };
+    const env = { ...process.env, HOME: this.#directory, XDG_CACHE_HOME: cache };
+    // A policy replaces the server's token.
+    Object.assign(env, { COPILOT_GRPC_TOKEN: policy ? "" : this.token });
     const child = spawn(binary, args, { stdio: ["ignore", "pipe", "pipe"], env });
     this.#child = child;
     this.#output = [];
@@ -105,11 +127,11 @@ export class TestServer {
     await fetch(`${model}/_offline/release?gate=${gate}`, { method: "POST" });
   }
 
-  /** Calls an rpc as a program with the token does. */
-  async call(method: string, message: object): Promise<unknown> {
-    const reply = await fetch(`${this.base}/copilot.bridge.v1.${method}`, {
+  /** Calls an rpc of copilot.bridge.v1, or of another package by its full name, as a program with a token does. */
+  async call(method: string, message: object, token = this.token): Promise<unknown> {
+    const reply = await fetch(`${this.base}/${method.startsWith("copilot.") ? "" : "copilot.bridge.v1."}${method}`, {
       method: "POST",
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.token}` },
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
       body: JSON.stringify(message),
     });
     const body = (await reply.json()) as unknown;
@@ -136,24 +158,54 @@ export class TestServer {
   }
 }
 
+/** An issuer of OpenID Connect for trials. It asks the browser for a subject. */
+export class TestIssuer {
+  readonly #child: ChildProcess;
+  readonly url: string;
+
+  private constructor(child: ChildProcess, url: string) {
+    [this.#child, this.url] = [child, url];
+  }
+
+  static async start(): Promise<TestIssuer> {
+    const child = spawn(binary, ["issuer", "--address", "127.0.0.1:0"], { stdio: ["ignore", "ignore", "pipe"] });
+    for await (const line of createInterface({ input: child.stderr })) {
+      const url = /^issuer: (\S+)/.exec(line)?.[1];
+      if (url) return new TestIssuer(child, url);
+    }
+    throw new Error("the issuer printed no address");
+  }
+
+  async close(): Promise<void> {
+    const exited = once(this.#child, "exit");
+    this.#child.kill();
+    await exited;
+  }
+}
+
 export function launch(): Promise<Browser> {
   const executablePath = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
   return chromium.launch({ executablePath, args: ["--no-sandbox", "--force-color-profile=srgb"] });
 }
 
 /** A page that fails the test if its code throws, or asks another server for anything. */
-export async function openPage(browser: Browser, server: TestServer, options: BrowserContextOptions = {}): Promise<Page> {
+export async function openPage(
+  browser: Browser,
+  server: TestServer,
+  options: BrowserContextOptions = {},
+  ...origins: readonly string[]
+): Promise<Page> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(20_000);
   const page = await context.newPage();
-  watch(page, server);
+  watch(page, server, ...origins);
   return page;
 }
 
 const problems = new WeakMap<Page, string[]>();
 
-/** Collects what must not happen on a page. */
-export function watch(page: Page, server: TestServer): void {
+/** Collects what must not happen on a page, such as a request to a server other than its own and those of `origins`. */
+export function watch(page: Page, server: TestServer, ...origins: readonly string[]): void {
   const found: string[] = [];
   problems.set(page, found);
   page.on("pageerror", (error) => found.push(`error: ${error.message}`));
@@ -163,7 +215,8 @@ export function watch(page: Page, server: TestServer): void {
   });
   page.on("request", (request) => {
     const url = request.url();
-    if (!url.startsWith(`${server.base}/`) && !/^(data|blob|about):/.test(url)) found.push(`request: ${url}`);
+    const known = [server.base, ...origins].some((origin) => url.startsWith(`${origin}/`));
+    if (!known && !/^(data|blob|about):/.test(url)) found.push(`request: ${url}`);
   });
 }
 

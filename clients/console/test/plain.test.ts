@@ -1,7 +1,8 @@
 // Tables for the pure functions: routes, numbers, texts, tools, logins.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { fetchMe, linkToken, logIn, LoginError, mayAct, returnPath } from "../src/lib/auth.js";
+import { fetchMe, linkToken, logIn, LoginError, logOut, mayAct, returnPath, rightsOf } from "../src/lib/auth.js";
+import { refusal } from "../src/lib/attachments.js";
 import { age, bytes, cost, count, countdown, duration, plural, shortPath } from "../src/lib/format.js";
 import { parseRoute, pathOf, type Route, sessionPath } from "../src/lib/router.js";
 import { clip, firstLine, output, plain, visible } from "../src/lib/text.js";
@@ -177,6 +178,25 @@ describe("logins", () => {
     [["?return=https://evil.example"], "/"],
     [["?return=/login"], "/"],
   ]);
+  test("a logout leads to the issuer's page, if it has one", async () => {
+    const page = "https://issuer.example/logout";
+    assert.equal(await logOut(answering(200, { redirect: page }).fetch), page);
+    assert.equal(await logOut(answering(200, {}).fetch), "");
+    assert.equal(await logOut(answering(200, { redirect: "javascript:alert(1)" }).fetch), "");
+    assert.equal(await logOut(answering(401, { message: "no login" }).fetch), "");
+    await assert.rejects(logOut(answering(500, { message: "the disk is full" }).fetch), new LoginError("the disk is full"));
+  });
+  test("rights in sessions, also of other tenants", () => {
+    const [reads, takesPart] = [{ owner: "host", access: 1 }, { owner: "host", access: 2 }];
+    const [none, act] = [{ acts: false, closes: false, owns: false }, { acts: true, closes: false, owns: false }];
+    const owner = { ...ann, role: "owner" } as const;
+    assert.deepEqual(rightsOf(ann, undefined), none);
+    assert.deepEqual(rightsOf({ ...ann, role: "participant" }, undefined), { ...act, closes: true });
+    assert.deepEqual(rightsOf(owner, { owner: "", access: 0 }), { acts: true, closes: true, owns: true });
+    assert.deepEqual(rightsOf(owner, reads), none);
+    assert.deepEqual(rightsOf(owner, takesPart), act);
+    assert.deepEqual(rightsOf(ann, takesPart), none);
+  });
   test("tokens and roles", () => {
     assert.equal(linkToken("#abc"), "abc");
     assert.equal(linkToken(""), "");
@@ -184,6 +204,20 @@ describe("logins", () => {
     assert.equal(mayAct({ ...ann, role: "participant" }), true);
     assert.equal(mayAct(undefined), false);
   });
+});
+
+describe("attachments", () => {
+  const file = (name: string, size: number) => ({ name, size }) as File;
+  table<[File[], File[]], string>(
+    "files fit one by one and together",
+    (files, added) => refusal(files, added, { each: 1000, all: 1500 }),
+    [
+      [[[], [file("a", 1000)]], ""],
+      [[[], [file("a", 1001)]], "a has 1001 B. The server takes at most 1000 B."],
+      [[[file("a", 1000)], [file("b", 500)]], ""],
+      [[[file("a", 1000)], [file("b", 501)]], "The files have 1.5 KiB. A prompt takes at most 1.5 KiB."],
+    ],
+  );
 });
 
 describe("diffs", () => {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -177,8 +179,34 @@ func (r *reducer) userMessage(event *bridgev1.Event, data *cliv1.UserMessageData
 	}
 	r.add(User{
 		Head: Head{cmp.Or(data.GetMessageId(), eventKey(event)), event.GetPosition()}, AgentID: agentOf(event),
-		Text: data.GetContent(), Attachments: len(data.GetAttachments()), Source: data.GetSource(), At: timeOf(event),
+		Text: data.GetContent(), Attachments: attachmentsOf(data.GetAttachments()), Source: data.GetSource(), At: timeOf(event),
 	})
+}
+
+func attachmentsOf(list []*cliv1.Attachment) []Attachment {
+	var attachments []Attachment
+	for _, one := range list {
+		attachments = append(attachments, attachmentOf(one))
+	}
+	return attachments
+}
+
+func attachmentOf(one *cliv1.Attachment) Attachment {
+	message := one.ProtoReflect()
+	variant := message.WhichOneof(message.Descriptor().Oneofs().ByName("variant"))
+	if variant == nil || variant.Message() == nil {
+		return Attachment{}
+	}
+	value := message.Get(variant).Message()
+	text := func(name protoreflect.Name) string {
+		field := value.Descriptor().Fields().ByName(name)
+		if field == nil || field.Kind() != protoreflect.StringKind {
+			return ""
+		}
+		return value.Get(field).String()
+	}
+	name := cmp.Or(text("display_name"), text("title"), text("path"), text("url"))
+	return Attachment{Kind: variant.JSONName(), Name: name, MIMEType: text("mime_type")}
 }
 
 func (r *reducer) assistantMessage(event *bridgev1.Event, data *cliv1.AssistantMessageData) {

@@ -129,9 +129,10 @@ func (r *reducer) endTurn(outcome *bridgev1.TurnOutcome) {
 
 func (r *reducer) markLost(messageIDs []string) {
 	for i, item := range r.Items {
-		if user, ok := item.(User); ok && slices.Contains(messageIDs, user.Key) {
+		if user, ok := item.(User); ok && !user.Lost && slices.Contains(messageIDs, user.Key) {
 			user.Lost = true
-			r.set(i, user)
+			r.own()
+			r.Items[i] = user
 		}
 	}
 }
@@ -158,7 +159,7 @@ func (r *reducer) own() {
 	}
 }
 
-// set replaces an item, if it is another one.
+// set replaces an item that is not a User, if it is another one.
 func (r *reducer) set(i int, item Item) {
 	if r.Items[i] != item {
 		r.own()

@@ -110,10 +110,9 @@ type User struct {
 	Head
 	// The sub-agent that received the message from its parent; empty for a message of the
 	// conversation itself.
-	AgentID string
-	Text    string
-	// Number of attachments.
-	Attachments int
+	AgentID     string
+	Text        string
+	Attachments []Attachment
 	// The sender of a message that is not a person's, such as a schedule.
 	Source string
 	// The message was accepted and lost with its CLI process: it is not part of the
@@ -121,6 +120,17 @@ type User struct {
 	Lost bool
 	// Time of the event; zero if unknown.
 	At time.Time
+}
+
+// Attachment is an attachment of a prompt.
+type Attachment struct {
+	// Such as "file", "directory", "blob" or "selection"; empty for a kind that this library does
+	// not know.
+	Kind string
+	// The name for people; empty if there is none.
+	Name string
+	// The content's MIME type; empty if unknown.
+	MIMEType string
 }
 
 // Message is a message of the agent, or of a sub-agent.

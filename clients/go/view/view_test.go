@@ -23,16 +23,16 @@ const data = "../../testdata/view/"
 
 // viewCase is a case of cases.json. A pointer that is nil is not compared.
 type viewCase struct {
-	Name, Recording        string
-	Frames                 []json.RawMessage
-	Items                  []string
-	Running                bool
-	Title, Model, Intent   *string
-	Outcome, Position      *string
-	Pending, Agents, Tools *[]string
-	Usage                  *view.Usage
-	CaughtUp, GoingAway    *bool
-	Closed                 *int
+	Name, Recording                     string
+	Frames                              []json.RawMessage
+	Items                               []string
+	Running                             bool
+	Title, Model, Intent                *string
+	Outcome, Position                   *string
+	Pending, Agents, Tools, Attachments *[]string
+	Usage                               *view.Usage
+	CaughtUp, GoingAway                 *bool
+	Closed                              *int
 }
 
 func (c viewCase) frames(t *testing.T) (frames []*bridgev1.SubscribeResponse) {
@@ -76,7 +76,7 @@ func viewOf(t *testing.T, v view.View, frames []*bridgev1.SubscribeResponse) vie
 	for _, frame := range frames {
 		items, pending := slices.Clone(v.Items), slices.Clone(v.Pending)
 		next := view.Reduce(v, frame)
-		if !slices.Equal(v.Items, items) || !slices.Equal(v.Pending, pending) {
+		if !reflect.DeepEqual(v.Items, items) || !slices.Equal(v.Pending, pending) {
 			t.Fatalf("the frame %v changed the view before it", frame)
 		}
 		v = next
@@ -140,6 +140,19 @@ func agents(v view.View) []string {
 	return texts
 }
 
+// attachments are the attachments of all prompts, in a line each.
+func attachments(v view.View) []string {
+	lines := []string{}
+	for _, item := range v.Items {
+		if user, ok := item.(view.User); ok {
+			for _, one := range user.Attachments {
+				lines = append(lines, one.Kind+" "+one.Name+" "+one.MIMEType)
+			}
+		}
+	}
+	return lines
+}
+
 // tools are the times and details of the tool calls, in a line each.
 func tools(v view.View) []string {
 	texts := []string{}
@@ -197,6 +210,7 @@ func TestViewCases(t *testing.T) {
 			equal(t, "pending", pending, c.Pending)
 			equal(t, "agents", agents(v), c.Agents)
 			equal(t, "tools", tools(v), c.Tools)
+			equal(t, "attachments", attachments(v), c.Attachments)
 		})
 	}
 }

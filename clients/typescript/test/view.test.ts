@@ -73,6 +73,13 @@ function tools(view: View): string[] {
   );
 }
 
+/** The attachments of all prompts, in one line each. */
+function attachments(view: View): string[] {
+  return view.items.flatMap((item) =>
+    item.kind === "user" ? item.attachments.map(({ kind, name, mimeType }) => `${kind} ${name} ${mimeType}`) : [],
+  );
+}
+
 const whole = (content: string): EventData => ({ case: "assistantMessage", value: { messageId: "m1", content } });
 const user: EventData = { case: "userMessage", value: { content: "hello", messageId: "u1" } };
 const start: EventData = {
@@ -95,6 +102,7 @@ interface ViewCase {
   readonly pending?: readonly string[];
   readonly agents?: readonly string[];
   readonly tools?: readonly string[];
+  readonly attachments?: readonly string[];
   readonly usage?: object;
   readonly caughtUp?: boolean;
   readonly goingAway?: boolean;
@@ -122,6 +130,7 @@ describe("cases", () => {
         ...{ intent: view.turn.intent, outcome: view.turn.outcome?.status, usage: view.usage, closed: view.closed },
         ...{ pending: view.pending.map(({ callbackId }) => callbackId), position: formatPosition(view.position) },
         ...{ caughtUp: view.caughtUp, goingAway: view.goingAway, agents: view.agents.map(agent), tools: tools(view) },
+        attachments: attachments(view),
       };
       const { name: _name, frames: _frames, recording: _recording, ...expected } = want;
       const got = Object.fromEntries(Object.keys(expected).map((key) => [key, all[key as keyof typeof all]]));

@@ -1,9 +1,10 @@
 import { type Client, Code, CopilotError, toCopilotError } from "@copilot-grpc/client";
 import { connect, type ConnectOptions } from "@copilot-grpc/client/web";
-import { fetchMe, type Identity, linkToken, type LoginMethod, logOut, mayAct } from "./auth.js";
+import { fetchMe, type Identity, linkToken, type LoginMethod, logOut, mayAct, mayOwn } from "./auth.js";
 import { Connection } from "./connection.js";
 import { FleetStream } from "./fleetstream.js";
 import { InboxStream } from "./inboxstream.js";
+import { Offers } from "./offers.js";
 import { Store } from "./store.js";
 
 /** Everything of a logged-in caller. */
@@ -12,8 +13,11 @@ export interface Desk {
   readonly identity: Identity;
   readonly fleet: FleetStream;
   readonly inbox: InboxStream;
+  readonly offers: Offers;
   /** The caller may send, answer and change. */
   readonly acts: boolean;
+  /** The caller may start sessions. */
+  readonly owns: boolean;
 }
 
 /** What the console shows as a whole. */
@@ -75,13 +79,16 @@ export class App {
     const reader = { name: identity.name || "console", handles: mayAct(identity) };
     const inbox = new InboxStream(client, this.connection, this.isFinal, reader);
     inbox.start();
-    this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, acts: mayAct(identity) } });
+    const offers = new Offers(client, this.isFinal);
+    const rights = { acts: mayAct(identity), owns: mayOwn(identity) };
+    this.state.set({ state: "ready", desk: { client, identity, fleet, inbox, offers, ...rights } });
   }
 
   async logOut(): Promise<void> {
-    await logOut();
+    const redirect = await logOut();
     this.#close();
-    await this.start();
+    if (redirect) location.assign(redirect);
+    else await this.start();
   }
 
   #close(): void {
@@ -90,6 +97,7 @@ export class App {
     this.state.set({ state: "starting" });
     now.desk.fleet.stop();
     now.desk.inbox.stop();
+    now.desk.offers.stop();
     void now.desk.client.close();
   }
 

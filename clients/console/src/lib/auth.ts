@@ -47,10 +47,13 @@ export async function logIn(
   if (!reply.ok) throw new LoginError(await reason(reply));
 }
 
-/** Ends the login on the server. */
-export async function logOut(fetch: Fetch = globalThis.fetch): Promise<void> {
+/** Ends the login on the server. Returns the issuer's page that ends the session there; empty if there is none. */
+export async function logOut(fetch: Fetch = globalThis.fetch): Promise<string> {
   const reply = await post("/auth/logout", {}, fetch);
   if (!reply.ok && reply.status !== 401) throw new LoginError(await reason(reply));
+  if (!reply.ok) return "";
+  const { redirect = "" } = (await reply.json()) as { redirect?: string };
+  return /^https?:\/\//.test(redirect) ? redirect : "";
 }
 
 function post(path: string, body: object, fetch: Fetch): Promise<Response> {
@@ -86,3 +89,28 @@ export function returnPath(search: string): string {
 export function mayAct(identity: Identity | undefined): boolean {
   return identity !== undefined && identity.role !== "observer";
 }
+
+/** Reports whether a role may start, share, label and delete sessions. */
+export function mayOwn(identity: Identity | undefined): boolean {
+  return identity?.role === "owner";
+}
+
+/** What the caller may do with a session. */
+export interface Rights {
+  /** Send, answer and stop. */
+  readonly acts: boolean;
+  /** Close it. */
+  readonly closes: boolean;
+  /** Fork, share, label, delete and open it again. */
+  readonly owns: boolean;
+}
+
+/** The rights in a session of the caller's tenant, or in one that another tenant shares with it. */
+export function rightsOf(identity: Identity, shared: { readonly owner: string; readonly access: number } | undefined): Rights {
+  const acts = mayAct(identity);
+  if (shared?.owner) return { acts: acts && shared.access === participate, closes: false, owns: false };
+  return { acts, closes: acts, owns: mayOwn(identity) };
+}
+
+/** ShareAccess of tenants that take part. */
+const participate = 2;

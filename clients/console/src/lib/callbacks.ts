@@ -20,6 +20,8 @@ export interface Question {
   readonly form: "permission" | "question" | "elicitation" | "plan" | "choice" | "none";
   /** The permission can be given for the rest of the session. */
   readonly forSession: boolean;
+  /** The caller may approve: guests of a shared session approve only calls of callers' tools, one at a time. */
+  readonly approvable: boolean;
   /** The choices of a form of that kind. */
   readonly choices: readonly Choice[];
 }
@@ -37,6 +39,19 @@ type Permission = NonNullable<Extract<Request, { case: "permission" }>["value"][
 
 /** Describes a callback. The texts are as the CLI sent them: show them as hostile. */
 export function questionOf(callback: Callback): Question {
+  const question = describe(callback);
+  if (!isShared(callback.sessionId)) return question;
+  const { request } = callback;
+  const ofTool = request.case === "permission" && request.value.permissionRequest?.variant.case === "customTool";
+  return { ...question, approvable: ofTool, forSession: false };
+}
+
+/** Sessions that another tenant shares have the name OWNER/SESSION. */
+function isShared(sessionId: string): boolean {
+  return sessionId.includes("/");
+}
+
+function describe(callback: Callback): Question {
   return {
     callback,
     title: "Answer the agent",
@@ -48,6 +63,7 @@ export function questionOf(callback: Callback): Question {
     details: "",
     form: "none",
     forSession: false,
+    approvable: true,
     choices: [],
     ...partsOf(callback),
   };

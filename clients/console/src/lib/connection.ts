@@ -27,6 +27,12 @@ export class Connection {
   }
 }
 
+/** Shows at once that the browser has no network. The streams notice it, or the end of it, by themselves. */
+export function followNetwork(connection: Connection, target: Pick<Window, "addEventListener"> = window): void {
+  target.addEventListener("offline", () => connection.broken("network"));
+  target.addEventListener("online", () => connection.closed("network"));
+}
+
 /** How a stream is read. */
 export interface StreamReader<T> {
   /** Name for {@link Connection}. */

@@ -1,4 +1,4 @@
-import type { Client, Session, SubscribeResponse } from "@copilot-grpc/client";
+import type { Client, Session, SessionInfo, SubscribeResponse } from "@copilot-grpc/client";
 import { emptyView, reduce, type View } from "@copilot-grpc/client/view";
 import type { Connection } from "./connection.js";
 import { nextFrame, type Schedule } from "./frames.js";
@@ -58,6 +58,12 @@ export class Conversation {
     this.#cancel = undefined;
     [this.#queue, this.#at] = [[], 0];
     this.#connection.closed(this.id);
+  }
+
+  /** A call returned a newer state of the session than the stream has. */
+  note(session: SessionInfo): void {
+    this.#current = { ...this.#current, session };
+    this.view.set({ ...this.view.get(), session });
   }
 
   stop(): void {

@@ -66,9 +66,11 @@ export class InboxStream {
     this.#changes.clear();
   }
 
-  /** This page answers a callback: it disappears without a word. */
-  answers({ sessionId, callbackId }: Callback): void {
-    this.#own.add(keyOf(sessionId, callbackId));
+  /** This page answers a callback: it disappears without a word, unless the answer failed. */
+  answers({ sessionId, callbackId }: Callback, failed = false): void {
+    const key = keyOf(sessionId, callbackId);
+    if (failed) this.#own.delete(key);
+    else this.#own.add(key);
   }
 
   #take({ change }: Change): void {

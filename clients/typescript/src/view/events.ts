@@ -1,7 +1,7 @@
 import { formatPosition } from "../position.js";
 import type { Event } from "../proto.js";
 import { append, find, mapItems, upsert } from "./items.js";
-import type { AgentView, MessageItem, NoticeItem, ReasoningItem, ToolItem, View } from "./state.js";
+import type { AgentView, AttachmentView, MessageItem, NoticeItem, ReasoningItem, ToolItem, View } from "./state.js";
 
 type Data = NonNullable<Event["event"]>["data"];
 type Value<C extends Data["case"]> = Extract<Data, { case: C }>["value"];
@@ -15,7 +15,7 @@ const reducers: { [C in Named]?: (view: View, value: Value<C>, event: Event) => 
       key: value.messageId || eventKey(event),
       agentId: agentOf(event),
       text: value.content,
-      attachments: value.attachments.length,
+      attachments: value.attachments.map(attachmentOf),
       source: value.source ?? "",
       lost: false,
       at: timeOf(event),
@@ -170,6 +170,13 @@ function isDone(item: ToolItem): boolean {
 
 function notice(view: View, event: Event, level: NoticeItem["level"], text: string): View {
   return append(view, { kind: "notice", key: eventKey(event), level, text, position: event.position });
+}
+
+function attachmentOf({ variant }: Value<"userMessage">["attachments"][number]): AttachmentView {
+  if (variant.case === undefined || variant.case === "unrecognized") return { kind: "", name: "", mimeType: "" };
+  const value = variant.value as Partial<Record<"displayName" | "title" | "path" | "url" | "mimeType", string>>;
+  const name = value.displayName || value.title || value.path || value.url || "";
+  return { kind: variant.case, name, mimeType: value.mimeType ?? "" };
 }
 
 function agentOf(event: Event): string {

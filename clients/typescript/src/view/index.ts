@@ -14,6 +14,7 @@ import type { View } from "./state.js";
 export { emptyView } from "./state.js";
 export type {
   AgentView,
+  AttachmentView,
   GapItem,
   MessageItem,
   NoticeItem,

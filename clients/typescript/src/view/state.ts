@@ -1,6 +1,16 @@
 import type { Callback, CloseReason, GapReason, Position, SessionInfo } from "../proto.js";
 import type { OutcomeData } from "../turn.js";
 
+/** An attachment of a prompt. */
+export interface AttachmentView {
+  /** Such as "file", "directory", "blob" or "selection"; empty for a kind that this library does not know. */
+  readonly kind: string;
+  /** The name for people; empty if there is none. */
+  readonly name: string;
+  /** The content's MIME type; empty if unknown. */
+  readonly mimeType: string;
+}
+
 /** A message of a user. */
 export interface UserItem {
   readonly kind: "user";
@@ -9,8 +19,7 @@ export interface UserItem {
   /** The sub-agent that received the message from its parent; empty for a message of the conversation itself. */
   readonly agentId: string;
   readonly text: string;
-  /** Number of attachments. */
-  readonly attachments: number;
+  readonly attachments: readonly AttachmentView[];
   /** The sender of a message that is not a person's, such as a schedule. */
   readonly source: string;
   /** The message was accepted and lost with its CLI process: it is not part of the conversation. */
