@@ -38,6 +38,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/request"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	"github.com/copilot-grpc/copilot-grpc/bridge/sharing"
@@ -124,6 +125,8 @@ type Config struct {
 	Observer *observe.Observer
 	// Audit receives the audit log. Default: audit.Discard.
 	Audit audit.Sink
+	// Warnings keeps the log's warnings for RuntimeService.WatchServerLog. Nil: the server has none to show.
+	Warnings *serverlog.Ring
 	// Logger receives events without a caller. Default: slog.DiscardHandler.
 	Logger *slog.Logger
 }
@@ -261,8 +264,8 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	}
 	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Pending}, cfg.Audit)
 	b.Runtimes = runtimes.New(runtimes.Config{
-		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Limits: b.limits,
-		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
+		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
+		Limits: b.limits, Warnings: cfg.Warnings, Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
 	})
 	b.Sessions = api.New(api.Config{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,

@@ -230,6 +230,22 @@ func (backend) Invoke(context.Context, *bridgev1.InvokeRequest) (*bridgev1.Invok
 	return called[bridgev1.InvokeResponse]("Invoke")
 }
 
+func (backend) DrainRuntime(context.Context, *bridgev1.DrainRuntimeRequest) (*bridgev1.DrainRuntimeResponse, error) {
+	return called[bridgev1.DrainRuntimeResponse]("DrainRuntime")
+}
+
+func (backend) RecycleRuntime(
+	context.Context, *bridgev1.RecycleRuntimeRequest,
+) (*bridgev1.RecycleRuntimeResponse, error) {
+	return called[bridgev1.RecycleRuntimeResponse]("RecycleRuntime")
+}
+
+func (backend) WatchServerLog(
+	context.Context, *bridgev1.WatchServerLogRequest, func() error, func(*bridgev1.WatchServerLogResponse) error,
+) error {
+	return refusal("WatchServerLog")
+}
+
 func (backend) WatchHostEvents(
 	context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error,
 ) error {

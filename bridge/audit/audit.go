@@ -38,7 +38,8 @@ type Entry struct {
 	At time.Time
 	// Action is one of "session.create", "session.resume", "session.delete", "session.disconnect", "session.share",
 	// "session.unshare", "session.share_accept", "session.share_decline", "callback.answer", "callback.default",
-	// "call.host", "call.permissions", "call.refused", "login", "logout".
+	// "call.host", "call.permissions", "call.refused", "login", "logout", "runtime.drain", "runtime.undrain",
+	// "runtime.recycle".
 	Action string
 	// Outcome is the result; Reason is the error reason of a failure, as in ErrorInfo.
 	Outcome, Reason string
@@ -49,6 +50,6 @@ type Entry struct {
 	// With is the tenant that a session is shared with, Access the access granted.
 	With, Access string
 	// Callback is its id, Kind its kind, or how a browser logged in, Subject its subject: a tool's name, a permission's
-	// kind, a hook's type. Decision is the decision, Participant the participant that made it.
+	// kind, a hook's type, a runtime's id. Decision is the decision, Participant the participant that made it.
 	Callback, Kind, Subject, Decision, Participant string
 }

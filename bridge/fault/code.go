@@ -49,6 +49,8 @@ var codes = map[Reason]int32{
 	CLIInstallFailed:    failedPrecondition,
 	CLIUnsupported:      failedPrecondition,
 	CLIUnverified:       failedPrecondition,
+	RuntimeNotFound:     notFound,
+	RuntimeEnding:       failedPrecondition,
 	CLIStartFailed:      unavailable,
 	RuntimeLost:         unavailable,
 	RuntimeNotRunning:   failedPrecondition,

@@ -55,6 +55,8 @@ const (
 	RuntimeNotRunning   = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_RUNNING
 	ConfinementChanging = bridgev1.ErrorReason_ERROR_REASON_CONFINEMENT_CHANGING
 	CLIUnverified       = bridgev1.ErrorReason_ERROR_REASON_CLI_UNVERIFIED
+	RuntimeNotFound     = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_NOT_FOUND
+	RuntimeEnding       = bridgev1.ErrorReason_ERROR_REASON_RUNTIME_ENDING
 	LimitExceeded       = bridgev1.ErrorReason_ERROR_REASON_LIMIT_EXCEEDED
 	Draining            = bridgev1.ErrorReason_ERROR_REASON_DRAINING
 	Unauthenticated     = bridgev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED

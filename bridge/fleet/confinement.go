@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// evacuateEvery is the interval at which the bridge tries to unload the sessions of a fenced runtime.
+	// evacuateEvery is the interval at which the bridge tries to unload the sessions of a runtime that is to end.
 	evacuateEvery = 100 * time.Millisecond
-	// fencedStop bounds the orderly end of a fenced runtime, before the end is forced.
+	// fencedStop bounds the orderly end of such a runtime, before the end is forced.
 	fencedStop = 5 * time.Second
 	// confinementRetry is the suggested time before a retry.
 	confinementRetry = time.Second
@@ -66,38 +66,48 @@ func (f *Fleet) fenceStale(rt *Runtime) {
 	if releaser, ok := f.supervisor.(Releaser); ok {
 		releaser.Release(rt.Process())
 	}
-	f.cfg.Shutdown.Go(func(ctx context.Context) { f.evacuate(ctx, rt) })
+	grace := f.tuning.Load().ConfinementGrace
+	f.cfg.Shutdown.Go(func(ctx context.Context) {
+		f.evacuate(ctx, rt, grace, func() bool { return len(rt.loaded()) == 0 })
+	})
 }
 
-// evacuate unloads the sessions of a fenced runtime as they become idle, until ConfinementGrace is over, and ends the
-// runtime. Work that still goes on in it then is lost; its sessions continue in the successor.
-func (f *Fleet) evacuate(ctx context.Context, rt *Runtime) {
-	grace, cancel := context.WithTimeout(ctx, f.tuning.Load().ConfinementGrace)
+// evacuate unloads the sessions of a runtime as they become idle, until it is empty or the grace time is over, and ends
+// the runtime. Work that still goes on in it then is lost; its sessions continue in the successor. It returns how many
+// sessions were still in use.
+func (f *Fleet) evacuate(ctx context.Context, rt *Runtime, grace time.Duration, empty func() bool) (interrupted int) {
+	graceful, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	tick := time.NewTicker(evacuateEvery)
 	defer tick.Stop()
 	for {
 		for _, s := range rt.loaded() {
 			if s.Loader().Idle(0) { // else the other sessions would wait for it
-				f.unloader.unload(grace, idleSession{s, 0})
+				f.unloader.unload(graceful, idleSession{s, 0})
 			}
 		}
-		if len(rt.loaded()) == 0 || grace.Err() != nil {
+		if empty() || graceful.Err() != nil {
 			break
 		}
 		select {
 		case <-tick.C:
-		case <-grace.Done():
+		case <-graceful.Done():
 		case <-rt.Ended():
-			return
+			return 0
 		}
 	}
 	if ctx.Err() != nil {
-		return // the bridge closes, and its supervisor ends the runtimes
+		return 0 // the bridge closes, and its supervisor ends the runtimes
+	}
+	for _, s := range rt.loaded() {
+		if !s.Loader().Idle(0) {
+			interrupted++
+		}
 	}
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), fencedStop)
 	defer cancelStop()
 	_ = rt.Process().Stop(stop) // never fails
+	return interrupted
 }
 
 // passesFence lists the methods that a fenced runtime still takes from callers: what ends

@@ -54,7 +54,11 @@ func (f *Fleet) recycle() (moving []idleSession) {
 		if rt.Err() != nil || rt.retiring {
 			continue
 		}
-		if !rt.leaving {
+		leaving, recycling := rt.replaced()
+		if recycling {
+			continue
+		}
+		if !leaving {
 			f.release(rt, releaser)
 			continue // a caller that has just got it has until the next sweep to load a session in it
 		}
@@ -78,6 +82,7 @@ func (f *Fleet) release(rt *Runtime, releaser Releaser) {
 	}
 	rt.mu.Lock()
 	rt.leaving = true
+	rt.undrain()
 	rt.mu.Unlock()
 	f.log.Info("runtime is being replaced", "runtime_id", rt.id, "reason", why)
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -32,7 +33,10 @@ type Runtime struct {
 	process  *runtime.Runtime
 	sessions map[string]*session.Session // by id
 	lost     error
-	leaving  bool // it is being replaced, because it is worn
+	leaving  bool // it is being replaced: the supervisor has released it
+	draining bool // it gets no further session
+	// recycling says that a call of Recycle ends it.
+	recycling bool
 
 	// told is closed when the sessions know of the end.
 	told   chan struct{}
@@ -147,10 +151,16 @@ func (rt *Runtime) Proto() *bridgev1.RuntimeInfo {
 		out.State, out.Cause = bridgev1.RuntimeState_RUNTIME_STATE_DOWN, rt.lost.Error()
 		return out
 	}
-	if rt.leaving || rt.fenced.Load() {
+	switch {
+	case rt.ending():
 		out.State = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
+	case rt.draining:
+		out.State = bridgev1.RuntimeState_RUNTIME_STATE_DRAINING
 	}
 	out.RssBytes = process.RSS()
+	if health := process.Health(); !health.CheckedAt.IsZero() {
+		out.Latency = durationpb.New(health.Latency)
+	}
 	return out
 }
 
@@ -186,6 +196,7 @@ func (rt *Runtime) ended(cause error) {
 	rt.mu.Lock()
 	sessions := rt.sessions
 	rt.sessions, rt.lost = map[string]*session.Session{}, cause
+	rt.undrain()
 	for id := range sessions {
 		f.table.Remove(session.Key(rt.profile.Tenant, id), rt.profile)
 	}

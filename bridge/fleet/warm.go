@@ -98,5 +98,5 @@ func (f *Fleet) startSpare(p runtime.Profile) {
 func (rt *Runtime) usable() bool {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	return rt.lost == nil && !rt.leaving && !rt.fenced.Load()
+	return rt.lost == nil && !rt.ending()
 }

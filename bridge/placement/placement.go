@@ -70,7 +70,8 @@ type shard struct {
 	profile  runtime.Profile
 	sessions map[string]struct{}
 	used     time.Time
-	holds    int // callers waiting for it to start
+	holds    int  // callers waiting for it to start
+	draining bool // it gets no further session
 }
 
 // New returns a table. The first runtime of the profile keep is never ended. now is the clock.
@@ -262,7 +263,20 @@ func (t *Table) KeepSpares(spares map[string]int) {
 	t.spares = spares
 }
 
-func (t *Table) hasRoom(s *shard) bool { return len(s.sessions) < t.cfg.MaxSessions }
+// Drain sets whether the runtime with exactly this profile is draining: a draining runtime gets no further session, and
+// does not count as a spare.
+func (t *Table) Drain(p runtime.Profile, draining bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.shards[Key(p)] {
+		if s.profile.Shard == p.Shard {
+			s.draining = draining
+		}
+	}
+}
+
+// hasRoom reports whether the runtime takes another session. The caller holds mu.
+func (t *Table) hasRoom(s *shard) bool { return !s.draining && len(s.sessions) < t.cfg.MaxSessions }
 
 // roomIn returns the first runtime of a profile with room. The caller holds mu.
 func (t *Table) roomIn(key string, p runtime.Profile) (*shard, error) {

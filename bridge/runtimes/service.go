@@ -13,10 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fleet"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
+	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
+	"github.com/copilot-grpc/copilot-grpc/bridge/share"
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
@@ -34,8 +37,12 @@ type Config struct {
 	Tenants  *tenancy.Tenants
 	Codec    *wire.Codec
 	Shutdown *shutdown.Coordinator
+	// Audit receives the drains and replacements of runtimes.
+	Audit audit.Sink
 	// Limits returns the limits for a tenant's calls; the service adds the limits of the runtimes.
 	Limits func(tenant string) *bridgev1.Limits
+	// Warnings has the server's log of warnings; nil if it is not recorded.
+	Warnings *serverlog.Ring
 	// Version is the version of the server.
 	Version string
 	// Raw says that RawService is on, OfflineModel that a scripted model takes the place of real ones.
@@ -92,7 +99,7 @@ func (svc *Service) ListRuntimes(
 	runtimes := svc.fleet.Visible(caller.From(ctx))
 	out := &bridgev1.ListRuntimesResponse{}
 	for _, rt := range runtimes {
-		out.Runtimes = append(out.Runtimes, rt.Proto())
+		out.Runtimes = append(out.Runtimes, described(ctx, rt))
 	}
 	seen := map[string]bool{} // of each profile, the newest has the time of the next start
 	for i, rt := range slices.Backward(runtimes) {
@@ -104,6 +111,15 @@ func (svc *Service) ListRuntimes(
 		seen[hash] = true
 	}
 	return out, nil
+}
+
+// described describes a runtime to the caller.
+func described(ctx context.Context, rt *fleet.Runtime) *bridgev1.RuntimeInfo {
+	out := rt.Proto()
+	if tenant := rt.Profile().Tenant; tenant != caller.From(ctx).Tenant {
+		out.Tenant = share.PublicTenant(tenant)
+	}
+	return out
 }
 
 // Ping measures the round trip to a runtime.

@@ -11,10 +11,12 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
+	"github.com/copilot-grpc/copilot-grpc/server/redact"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
 )
 
@@ -38,11 +40,13 @@ type App struct {
 	bridge  *bridge.Bridge
 	policy  *policy.Store // nil without one
 	logger  *slog.Logger
-	server  *server.Server
-	logins  *login.Store // nil without a listener for browsers
-	offline *offlinemodel.Server
-	way     runtime.Runner // to the CLI
-	probes  bool           // whether the CLI is started when the App runs
+	// warnings has the warnings of logger.
+	warnings *serverlog.Ring
+	server   *server.Server
+	logins   *login.Store // nil without a listener for browsers
+	offline  *offlinemodel.Server
+	way      runtime.Runner // to the CLI
+	probes   bool           // whether the CLI is started when the App runs
 
 	observing observing
 	closers   closers
@@ -57,7 +61,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 		return nil, err
 	}
 	set := newSettings(options)
-	a := &App{config: c, logger: set.logger, level: set.level}
+	warnings := serverlog.New(redact.Text)
+	set.logger = slog.New(warnings.Handler(set.logger.Handler()))
+	a := &App{config: c, logger: set.logger, level: set.level, warnings: warnings}
 	a.current.Store(&c)
 	a.hard, a.abort = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -185,6 +191,7 @@ func (a *App) newBridge(
 		Version:            a.config.Version,
 		Observer:           a.observing.observer,
 		Audit:              a.observing.sink,
+		Warnings:           a.warnings,
 		Logger:             a.logger,
 	})
 	if err != nil {

@@ -16,6 +16,13 @@ type RuntimeBackend interface {
 	Ping(context.Context, *bridgev1.PingRequest) (*bridgev1.PingResponse, error)
 	GetAuthStatus(context.Context, *bridgev1.GetAuthStatusRequest) (*bridgev1.GetAuthStatusResponse, error)
 	ListModels(context.Context, *bridgev1.ListModelsRequest) (*bridgev1.ListModelsResponse, error)
+	DrainRuntime(context.Context, *bridgev1.DrainRuntimeRequest) (*bridgev1.DrainRuntimeResponse, error)
+	RecycleRuntime(context.Context, *bridgev1.RecycleRuntimeRequest) (*bridgev1.RecycleRuntimeResponse, error)
+	// WatchServerLog calls open when it has registered the watch, and then emit.
+	WatchServerLog(
+		ctx context.Context, req *bridgev1.WatchServerLogRequest, open func() error,
+		emit func(*bridgev1.WatchServerLogResponse) error,
+	) error
 	WatchHostEvents(
 		context.Context, *bridgev1.WatchHostEventsRequest, func(*bridgev1.WatchHostEventsResponse) error,
 	) error
@@ -51,6 +58,13 @@ func (s *runtimeService) CreateWebLink(ctx context.Context, req *bridgev1.Create
 
 func (s *runtimeService) Register(r grpc.ServiceRegistrar) {
 	bridgev1.RegisterRuntimeServiceServer(r, s)
+}
+
+func (s *runtimeService) WatchServerLog(
+	req *bridgev1.WatchServerLogRequest, stream grpc.ServerStreamingServer[bridgev1.WatchServerLogResponse],
+) error {
+	open := func() error { return stream.SendHeader(nil) }
+	return s.RuntimeBackend.WatchServerLog(stream.Context(), req, open, stream.Send)
 }
 
 func (s *runtimeService) WatchHostEvents(

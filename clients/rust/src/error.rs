@@ -171,6 +171,10 @@ reasons! {
     ConfinementChanging = "CONFINEMENT_CHANGING", Unavailable;
     /// The CLI's files differ from the published ones.
     CliUnverified = "CLI_UNVERIFIED", FailedPrecondition;
+    /// The CLI process does not exist, or does not belong to the caller.
+    RuntimeNotFound = "RUNTIME_NOT_FOUND", NotFound;
+    /// The CLI process has ended, or is being replaced.
+    RuntimeEnding = "RUNTIME_ENDING", FailedPrecondition;
     /// A limit is reached.
     LimitExceeded = "LIMIT_EXCEEDED", ResourceExhausted;
     /// The server is draining.

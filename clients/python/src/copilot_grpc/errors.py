@@ -253,6 +253,14 @@ class CliUnverified(CopilotError, reason="CLI_UNVERIFIED", code="FAILED_PRECONDI
     """The CLI's files differ from the published ones."""
 
 
+class RuntimeNotFound(CopilotError, reason="RUNTIME_NOT_FOUND", code="NOT_FOUND"):
+    """The CLI process does not exist, or does not belong to the caller."""
+
+
+class RuntimeEnding(CopilotError, reason="RUNTIME_ENDING", code="FAILED_PRECONDITION"):
+    """The CLI process has ended, or is being replaced."""
+
+
 class LimitExceeded(CopilotError, reason="LIMIT_EXCEEDED", code="RESOURCE_EXHAUSTED"):
     """A limit is reached."""
 

@@ -137,6 +137,10 @@ const (
 	// FAILED_PRECONDITION: the CLI's executable or one of its unpacked files differs from the
 	// published one; the message names the file and the remedy.
 	ErrorReason_ERROR_REASON_CLI_UNVERIFIED ErrorReason = 77
+	// NOT_FOUND: the runtime does not exist, or does not belong to the caller.
+	ErrorReason_ERROR_REASON_RUNTIME_NOT_FOUND ErrorReason = 78
+	// FAILED_PRECONDITION: the runtime has ended, or is being replaced.
+	ErrorReason_ERROR_REASON_RUNTIME_ENDING ErrorReason = 79
 	// RESOURCE_EXHAUSTED: a limit is reached; QuotaFailure names it.
 	ErrorReason_ERROR_REASON_LIMIT_EXCEEDED ErrorReason = 80
 	// UNAVAILABLE: the server is draining.
@@ -204,6 +208,8 @@ var (
 		75: "ERROR_REASON_RUNTIME_NOT_RUNNING",
 		76: "ERROR_REASON_CONFINEMENT_CHANGING",
 		77: "ERROR_REASON_CLI_UNVERIFIED",
+		78: "ERROR_REASON_RUNTIME_NOT_FOUND",
+		79: "ERROR_REASON_RUNTIME_ENDING",
 		80: "ERROR_REASON_LIMIT_EXCEEDED",
 		81: "ERROR_REASON_DRAINING",
 		82: "ERROR_REASON_UNAUTHENTICATED",
@@ -257,6 +263,8 @@ var (
 		"ERROR_REASON_RUNTIME_NOT_RUNNING":   75,
 		"ERROR_REASON_CONFINEMENT_CHANGING":  76,
 		"ERROR_REASON_CLI_UNVERIFIED":        77,
+		"ERROR_REASON_RUNTIME_NOT_FOUND":     78,
+		"ERROR_REASON_RUNTIME_ENDING":        79,
 		"ERROR_REASON_LIMIT_EXCEEDED":        80,
 		"ERROR_REASON_DRAINING":              81,
 		"ERROR_REASON_UNAUTHENTICATED":       82,
@@ -460,7 +468,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xc8\r\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8d\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -503,7 +511,9 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1dERROR_REASON_RUNTIME_STOPPING\x10J\x12$\n" +
 	" ERROR_REASON_RUNTIME_NOT_RUNNING\x10K\x12%\n" +
 	"!ERROR_REASON_CONFINEMENT_CHANGING\x10L\x12\x1f\n" +
-	"\x1bERROR_REASON_CLI_UNVERIFIED\x10M\x12\x1f\n" +
+	"\x1bERROR_REASON_CLI_UNVERIFIED\x10M\x12\"\n" +
+	"\x1eERROR_REASON_RUNTIME_NOT_FOUND\x10N\x12\x1f\n" +
+	"\x1bERROR_REASON_RUNTIME_ENDING\x10O\x12\x1f\n" +
 	"\x1bERROR_REASON_LIMIT_EXCEEDED\x10P\x12\x19\n" +
 	"\x15ERROR_REASON_DRAINING\x10Q\x12 \n" +
 	"\x1cERROR_REASON_UNAUTHENTICATED\x10R\x12\x1a\n" +

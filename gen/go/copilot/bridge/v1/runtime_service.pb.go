@@ -100,6 +100,8 @@ const (
 	RuntimeState_RUNTIME_STATE_STOPPING RuntimeState = 3
 	// The process has ended. A new one is started on demand, not before `retry_time`.
 	RuntimeState_RUNTIME_STATE_DOWN RuntimeState = 4
+	// The process accepts no more sessions because of DrainRuntime.
+	RuntimeState_RUNTIME_STATE_DRAINING RuntimeState = 5
 )
 
 // Enum value maps for RuntimeState.
@@ -110,6 +112,7 @@ var (
 		2: "RUNTIME_STATE_READY",
 		3: "RUNTIME_STATE_STOPPING",
 		4: "RUNTIME_STATE_DOWN",
+		5: "RUNTIME_STATE_DRAINING",
 	}
 	RuntimeState_value = map[string]int32{
 		"RUNTIME_STATE_UNSPECIFIED": 0,
@@ -117,6 +120,7 @@ var (
 		"RUNTIME_STATE_READY":       2,
 		"RUNTIME_STATE_STOPPING":    3,
 		"RUNTIME_STATE_DOWN":        4,
+		"RUNTIME_STATE_DRAINING":    5,
 	}
 )
 
@@ -145,6 +149,59 @@ func (x RuntimeState) Number() protoreflect.EnumNumber {
 // Deprecated: Use RuntimeState.Descriptor instead.
 func (RuntimeState) EnumDescriptor() ([]byte, []int) {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{1}
+}
+
+// ServerLogLevel is the severity of a log record.
+type ServerLogLevel int32
+
+const (
+	// Not set by this server.
+	ServerLogLevel_SERVER_LOG_LEVEL_UNSPECIFIED ServerLogLevel = 0
+	// The server continues, but a user may need to act.
+	ServerLogLevel_SERVER_LOG_LEVEL_WARN ServerLogLevel = 1
+	// An operation of the server failed.
+	ServerLogLevel_SERVER_LOG_LEVEL_ERROR ServerLogLevel = 2
+)
+
+// Enum value maps for ServerLogLevel.
+var (
+	ServerLogLevel_name = map[int32]string{
+		0: "SERVER_LOG_LEVEL_UNSPECIFIED",
+		1: "SERVER_LOG_LEVEL_WARN",
+		2: "SERVER_LOG_LEVEL_ERROR",
+	}
+	ServerLogLevel_value = map[string]int32{
+		"SERVER_LOG_LEVEL_UNSPECIFIED": 0,
+		"SERVER_LOG_LEVEL_WARN":        1,
+		"SERVER_LOG_LEVEL_ERROR":       2,
+	}
+)
+
+func (x ServerLogLevel) Enum() *ServerLogLevel {
+	p := new(ServerLogLevel)
+	*p = x
+	return p
+}
+
+func (x ServerLogLevel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ServerLogLevel) Descriptor() protoreflect.EnumDescriptor {
+	return file_copilot_bridge_v1_runtime_service_proto_enumTypes[2].Descriptor()
+}
+
+func (ServerLogLevel) Type() protoreflect.EnumType {
+	return &file_copilot_bridge_v1_runtime_service_proto_enumTypes[2]
+}
+
+func (x ServerLogLevel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ServerLogLevel.Descriptor instead.
+func (ServerLogLevel) EnumDescriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{2}
 }
 
 type CreateWebLinkRequest struct {
@@ -682,7 +739,11 @@ type RuntimeInfo struct {
 	ProfileId string `protobuf:"bytes,10,opt,name=profile_id,json=profileId,proto3" json:"profile_id,omitempty"`
 	// Number among the runtimes with the same profile, from 0: when the first is full, sessions go
 	// to the next. A runtime that is STOPPING or DOWN has the number of its successor.
-	Index         int32 `protobuf:"varint,11,opt,name=index,proto3" json:"index,omitempty"`
+	Index int32 `protobuf:"varint,11,opt,name=index,proto3" json:"index,omitempty"`
+	// Time that the process took to answer the server's last health check; unset before the first.
+	Latency *durationpb.Duration `protobuf:"bytes,12,opt,name=latency,proto3" json:"latency,omitempty"`
+	// Tenant of the runtime's sessions, for callers of other tenants.
+	Tenant        string `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +855,591 @@ func (x *RuntimeInfo) GetIndex() int32 {
 	return 0
 }
 
+func (x *RuntimeInfo) GetLatency() *durationpb.Duration {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+func (x *RuntimeInfo) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+type DrainRuntimeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RuntimeInfo.runtime_id.
+	RuntimeId string `protobuf:"bytes,1,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
+	// Ends the drain: the runtime accepts sessions again.
+	Undo          bool `protobuf:"varint,2,opt,name=undo,proto3" json:"undo,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRuntimeRequest) Reset() {
+	*x = DrainRuntimeRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRuntimeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRuntimeRequest) ProtoMessage() {}
+
+func (x *DrainRuntimeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRuntimeRequest.ProtoReflect.Descriptor instead.
+func (*DrainRuntimeRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DrainRuntimeRequest) GetRuntimeId() string {
+	if x != nil {
+		return x.RuntimeId
+	}
+	return ""
+}
+
+func (x *DrainRuntimeRequest) GetUndo() bool {
+	if x != nil {
+		return x.Undo
+	}
+	return false
+}
+
+type DrainRuntimeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Runtime       *RuntimeInfo           `protobuf:"bytes,1,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRuntimeResponse) Reset() {
+	*x = DrainRuntimeResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRuntimeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRuntimeResponse) ProtoMessage() {}
+
+func (x *DrainRuntimeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRuntimeResponse.ProtoReflect.Descriptor instead.
+func (*DrainRuntimeResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DrainRuntimeResponse) GetRuntime() *RuntimeInfo {
+	if x != nil {
+		return x.Runtime
+	}
+	return nil
+}
+
+type RecycleRuntimeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RuntimeInfo.runtime_id.
+	RuntimeId string `protobuf:"bytes,1,opt,name=runtime_id,json=runtimeId,proto3" json:"runtime_id,omitempty"`
+	// Time for which turns and callbacks may continue; 0 to 1 hour, default 30 seconds.
+	GracePeriod   *durationpb.Duration `protobuf:"bytes,2,opt,name=grace_period,json=gracePeriod,proto3" json:"grace_period,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecycleRuntimeRequest) Reset() {
+	*x = RecycleRuntimeRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecycleRuntimeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecycleRuntimeRequest) ProtoMessage() {}
+
+func (x *RecycleRuntimeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecycleRuntimeRequest.ProtoReflect.Descriptor instead.
+func (*RecycleRuntimeRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RecycleRuntimeRequest) GetRuntimeId() string {
+	if x != nil {
+		return x.RuntimeId
+	}
+	return ""
+}
+
+func (x *RecycleRuntimeRequest) GetGracePeriod() *durationpb.Duration {
+	if x != nil {
+		return x.GracePeriod
+	}
+	return nil
+}
+
+type RecycleRuntimeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The runtime, in the state DOWN.
+	Runtime *RuntimeInfo `protobuf:"bytes,1,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	// Number of sessions that were still in use when the grace period was over: their turns and
+	// callbacks were interrupted.
+	InterruptedSessions int32 `protobuf:"varint,2,opt,name=interrupted_sessions,json=interruptedSessions,proto3" json:"interrupted_sessions,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *RecycleRuntimeResponse) Reset() {
+	*x = RecycleRuntimeResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecycleRuntimeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecycleRuntimeResponse) ProtoMessage() {}
+
+func (x *RecycleRuntimeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecycleRuntimeResponse.ProtoReflect.Descriptor instead.
+func (*RecycleRuntimeResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RecycleRuntimeResponse) GetRuntime() *RuntimeInfo {
+	if x != nil {
+		return x.Runtime
+	}
+	return nil
+}
+
+func (x *RecycleRuntimeResponse) GetInterruptedSessions() int32 {
+	if x != nil {
+		return x.InterruptedSessions
+	}
+	return 0
+}
+
+type WatchServerLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Interval of heartbeats in a silent stream: 1 s to 10 min, default 30 s.
+	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,1,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *WatchServerLogRequest) Reset() {
+	*x = WatchServerLogRequest{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchServerLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchServerLogRequest) ProtoMessage() {}
+
+func (x *WatchServerLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchServerLogRequest.ProtoReflect.Descriptor instead.
+func (*WatchServerLogRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *WatchServerLogRequest) GetHeartbeatInterval() *durationpb.Duration {
+	if x != nil {
+		return x.HeartbeatInterval
+	}
+	return nil
+}
+
+// WatchServerLogResponse is a frame of RuntimeService.WatchServerLog.
+type WatchServerLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Frame:
+	//
+	//	*WatchServerLogResponse_Record
+	//	*WatchServerLogResponse_CaughtUp
+	//	*WatchServerLogResponse_Gap
+	//	*WatchServerLogResponse_Heartbeat
+	Frame         isWatchServerLogResponse_Frame `protobuf_oneof:"frame"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchServerLogResponse) Reset() {
+	*x = WatchServerLogResponse{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchServerLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchServerLogResponse) ProtoMessage() {}
+
+func (x *WatchServerLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchServerLogResponse.ProtoReflect.Descriptor instead.
+func (*WatchServerLogResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *WatchServerLogResponse) GetFrame() isWatchServerLogResponse_Frame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+func (x *WatchServerLogResponse) GetRecord() *ServerLogRecord {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchServerLogResponse_Record); ok {
+			return x.Record
+		}
+	}
+	return nil
+}
+
+func (x *WatchServerLogResponse) GetCaughtUp() *ServerLogCaughtUp {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchServerLogResponse_CaughtUp); ok {
+			return x.CaughtUp
+		}
+	}
+	return nil
+}
+
+func (x *WatchServerLogResponse) GetGap() *ServerLogGap {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchServerLogResponse_Gap); ok {
+			return x.Gap
+		}
+	}
+	return nil
+}
+
+func (x *WatchServerLogResponse) GetHeartbeat() *ServerLogHeartbeat {
+	if x != nil {
+		if x, ok := x.Frame.(*WatchServerLogResponse_Heartbeat); ok {
+			return x.Heartbeat
+		}
+	}
+	return nil
+}
+
+type isWatchServerLogResponse_Frame interface {
+	isWatchServerLogResponse_Frame()
+}
+
+type WatchServerLogResponse_Record struct {
+	// A record, in order.
+	Record *ServerLogRecord `protobuf:"bytes,1,opt,name=record,proto3,oneof"`
+}
+
+type WatchServerLogResponse_CaughtUp struct {
+	// The records that the server had when the stream began are complete.
+	CaughtUp *ServerLogCaughtUp `protobuf:"bytes,2,opt,name=caught_up,json=caughtUp,proto3,oneof"`
+}
+
+type WatchServerLogResponse_Gap struct {
+	// Records are missing here.
+	Gap *ServerLogGap `protobuf:"bytes,3,opt,name=gap,proto3,oneof"`
+}
+
+type WatchServerLogResponse_Heartbeat struct {
+	// The stream was silent.
+	Heartbeat *ServerLogHeartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
+}
+
+func (*WatchServerLogResponse_Record) isWatchServerLogResponse_Frame() {}
+
+func (*WatchServerLogResponse_CaughtUp) isWatchServerLogResponse_Frame() {}
+
+func (*WatchServerLogResponse_Gap) isWatchServerLogResponse_Frame() {}
+
+func (*WatchServerLogResponse_Heartbeat) isWatchServerLogResponse_Frame() {}
+
+// ServerLogRecord is a record of the server's log. Text that looks like a credential is replaced.
+type ServerLogRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the record since the start of the server, from 1.
+	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Time   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Level  ServerLogLevel         `protobuf:"varint,3,opt,name=level,proto3,enum=copilot.bridge.v1.ServerLogLevel" json:"level,omitempty"`
+	// At most 4 KiB; a longer text is shortened.
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// Details. Names in a group have the form "group.name". At most 32 details, each at most 1 KiB.
+	Attributes    map[string]string `protobuf:"bytes,5,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerLogRecord) Reset() {
+	*x = ServerLogRecord{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerLogRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerLogRecord) ProtoMessage() {}
+
+func (x *ServerLogRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerLogRecord.ProtoReflect.Descriptor instead.
+func (*ServerLogRecord) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ServerLogRecord) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ServerLogRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *ServerLogRecord) GetLevel() ServerLogLevel {
+	if x != nil {
+		return x.Level
+	}
+	return ServerLogLevel_SERVER_LOG_LEVEL_UNSPECIFIED
+}
+
+func (x *ServerLogRecord) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ServerLogRecord) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+// ServerLogCaughtUp ends the replay.
+type ServerLogCaughtUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerLogCaughtUp) Reset() {
+	*x = ServerLogCaughtUp{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerLogCaughtUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerLogCaughtUp) ProtoMessage() {}
+
+func (x *ServerLogCaughtUp) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerLogCaughtUp.ProtoReflect.Descriptor instead.
+func (*ServerLogCaughtUp) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
+}
+
+// ServerLogGap reports records that the reader lost because it was slow.
+type ServerLogGap struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of lost records.
+	Lost          int64 `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerLogGap) Reset() {
+	*x = ServerLogGap{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerLogGap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerLogGap) ProtoMessage() {}
+
+func (x *ServerLogGap) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerLogGap.ProtoReflect.Descriptor instead.
+func (*ServerLogGap) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ServerLogGap) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// ServerLogHeartbeat shows that the stream is alive.
+type ServerLogHeartbeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerLogHeartbeat) Reset() {
+	*x = ServerLogHeartbeat{}
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerLogHeartbeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerLogHeartbeat) ProtoMessage() {}
+
+func (x *ServerLogHeartbeat) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerLogHeartbeat.ProtoReflect.Descriptor instead.
+func (*ServerLogHeartbeat) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
+}
+
 type WatchTelemetryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only events of this session; default: all events, including those without a session.
@@ -806,7 +1452,7 @@ type WatchTelemetryRequest struct {
 
 func (x *WatchTelemetryRequest) Reset() {
 	*x = WatchTelemetryRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1464,7 @@ func (x *WatchTelemetryRequest) String() string {
 func (*WatchTelemetryRequest) ProtoMessage() {}
 
 func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[9]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1477,7 @@ func (x *WatchTelemetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryRequest.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{9}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WatchTelemetryRequest) GetSessionId() string {
@@ -865,7 +1511,7 @@ type WatchTelemetryResponse struct {
 
 func (x *WatchTelemetryResponse) Reset() {
 	*x = WatchTelemetryResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1523,7 @@ func (x *WatchTelemetryResponse) String() string {
 func (*WatchTelemetryResponse) ProtoMessage() {}
 
 func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[10]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1536,7 @@ func (x *WatchTelemetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTelemetryResponse.ProtoReflect.Descriptor instead.
 func (*WatchTelemetryResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{10}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchTelemetryResponse) GetEvent() *v1.CallbackGitHubTelemetryServiceEventRequest {
@@ -926,7 +1572,7 @@ type WatchHostEventsRequest struct {
 
 func (x *WatchHostEventsRequest) Reset() {
 	*x = WatchHostEventsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -938,7 +1584,7 @@ func (x *WatchHostEventsRequest) String() string {
 func (*WatchHostEventsRequest) ProtoMessage() {}
 
 func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[11]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -951,7 +1597,7 @@ func (x *WatchHostEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{11}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchHostEventsRequest) GetSessionId() string {
@@ -992,7 +1638,7 @@ type WatchHostEventsResponse struct {
 
 func (x *WatchHostEventsResponse) Reset() {
 	*x = WatchHostEventsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1650,7 @@ func (x *WatchHostEventsResponse) String() string {
 func (*WatchHostEventsResponse) ProtoMessage() {}
 
 func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[12]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1663,7 @@ func (x *WatchHostEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchHostEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchHostEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{12}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WatchHostEventsResponse) GetEvent() *v1.CallbackHostServiceEventRequest {
@@ -1067,7 +1713,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1725,7 @@ func (x *PingRequest) String() string {
 func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[13]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1738,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{13}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PingRequest) GetMessage() string {
@@ -1125,7 +1771,7 @@ type PingResponse struct {
 
 func (x *PingResponse) Reset() {
 	*x = PingResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1783,7 @@ func (x *PingResponse) String() string {
 func (*PingResponse) ProtoMessage() {}
 
 func (x *PingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[14]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1796,7 @@ func (x *PingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PingResponse.ProtoReflect.Descriptor instead.
 func (*PingResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{14}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PingResponse) GetMessage() string {
@@ -1191,7 +1837,7 @@ type GetAuthStatusRequest struct {
 
 func (x *GetAuthStatusRequest) Reset() {
 	*x = GetAuthStatusRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1203,7 +1849,7 @@ func (x *GetAuthStatusRequest) String() string {
 func (*GetAuthStatusRequest) ProtoMessage() {}
 
 func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[15]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1216,7 +1862,7 @@ func (x *GetAuthStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{15}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetAuthStatusRequest) GetRuntimeProfile() *RuntimeProfile {
@@ -1243,7 +1889,7 @@ type GetAuthStatusResponse struct {
 
 func (x *GetAuthStatusResponse) Reset() {
 	*x = GetAuthStatusResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1255,7 +1901,7 @@ func (x *GetAuthStatusResponse) String() string {
 func (*GetAuthStatusResponse) ProtoMessage() {}
 
 func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[16]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1268,7 +1914,7 @@ func (x *GetAuthStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAuthStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetAuthStatusResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{16}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetAuthStatusResponse) GetAuthenticated() bool {
@@ -1318,7 +1964,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1976,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[17]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1989,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{17}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListModelsRequest) GetGithubToken() string {
@@ -1369,7 +2015,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +2027,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[18]
+	mi := &file_copilot_bridge_v1_runtime_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +2040,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{18}
+	return file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListModelsResponse) GetModels() []*v1.Model {
@@ -1445,7 +2091,7 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\fmax_runtimes\x18\a \x01(\x05R\vmaxRuntimes\"\x15\n" +
 	"\x13ListRuntimesRequest\"R\n" +
 	"\x14ListRuntimesResponse\x12:\n" +
-	"\bruntimes\x18\x01 \x03(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\bruntimes\"\x9d\x03\n" +
+	"\bruntimes\x18\x01 \x03(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\bruntimes\"\xea\x03\n" +
 	"\vRuntimeInfo\x12\x1d\n" +
 	"\n" +
 	"runtime_id\x18\x01 \x01(\tR\truntimeId\x125\n" +
@@ -1463,7 +2109,45 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"profile_id\x18\n" +
 	" \x01(\tR\tprofileId\x12\x14\n" +
-	"\x05index\x18\v \x01(\x05R\x05index\"\x80\x01\n" +
+	"\x05index\x18\v \x01(\x05R\x05index\x123\n" +
+	"\alatency\x18\f \x01(\v2\x19.google.protobuf.DurationR\alatency\x12\x16\n" +
+	"\x06tenant\x18\r \x01(\tR\x06tenant\"H\n" +
+	"\x13DrainRuntimeRequest\x12\x1d\n" +
+	"\n" +
+	"runtime_id\x18\x01 \x01(\tR\truntimeId\x12\x12\n" +
+	"\x04undo\x18\x02 \x01(\bR\x04undo\"P\n" +
+	"\x14DrainRuntimeResponse\x128\n" +
+	"\aruntime\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\aruntime\"t\n" +
+	"\x15RecycleRuntimeRequest\x12\x1d\n" +
+	"\n" +
+	"runtime_id\x18\x01 \x01(\tR\truntimeId\x12<\n" +
+	"\fgrace_period\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\vgracePeriod\"\x85\x01\n" +
+	"\x16RecycleRuntimeResponse\x128\n" +
+	"\aruntime\x18\x01 \x01(\v2\x1e.copilot.bridge.v1.RuntimeInfoR\aruntime\x121\n" +
+	"\x14interrupted_sessions\x18\x02 \x01(\x05R\x13interruptedSessions\"a\n" +
+	"\x15WatchServerLogRequest\x12H\n" +
+	"\x12heartbeat_interval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x11heartbeatInterval\"\xa0\x02\n" +
+	"\x16WatchServerLogResponse\x12<\n" +
+	"\x06record\x18\x01 \x01(\v2\".copilot.bridge.v1.ServerLogRecordH\x00R\x06record\x12C\n" +
+	"\tcaught_up\x18\x02 \x01(\v2$.copilot.bridge.v1.ServerLogCaughtUpH\x00R\bcaughtUp\x123\n" +
+	"\x03gap\x18\x03 \x01(\v2\x1f.copilot.bridge.v1.ServerLogGapH\x00R\x03gap\x12E\n" +
+	"\theartbeat\x18\x04 \x01(\v2%.copilot.bridge.v1.ServerLogHeartbeatH\x00R\theartbeatB\a\n" +
+	"\x05frame\"\xbf\x02\n" +
+	"\x0fServerLogRecord\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x127\n" +
+	"\x05level\x18\x03 \x01(\x0e2!.copilot.bridge.v1.ServerLogLevelR\x05level\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12R\n" +
+	"\n" +
+	"attributes\x18\x05 \x03(\v22.copilot.bridge.v1.ServerLogRecord.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
+	"\x11ServerLogCaughtUp\"\"\n" +
+	"\fServerLogGap\x12\x12\n" +
+	"\x04lost\x18\x01 \x01(\x03R\x04lost\"\x14\n" +
+	"\x12ServerLogHeartbeat\"\x80\x01\n" +
 	"\x15WatchTelemetryRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12H\n" +
@@ -1513,16 +2197,24 @@ const file_copilot_bridge_v1_runtime_service_proto_rawDesc = "" +
 	"\n" +
 	"ROLE_OWNER\x10\x03\x12\x0e\n" +
 	"\n" +
-	"ROLE_ADMIN\x10\x04*\x96\x01\n" +
+	"ROLE_ADMIN\x10\x04*\xb2\x01\n" +
 	"\fRuntimeState\x12\x1d\n" +
 	"\x19RUNTIME_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STARTING\x10\x01\x12\x17\n" +
 	"\x13RUNTIME_STATE_READY\x10\x02\x12\x1a\n" +
 	"\x16RUNTIME_STATE_STOPPING\x10\x03\x12\x16\n" +
-	"\x12RUNTIME_STATE_DOWN\x10\x042\xaf\x06\n" +
+	"\x12RUNTIME_STATE_DOWN\x10\x04\x12\x1a\n" +
+	"\x16RUNTIME_STATE_DRAINING\x10\x05*i\n" +
+	"\x0eServerLogLevel\x12 \n" +
+	"\x1cSERVER_LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15SERVER_LOG_LEVEL_WARN\x10\x01\x12\x1a\n" +
+	"\x16SERVER_LOG_LEVEL_ERROR\x10\x022\xe0\b\n" +
 	"\x0eRuntimeService\x12g\n" +
 	"\rGetServerInfo\x12'.copilot.bridge.v1.GetServerInfoRequest\x1a(.copilot.bridge.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12d\n" +
-	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\"\x03\x90\x02\x01\x12L\n" +
+	"\fListRuntimes\x12&.copilot.bridge.v1.ListRuntimesRequest\x1a'.copilot.bridge.v1.ListRuntimesResponse\"\x03\x90\x02\x01\x12_\n" +
+	"\fDrainRuntime\x12&.copilot.bridge.v1.DrainRuntimeRequest\x1a'.copilot.bridge.v1.DrainRuntimeResponse\x12e\n" +
+	"\x0eRecycleRuntime\x12(.copilot.bridge.v1.RecycleRuntimeRequest\x1a).copilot.bridge.v1.RecycleRuntimeResponse\x12g\n" +
+	"\x0eWatchServerLog\x12(.copilot.bridge.v1.WatchServerLogRequest\x1a).copilot.bridge.v1.WatchServerLogResponse0\x01\x12L\n" +
 	"\x04Ping\x12\x1e.copilot.bridge.v1.PingRequest\x1a\x1f.copilot.bridge.v1.PingResponse\"\x03\x90\x02\x01\x12g\n" +
 	"\rGetAuthStatus\x12'.copilot.bridge.v1.GetAuthStatusRequest\x1a(.copilot.bridge.v1.GetAuthStatusResponse\"\x03\x90\x02\x01\x12^\n" +
 	"\n" +
@@ -1544,82 +2236,112 @@ func file_copilot_bridge_v1_runtime_service_proto_rawDescGZIP() []byte {
 	return file_copilot_bridge_v1_runtime_service_proto_rawDescData
 }
 
-var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_copilot_bridge_v1_runtime_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_copilot_bridge_v1_runtime_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_copilot_bridge_v1_runtime_service_proto_goTypes = []any{
 	(Role)(0),                                             // 0: copilot.bridge.v1.Role
 	(RuntimeState)(0),                                     // 1: copilot.bridge.v1.RuntimeState
-	(*CreateWebLinkRequest)(nil),                          // 2: copilot.bridge.v1.CreateWebLinkRequest
-	(*CreateWebLinkResponse)(nil),                         // 3: copilot.bridge.v1.CreateWebLinkResponse
-	(*GetServerInfoRequest)(nil),                          // 4: copilot.bridge.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),                         // 5: copilot.bridge.v1.GetServerInfoResponse
-	(*Capabilities)(nil),                                  // 6: copilot.bridge.v1.Capabilities
-	(*Limits)(nil),                                        // 7: copilot.bridge.v1.Limits
-	(*ListRuntimesRequest)(nil),                           // 8: copilot.bridge.v1.ListRuntimesRequest
-	(*ListRuntimesResponse)(nil),                          // 9: copilot.bridge.v1.ListRuntimesResponse
-	(*RuntimeInfo)(nil),                                   // 10: copilot.bridge.v1.RuntimeInfo
-	(*WatchTelemetryRequest)(nil),                         // 11: copilot.bridge.v1.WatchTelemetryRequest
-	(*WatchTelemetryResponse)(nil),                        // 12: copilot.bridge.v1.WatchTelemetryResponse
-	(*WatchHostEventsRequest)(nil),                        // 13: copilot.bridge.v1.WatchHostEventsRequest
-	(*WatchHostEventsResponse)(nil),                       // 14: copilot.bridge.v1.WatchHostEventsResponse
-	(*PingRequest)(nil),                                   // 15: copilot.bridge.v1.PingRequest
-	(*PingResponse)(nil),                                  // 16: copilot.bridge.v1.PingResponse
-	(*GetAuthStatusRequest)(nil),                          // 17: copilot.bridge.v1.GetAuthStatusRequest
-	(*GetAuthStatusResponse)(nil),                         // 18: copilot.bridge.v1.GetAuthStatusResponse
-	(*ListModelsRequest)(nil),                             // 19: copilot.bridge.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),                            // 20: copilot.bridge.v1.ListModelsResponse
-	(*durationpb.Duration)(nil),                           // 21: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),                         // 22: google.protobuf.Timestamp
-	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 23: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	(*v1.CallbackHostServiceEventRequest)(nil),            // 24: copilot.cli.v1.CallbackHostServiceEventRequest
-	(EventCause)(0),                                       // 25: copilot.bridge.v1.EventCause
-	(*RuntimeProfile)(nil),                                // 26: copilot.bridge.v1.RuntimeProfile
-	(*v1.InternalServerServiceConnectServerResponse)(nil), // 27: copilot.cli.v1.InternalServerServiceConnectServerResponse
-	(*v1.Model)(nil),                                      // 28: copilot.cli.v1.Model
+	(ServerLogLevel)(0),                                   // 2: copilot.bridge.v1.ServerLogLevel
+	(*CreateWebLinkRequest)(nil),                          // 3: copilot.bridge.v1.CreateWebLinkRequest
+	(*CreateWebLinkResponse)(nil),                         // 4: copilot.bridge.v1.CreateWebLinkResponse
+	(*GetServerInfoRequest)(nil),                          // 5: copilot.bridge.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),                         // 6: copilot.bridge.v1.GetServerInfoResponse
+	(*Capabilities)(nil),                                  // 7: copilot.bridge.v1.Capabilities
+	(*Limits)(nil),                                        // 8: copilot.bridge.v1.Limits
+	(*ListRuntimesRequest)(nil),                           // 9: copilot.bridge.v1.ListRuntimesRequest
+	(*ListRuntimesResponse)(nil),                          // 10: copilot.bridge.v1.ListRuntimesResponse
+	(*RuntimeInfo)(nil),                                   // 11: copilot.bridge.v1.RuntimeInfo
+	(*DrainRuntimeRequest)(nil),                           // 12: copilot.bridge.v1.DrainRuntimeRequest
+	(*DrainRuntimeResponse)(nil),                          // 13: copilot.bridge.v1.DrainRuntimeResponse
+	(*RecycleRuntimeRequest)(nil),                         // 14: copilot.bridge.v1.RecycleRuntimeRequest
+	(*RecycleRuntimeResponse)(nil),                        // 15: copilot.bridge.v1.RecycleRuntimeResponse
+	(*WatchServerLogRequest)(nil),                         // 16: copilot.bridge.v1.WatchServerLogRequest
+	(*WatchServerLogResponse)(nil),                        // 17: copilot.bridge.v1.WatchServerLogResponse
+	(*ServerLogRecord)(nil),                               // 18: copilot.bridge.v1.ServerLogRecord
+	(*ServerLogCaughtUp)(nil),                             // 19: copilot.bridge.v1.ServerLogCaughtUp
+	(*ServerLogGap)(nil),                                  // 20: copilot.bridge.v1.ServerLogGap
+	(*ServerLogHeartbeat)(nil),                            // 21: copilot.bridge.v1.ServerLogHeartbeat
+	(*WatchTelemetryRequest)(nil),                         // 22: copilot.bridge.v1.WatchTelemetryRequest
+	(*WatchTelemetryResponse)(nil),                        // 23: copilot.bridge.v1.WatchTelemetryResponse
+	(*WatchHostEventsRequest)(nil),                        // 24: copilot.bridge.v1.WatchHostEventsRequest
+	(*WatchHostEventsResponse)(nil),                       // 25: copilot.bridge.v1.WatchHostEventsResponse
+	(*PingRequest)(nil),                                   // 26: copilot.bridge.v1.PingRequest
+	(*PingResponse)(nil),                                  // 27: copilot.bridge.v1.PingResponse
+	(*GetAuthStatusRequest)(nil),                          // 28: copilot.bridge.v1.GetAuthStatusRequest
+	(*GetAuthStatusResponse)(nil),                         // 29: copilot.bridge.v1.GetAuthStatusResponse
+	(*ListModelsRequest)(nil),                             // 30: copilot.bridge.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),                            // 31: copilot.bridge.v1.ListModelsResponse
+	nil,                                                   // 32: copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	(*durationpb.Duration)(nil),                           // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),                         // 34: google.protobuf.Timestamp
+	(*v1.CallbackGitHubTelemetryServiceEventRequest)(nil), // 35: copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	(*v1.CallbackHostServiceEventRequest)(nil),            // 36: copilot.cli.v1.CallbackHostServiceEventRequest
+	(EventCause)(0),                                       // 37: copilot.bridge.v1.EventCause
+	(*RuntimeProfile)(nil),                                // 38: copilot.bridge.v1.RuntimeProfile
+	(*v1.InternalServerServiceConnectServerResponse)(nil), // 39: copilot.cli.v1.InternalServerServiceConnectServerResponse
+	(*v1.Model)(nil),                                      // 40: copilot.cli.v1.Model
 }
 var file_copilot_bridge_v1_runtime_service_proto_depIdxs = []int32{
 	0,  // 0: copilot.bridge.v1.CreateWebLinkRequest.role:type_name -> copilot.bridge.v1.Role
-	21, // 1: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
-	22, // 2: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
-	6,  // 3: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
-	7,  // 4: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
-	21, // 5: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
-	10, // 6: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
+	33, // 1: copilot.bridge.v1.CreateWebLinkRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 2: copilot.bridge.v1.CreateWebLinkResponse.expire_time:type_name -> google.protobuf.Timestamp
+	7,  // 3: copilot.bridge.v1.GetServerInfoResponse.capabilities:type_name -> copilot.bridge.v1.Capabilities
+	8,  // 4: copilot.bridge.v1.GetServerInfoResponse.limits:type_name -> copilot.bridge.v1.Limits
+	33, // 5: copilot.bridge.v1.Limits.callback_timeout:type_name -> google.protobuf.Duration
+	11, // 6: copilot.bridge.v1.ListRuntimesResponse.runtimes:type_name -> copilot.bridge.v1.RuntimeInfo
 	1,  // 7: copilot.bridge.v1.RuntimeInfo.state:type_name -> copilot.bridge.v1.RuntimeState
-	22, // 8: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
-	22, // 9: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
-	21, // 10: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	23, // 11: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
-	21, // 12: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	24, // 13: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
-	25, // 14: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
-	26, // 15: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	21, // 16: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
-	27, // 17: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
-	26, // 18: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	26, // 19: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	28, // 20: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
-	4,  // 21: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
-	8,  // 22: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
-	15, // 23: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
-	17, // 24: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
-	19, // 25: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
-	11, // 26: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
-	13, // 27: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
-	2,  // 28: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
-	5,  // 29: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
-	9,  // 30: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
-	16, // 31: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
-	18, // 32: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
-	20, // 33: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
-	12, // 34: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
-	14, // 35: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
-	3,  // 36: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	34, // 8: copilot.bridge.v1.RuntimeInfo.start_time:type_name -> google.protobuf.Timestamp
+	34, // 9: copilot.bridge.v1.RuntimeInfo.retry_time:type_name -> google.protobuf.Timestamp
+	33, // 10: copilot.bridge.v1.RuntimeInfo.latency:type_name -> google.protobuf.Duration
+	11, // 11: copilot.bridge.v1.DrainRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	33, // 12: copilot.bridge.v1.RecycleRuntimeRequest.grace_period:type_name -> google.protobuf.Duration
+	11, // 13: copilot.bridge.v1.RecycleRuntimeResponse.runtime:type_name -> copilot.bridge.v1.RuntimeInfo
+	33, // 14: copilot.bridge.v1.WatchServerLogRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	18, // 15: copilot.bridge.v1.WatchServerLogResponse.record:type_name -> copilot.bridge.v1.ServerLogRecord
+	19, // 16: copilot.bridge.v1.WatchServerLogResponse.caught_up:type_name -> copilot.bridge.v1.ServerLogCaughtUp
+	20, // 17: copilot.bridge.v1.WatchServerLogResponse.gap:type_name -> copilot.bridge.v1.ServerLogGap
+	21, // 18: copilot.bridge.v1.WatchServerLogResponse.heartbeat:type_name -> copilot.bridge.v1.ServerLogHeartbeat
+	34, // 19: copilot.bridge.v1.ServerLogRecord.time:type_name -> google.protobuf.Timestamp
+	2,  // 20: copilot.bridge.v1.ServerLogRecord.level:type_name -> copilot.bridge.v1.ServerLogLevel
+	32, // 21: copilot.bridge.v1.ServerLogRecord.attributes:type_name -> copilot.bridge.v1.ServerLogRecord.AttributesEntry
+	33, // 22: copilot.bridge.v1.WatchTelemetryRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	35, // 23: copilot.bridge.v1.WatchTelemetryResponse.event:type_name -> copilot.cli.v1.CallbackGitHubTelemetryServiceEventRequest
+	33, // 24: copilot.bridge.v1.WatchHostEventsRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	36, // 25: copilot.bridge.v1.WatchHostEventsResponse.event:type_name -> copilot.cli.v1.CallbackHostServiceEventRequest
+	37, // 26: copilot.bridge.v1.WatchHostEventsResponse.cause:type_name -> copilot.bridge.v1.EventCause
+	38, // 27: copilot.bridge.v1.PingRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	33, // 28: copilot.bridge.v1.PingResponse.round_trip:type_name -> google.protobuf.Duration
+	39, // 29: copilot.bridge.v1.PingResponse.greeting:type_name -> copilot.cli.v1.InternalServerServiceConnectServerResponse
+	38, // 30: copilot.bridge.v1.GetAuthStatusRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	38, // 31: copilot.bridge.v1.ListModelsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	40, // 32: copilot.bridge.v1.ListModelsResponse.models:type_name -> copilot.cli.v1.Model
+	5,  // 33: copilot.bridge.v1.RuntimeService.GetServerInfo:input_type -> copilot.bridge.v1.GetServerInfoRequest
+	9,  // 34: copilot.bridge.v1.RuntimeService.ListRuntimes:input_type -> copilot.bridge.v1.ListRuntimesRequest
+	12, // 35: copilot.bridge.v1.RuntimeService.DrainRuntime:input_type -> copilot.bridge.v1.DrainRuntimeRequest
+	14, // 36: copilot.bridge.v1.RuntimeService.RecycleRuntime:input_type -> copilot.bridge.v1.RecycleRuntimeRequest
+	16, // 37: copilot.bridge.v1.RuntimeService.WatchServerLog:input_type -> copilot.bridge.v1.WatchServerLogRequest
+	26, // 38: copilot.bridge.v1.RuntimeService.Ping:input_type -> copilot.bridge.v1.PingRequest
+	28, // 39: copilot.bridge.v1.RuntimeService.GetAuthStatus:input_type -> copilot.bridge.v1.GetAuthStatusRequest
+	30, // 40: copilot.bridge.v1.RuntimeService.ListModels:input_type -> copilot.bridge.v1.ListModelsRequest
+	22, // 41: copilot.bridge.v1.RuntimeService.WatchTelemetry:input_type -> copilot.bridge.v1.WatchTelemetryRequest
+	24, // 42: copilot.bridge.v1.RuntimeService.WatchHostEvents:input_type -> copilot.bridge.v1.WatchHostEventsRequest
+	3,  // 43: copilot.bridge.v1.RuntimeService.CreateWebLink:input_type -> copilot.bridge.v1.CreateWebLinkRequest
+	6,  // 44: copilot.bridge.v1.RuntimeService.GetServerInfo:output_type -> copilot.bridge.v1.GetServerInfoResponse
+	10, // 45: copilot.bridge.v1.RuntimeService.ListRuntimes:output_type -> copilot.bridge.v1.ListRuntimesResponse
+	13, // 46: copilot.bridge.v1.RuntimeService.DrainRuntime:output_type -> copilot.bridge.v1.DrainRuntimeResponse
+	15, // 47: copilot.bridge.v1.RuntimeService.RecycleRuntime:output_type -> copilot.bridge.v1.RecycleRuntimeResponse
+	17, // 48: copilot.bridge.v1.RuntimeService.WatchServerLog:output_type -> copilot.bridge.v1.WatchServerLogResponse
+	27, // 49: copilot.bridge.v1.RuntimeService.Ping:output_type -> copilot.bridge.v1.PingResponse
+	29, // 50: copilot.bridge.v1.RuntimeService.GetAuthStatus:output_type -> copilot.bridge.v1.GetAuthStatusResponse
+	31, // 51: copilot.bridge.v1.RuntimeService.ListModels:output_type -> copilot.bridge.v1.ListModelsResponse
+	23, // 52: copilot.bridge.v1.RuntimeService.WatchTelemetry:output_type -> copilot.bridge.v1.WatchTelemetryResponse
+	25, // 53: copilot.bridge.v1.RuntimeService.WatchHostEvents:output_type -> copilot.bridge.v1.WatchHostEventsResponse
+	4,  // 54: copilot.bridge.v1.RuntimeService.CreateWebLink:output_type -> copilot.bridge.v1.CreateWebLinkResponse
+	44, // [44:55] is the sub-list for method output_type
+	33, // [33:44] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_runtime_service_proto_init() }
@@ -1629,13 +2351,19 @@ func file_copilot_bridge_v1_runtime_service_proto_init() {
 	}
 	file_copilot_bridge_v1_event_service_proto_init()
 	file_copilot_bridge_v1_runtime_profile_proto_init()
+	file_copilot_bridge_v1_runtime_service_proto_msgTypes[14].OneofWrappers = []any{
+		(*WatchServerLogResponse_Record)(nil),
+		(*WatchServerLogResponse_CaughtUp)(nil),
+		(*WatchServerLogResponse_Gap)(nil),
+		(*WatchServerLogResponse_Heartbeat)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_runtime_service_proto_rawDesc), len(file_copilot_bridge_v1_runtime_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   19,
+			NumEnums:      3,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,6 +21,9 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	RuntimeService_GetServerInfo_FullMethodName   = "/copilot.bridge.v1.RuntimeService/GetServerInfo"
 	RuntimeService_ListRuntimes_FullMethodName    = "/copilot.bridge.v1.RuntimeService/ListRuntimes"
+	RuntimeService_DrainRuntime_FullMethodName    = "/copilot.bridge.v1.RuntimeService/DrainRuntime"
+	RuntimeService_RecycleRuntime_FullMethodName  = "/copilot.bridge.v1.RuntimeService/RecycleRuntime"
+	RuntimeService_WatchServerLog_FullMethodName  = "/copilot.bridge.v1.RuntimeService/WatchServerLog"
 	RuntimeService_Ping_FullMethodName            = "/copilot.bridge.v1.RuntimeService/Ping"
 	RuntimeService_GetAuthStatus_FullMethodName   = "/copilot.bridge.v1.RuntimeService/GetAuthStatus"
 	RuntimeService_ListModels_FullMethodName      = "/copilot.bridge.v1.RuntimeService/ListModels"
@@ -40,6 +43,40 @@ type RuntimeServiceClient interface {
 	GetServerInfo(ctx context.Context, in *GetServerInfoRequest, opts ...grpc.CallOption) (*GetServerInfoResponse, error)
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(ctx context.Context, in *ListRuntimesRequest, opts ...grpc.CallOption) (*ListRuntimesResponse, error)
+	// DrainRuntime makes a runtime accept no more sessions: sessions are created and loaded in other
+	// runtimes of the profile, which the server starts as the limits permit. Sessions that the
+	// runtime has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
+	// With `undo` the runtime accepts sessions again. Repeating a call has no effect. The drain ends
+	// with the process.
+	//
+	// Callers drain the runtimes of their tenant; the role admin drains all.
+	//
+	// Errors: NOT_FOUND RUNTIME_NOT_FOUND; FAILED_PRECONDITION RUNTIME_ENDING; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the server did not start the CLI process.
+	DrainRuntime(ctx context.Context, in *DrainRuntimeRequest, opts ...grpc.CallOption) (*DrainRuntimeResponse, error)
+	// RecycleRuntime replaces a runtime: it accepts no more sessions, its sessions leave when they
+	// have no turn and no pending callback, and it ends when it has none, or after `grace_period`.
+	// The call returns when the process has ended. If the caller gives up, the server continues.
+	//
+	// Sessions stay open, keep their state and their streams, and are loaded in another runtime by
+	// the next call that needs one. A turn that still runs after the grace period ends as with any
+	// end of a runtime: its readers receive RuntimeRestarted, tool calls and permissions stay
+	// answerable, and other callbacks are withdrawn with RUNTIME_LOST.
+	//
+	// Callers recycle the runtimes of their tenant; the role admin recycles all.
+	//
+	// Errors: NOT_FOUND RUNTIME_NOT_FOUND; FAILED_PRECONDITION RUNTIME_ENDING; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the server did not start the CLI process; INVALID_ARGUMENT INVALID_FIELD;
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED while the predecessor with the same profile and index ends;
+	// UNAVAILABLE DRAINING.
+	RecycleRuntime(ctx context.Context, in *RecycleRuntimeRequest, opts ...grpc.CallOption) (*RecycleRuntimeResponse, error)
+	// WatchServerLog streams the server's log of warnings and errors: first the records since the
+	// start of the server, at most the last 1,000, then CaughtUp, then new records. A reader that is
+	// 1,000 records behind loses the oldest ones, which `lost` counts. The stream ends with OK when
+	// the server drains. Requires the role admin.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN.
+	WatchServerLog(ctx context.Context, in *WatchServerLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchServerLogResponse], error)
 	// Ping pings a runtime, and starts one if none runs.
 	//
 	// Errors: all that begin with CLI_ or RUNTIME_.
@@ -105,6 +142,45 @@ func (c *runtimeServiceClient) ListRuntimes(ctx context.Context, in *ListRuntime
 	return out, nil
 }
 
+func (c *runtimeServiceClient) DrainRuntime(ctx context.Context, in *DrainRuntimeRequest, opts ...grpc.CallOption) (*DrainRuntimeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainRuntimeResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_DrainRuntime_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runtimeServiceClient) RecycleRuntime(ctx context.Context, in *RecycleRuntimeRequest, opts ...grpc.CallOption) (*RecycleRuntimeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecycleRuntimeResponse)
+	err := c.cc.Invoke(ctx, RuntimeService_RecycleRuntime_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *runtimeServiceClient) WatchServerLog(ctx context.Context, in *WatchServerLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchServerLogResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[0], RuntimeService_WatchServerLog_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchServerLogRequest, WatchServerLogResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchServerLogClient = grpc.ServerStreamingClient[WatchServerLogResponse]
+
 func (c *runtimeServiceClient) Ping(ctx context.Context, in *PingRequest, opts ...grpc.CallOption) (*PingResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PingResponse)
@@ -137,7 +213,7 @@ func (c *runtimeServiceClient) ListModels(ctx context.Context, in *ListModelsReq
 
 func (c *runtimeServiceClient) WatchTelemetry(ctx context.Context, in *WatchTelemetryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTelemetryResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[0], RuntimeService_WatchTelemetry_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[1], RuntimeService_WatchTelemetry_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +232,7 @@ type RuntimeService_WatchTelemetryClient = grpc.ServerStreamingClient[WatchTelem
 
 func (c *runtimeServiceClient) WatchHostEvents(ctx context.Context, in *WatchHostEventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchHostEventsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[1], RuntimeService_WatchHostEvents_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &RuntimeService_ServiceDesc.Streams[2], RuntimeService_WatchHostEvents_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,6 +270,40 @@ type RuntimeServiceServer interface {
 	GetServerInfo(context.Context, *GetServerInfoRequest) (*GetServerInfoResponse, error)
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error)
+	// DrainRuntime makes a runtime accept no more sessions: sessions are created and loaded in other
+	// runtimes of the profile, which the server starts as the limits permit. Sessions that the
+	// runtime has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
+	// With `undo` the runtime accepts sessions again. Repeating a call has no effect. The drain ends
+	// with the process.
+	//
+	// Callers drain the runtimes of their tenant; the role admin drains all.
+	//
+	// Errors: NOT_FOUND RUNTIME_NOT_FOUND; FAILED_PRECONDITION RUNTIME_ENDING; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the server did not start the CLI process.
+	DrainRuntime(context.Context, *DrainRuntimeRequest) (*DrainRuntimeResponse, error)
+	// RecycleRuntime replaces a runtime: it accepts no more sessions, its sessions leave when they
+	// have no turn and no pending callback, and it ends when it has none, or after `grace_period`.
+	// The call returns when the process has ended. If the caller gives up, the server continues.
+	//
+	// Sessions stay open, keep their state and their streams, and are loaded in another runtime by
+	// the next call that needs one. A turn that still runs after the grace period ends as with any
+	// end of a runtime: its readers receive RuntimeRestarted, tool calls and permissions stay
+	// answerable, and other callbacks are withdrawn with RUNTIME_LOST.
+	//
+	// Callers recycle the runtimes of their tenant; the role admin recycles all.
+	//
+	// Errors: NOT_FOUND RUNTIME_NOT_FOUND; FAILED_PRECONDITION RUNTIME_ENDING; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the server did not start the CLI process; INVALID_ARGUMENT INVALID_FIELD;
+	// RESOURCE_EXHAUSTED LIMIT_EXCEEDED while the predecessor with the same profile and index ends;
+	// UNAVAILABLE DRAINING.
+	RecycleRuntime(context.Context, *RecycleRuntimeRequest) (*RecycleRuntimeResponse, error)
+	// WatchServerLog streams the server's log of warnings and errors: first the records since the
+	// start of the server, at most the last 1,000, then CaughtUp, then new records. A reader that is
+	// 1,000 records behind loses the oldest ones, which `lost` counts. The stream ends with OK when
+	// the server drains. Requires the role admin.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD; PERMISSION_DENIED FORBIDDEN.
+	WatchServerLog(*WatchServerLogRequest, grpc.ServerStreamingServer[WatchServerLogResponse]) error
 	// Ping pings a runtime, and starts one if none runs.
 	//
 	// Errors: all that begin with CLI_ or RUNTIME_.
@@ -244,6 +354,15 @@ func (UnimplementedRuntimeServiceServer) GetServerInfo(context.Context, *GetServ
 }
 func (UnimplementedRuntimeServiceServer) ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRuntimes not implemented")
+}
+func (UnimplementedRuntimeServiceServer) DrainRuntime(context.Context, *DrainRuntimeRequest) (*DrainRuntimeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainRuntime not implemented")
+}
+func (UnimplementedRuntimeServiceServer) RecycleRuntime(context.Context, *RecycleRuntimeRequest) (*RecycleRuntimeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecycleRuntime not implemented")
+}
+func (UnimplementedRuntimeServiceServer) WatchServerLog(*WatchServerLogRequest, grpc.ServerStreamingServer[WatchServerLogResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchServerLog not implemented")
 }
 func (UnimplementedRuntimeServiceServer) Ping(context.Context, *PingRequest) (*PingResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Ping not implemented")
@@ -319,6 +438,53 @@ func _RuntimeService_ListRuntimes_Handler(srv interface{}, ctx context.Context, 
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _RuntimeService_DrainRuntime_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainRuntimeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).DrainRuntime(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_DrainRuntime_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).DrainRuntime(ctx, req.(*DrainRuntimeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RuntimeService_RecycleRuntime_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecycleRuntimeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RuntimeServiceServer).RecycleRuntime(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RuntimeService_RecycleRuntime_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RuntimeServiceServer).RecycleRuntime(ctx, req.(*RecycleRuntimeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RuntimeService_WatchServerLog_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchServerLogRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(RuntimeServiceServer).WatchServerLog(m, &grpc.GenericServerStream[WatchServerLogRequest, WatchServerLogResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type RuntimeService_WatchServerLogServer = grpc.ServerStreamingServer[WatchServerLogResponse]
 
 func _RuntimeService_Ping_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PingRequest)
@@ -430,6 +596,14 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RuntimeService_ListRuntimes_Handler,
 		},
 		{
+			MethodName: "DrainRuntime",
+			Handler:    _RuntimeService_DrainRuntime_Handler,
+		},
+		{
+			MethodName: "RecycleRuntime",
+			Handler:    _RuntimeService_RecycleRuntime_Handler,
+		},
+		{
 			MethodName: "Ping",
 			Handler:    _RuntimeService_Ping_Handler,
 		},
@@ -447,6 +621,11 @@ var RuntimeService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "WatchServerLog",
+			Handler:       _RuntimeService_WatchServerLog_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "WatchTelemetry",
 			Handler:       _RuntimeService_WatchTelemetry_Handler,

@@ -1,0 +1,292 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+const (
+	readyState    = bridgev1.RuntimeState_RUNTIME_STATE_READY
+	stoppingState = bridgev1.RuntimeState_RUNTIME_STATE_STOPPING
+	drainingState = bridgev1.RuntimeState_RUNTIME_STATE_DRAINING
+)
+
+// runtimes lists the runtimes that the caller sees.
+func (r *rig) runtimes(ctx context.Context) []*bridgev1.RuntimeInfo {
+	r.t.Helper()
+	out, err := r.Runtimes.ListRuntimes(ctx, &bridgev1.ListRuntimesRequest{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out.GetRuntimes()
+}
+
+// in returns the only runtime in a state.
+func (r *rig) in(state bridgev1.RuntimeState) *bridgev1.RuntimeInfo {
+	r.t.Helper()
+	found := slices.DeleteFunc(r.runtimes(r.t.Context()), func(rt *bridgev1.RuntimeInfo) bool {
+		return rt.GetState() != state
+	})
+	if len(found) != 1 {
+		r.t.Fatalf("%d runtimes are %v", len(found), state)
+	}
+	return found[0]
+}
+
+// someRuntime reports whether a runtime has a property.
+func (r *rig) someRuntime(is func(*bridgev1.RuntimeInfo) bool) func() bool {
+	return func() bool { return slices.ContainsFunc(r.runtimes(r.t.Context()), is) }
+}
+
+func (r *rig) drain(id string, undo bool) *bridgev1.RuntimeInfo {
+	r.t.Helper()
+	out, err := r.Runtimes.DrainRuntime(r.t.Context(), &bridgev1.DrainRuntimeRequest{RuntimeId: id, Undo: undo})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return out.GetRuntime()
+}
+
+// recycle recycles a runtime in the background.
+func (r *rig) recycle(id string, grace *durationpb.Duration) (wait func() (*bridgev1.RecycleRuntimeResponse, error)) {
+	var out *bridgev1.RecycleRuntimeResponse
+	var err error
+	done := make(chan struct{})
+	r.streams.Go(func() {
+		defer close(done)
+		out, err = r.Runtimes.RecycleRuntime(r.ctx, &bridgev1.RecycleRuntimeRequest{RuntimeId: id, GracePeriod: grace})
+	})
+	return func() (*bridgev1.RecycleRuntimeResponse, error) {
+		<-done
+		return out, err
+	}
+}
+
+// records is an audit log.
+type records struct {
+	mu   sync.Mutex
+	list []audit.Entry
+}
+
+func (r *records) Record(_ context.Context, e audit.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, e)
+}
+
+// A draining runtime keeps its sessions and gets no new one, until the drain is undone or its process ends.
+func TestDrainedRuntime(t *testing.T) {
+	t.Parallel()
+	log := &records{}
+	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Audit = log })
+	l.create("old")
+	old := l.in(readyState)
+	for range 2 {
+		if got := l.drain(old.GetRuntimeId(), false); got.GetState() != drainingState {
+			t.Fatalf("the drained runtime is %v", got)
+		}
+	}
+	l.create("new")
+	if next := l.in(readyState); next.GetLoadedSessions() != 1 || next.GetIndex() != 1 {
+		t.Errorf("the new session's runtime is %v", next)
+	}
+	if out := l.ask("old", "still there"); out.GetText() != "You said: still there" {
+		t.Errorf("the session in the draining runtime says %v", out)
+	}
+	if got := l.in(drainingState); got.GetRuntimeId() != old.GetRuntimeId() || got.GetLoadedSessions() != 1 {
+		t.Errorf("the draining runtime is %v", got)
+	}
+	if got := l.drain(old.GetRuntimeId(), true); got.GetState() != readyState {
+		t.Errorf("without the drain the runtime is %v", got)
+	}
+	l.create("newer")
+	for _, rt := range l.runtimes(t.Context()) {
+		if want := int32(2 - rt.GetIndex()); rt.GetLoadedSessions() != want {
+			t.Errorf("runtime %d has %d sessions, want %d", rt.GetIndex(), rt.GetLoadedSessions(), want)
+		}
+	}
+	l.drain(old.GetRuntimeId(), false)
+	first := l.clis[0]
+	first.Kill()
+	eventually(t, "the end of the drained process", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+		return rt.GetCause() != ""
+	}))
+	l.create("after")
+	eventually(t, "a session in the successor", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+		return rt.GetState() == readyState && rt.GetIndex() == 0 && rt.GetLoadedSessions() > 0
+	}))
+	want := []string{"runtime.drain", "runtime.drain", "runtime.undrain", "runtime.drain"}
+	var got []string
+	for _, e := range log.list {
+		if e.Subject == old.GetRuntimeId() && e.Outcome == audit.Done {
+			got = append(got, e.Action)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
+	}
+}
+
+// A recycled runtime ends when its turn has ended. Meanwhile its successor serves new sessions, and cannot be recycled
+// itself. The session continues in the successor.
+func TestRecycledRuntime(t *testing.T) {
+	t.Parallel()
+	l := newLives(t, func(int) fakecli.Script { return hanging })
+	l.create("idle")
+	l.create("busy", ownTool)
+	l.ask("busy", "before")
+	l.begin("busy", "tool")
+	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
+	call := ""
+	watching.frame("the tool call", func(f *bridgev1.SubscribeResponse) bool {
+		for _, c := range append(f.GetStarted().GetPendingCallbacks(), f.GetCallbackRequested().GetCallback()) {
+			if c != nil {
+				call = c.GetCallbackId()
+			}
+		}
+		return call != ""
+	})
+	old := l.in(readyState)
+	l.drain(old.GetRuntimeId(), false) // the successor is not draining
+	wait := l.recycle(old.GetRuntimeId(), durationpb.New(time.Minute))
+	eventually(t, "the idle session to leave", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+		return rt.GetState() == stoppingState && rt.GetLoadedSessions() == 1
+	}))
+	l.ask("idle", "hello")
+	next := l.in(readyState)
+	if next.GetIndex() != old.GetIndex() || next.GetRuntimeId() == old.GetRuntimeId() {
+		t.Errorf("the successor of %v is %v", old, next)
+	}
+	for id, reason := range map[string]fault.Reason{
+		old.GetRuntimeId(): fault.RuntimeEnding, next.GetRuntimeId(): fault.LimitExceeded,
+		"rt-none": fault.RuntimeNotFound,
+	} {
+		_, err := l.recycle(id, nil)()
+		if f, ok := fields.AsFault(err); !ok || f.Reason != reason || f.Field != "runtime_id" {
+			t.Errorf("recycling %s: %v, want %v of runtime_id", id, err, reason)
+		}
+	}
+	drain := &bridgev1.DrainRuntimeRequest{RuntimeId: old.GetRuntimeId()}
+	if _, err := l.Runtimes.DrainRuntime(t.Context(), drain); fault.ReasonOf(err) != fault.RuntimeEnding {
+		t.Errorf("draining the old one: %v", err)
+	}
+	worked := &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}
+	if _, err := l.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{
+		SessionId: "busy", CallbackId: call, Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: worked}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := wait()
+	if err != nil || out.GetInterruptedSessions() != 0 ||
+		out.GetRuntime().GetState() != bridgev1.RuntimeState_RUNTIME_STATE_DOWN {
+		t.Errorf("recycled: %v, %v", out, err)
+	}
+	l.ask("busy", "after")
+	if got := l.in(readyState); got.GetRuntimeId() != next.GetRuntimeId() || got.GetLoadedSessions() != 2 {
+		t.Errorf("then the runtime is %v", got)
+	}
+}
+
+// After the grace time the turn is interrupted, and its tool call stays answerable.
+func TestRecycleInterrupts(t *testing.T) {
+	t.Parallel()
+	l := newLives(t, func(int) fakecli.Script { return hanging })
+	l.create("busy", ownTool)
+	l.begin("busy", "tool")
+	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
+	watching.until("<caught_up>")
+	out, err := l.recycle(l.in(readyState).GetRuntimeId(), durationpb.New(0))()
+	if err != nil || out.GetInterruptedSessions() != 1 {
+		t.Fatalf("recycled: %v, %v", out, err)
+	}
+	if got := watching.restarted().GetTurnOutcome().GetStatus(); got != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+		t.Errorf("the turn ended as %v", got)
+	}
+	pending := func() []*bridgev1.Callback {
+		list, err := l.Callbacks.ListPending(t.Context(), &bridgev1.ListPendingRequest{SessionId: "busy"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.GetCallbacks()
+	}
+	eventually(t, "the session in the successor", func() bool {
+		return l.state("busy") == bridgev1.SessionState_SESSION_STATE_LOADED
+	})
+	if list := pending(); len(list) != 1 {
+		t.Errorf("the pending callbacks are %v", list)
+	}
+}
+
+// Owners replace the runtimes of their tenant only; the administrator replaces all.
+func TestRuntimesOfOtherTenants(t *testing.T) {
+	t.Parallel()
+	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, inTenants(quota.Limits{}))
+	as := func(tenant string, role caller.Role) context.Context {
+		return caller.With(t.Context(), caller.Caller{Tenant: tenant, Role: role})
+	}
+	_, err := l.Sessions.CreateSession(as("a", caller.Owner), &bridgev1.CreateSessionRequest{SessionId: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := l.in(readyState).GetRuntimeId()
+	if got := l.in(readyState).GetTenant(); got != "a" {
+		t.Errorf("the administrator sees a runtime of tenant %q", got)
+	}
+	for name, call := range map[string]func(ctx context.Context) error{
+		"drain": func(ctx context.Context) error {
+			_, err := l.Runtimes.DrainRuntime(ctx, &bridgev1.DrainRuntimeRequest{RuntimeId: id})
+			return err
+		},
+		"recycle": func(ctx context.Context) error {
+			_, err := l.Runtimes.RecycleRuntime(ctx, &bridgev1.RecycleRuntimeRequest{RuntimeId: id})
+			return err
+		},
+	} {
+		err := call(as("b", caller.Owner))
+		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.RuntimeNotFound || f.Field != "runtime_id" {
+			t.Errorf("%s by another tenant: %v", name, err)
+		}
+	}
+	_, err = l.Runtimes.DrainRuntime(as("a", caller.Owner), &bridgev1.DrainRuntimeRequest{RuntimeId: id})
+	if err != nil {
+		t.Errorf("drain by the owner: %v", err)
+	}
+	_, err = l.Runtimes.RecycleRuntime(as("", caller.Admin), &bridgev1.RecycleRuntimeRequest{RuntimeId: id})
+	if err != nil {
+		t.Errorf("recycle by the administrator: %v", err)
+	}
+	for _, grace := range []*durationpb.Duration{{Seconds: -1}, {Seconds: 3601}, {Nanos: -1}} {
+		_, err := l.recycle(id, grace)()
+		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.InvalidField || f.Field != "grace_period" {
+			t.Errorf("a grace period of %v: %v", grace, err)
+		}
+	}
+}
+
+// A runtime that the server did not start cannot be replaced.
+func TestDialedRuntimeIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLives(t, func(int) fakecli.Script { return fakecli.Script{} }, func(c *Config) { c.Dialed = true })
+	l.create("s")
+	id := l.in(readyState).GetRuntimeId()
+	_, drained := l.Runtimes.DrainRuntime(t.Context(), &bridgev1.DrainRuntimeRequest{RuntimeId: id})
+	_, recycled := l.recycle(id, nil)()
+	for _, err := range []error{drained, recycled} {
+		if f, ok := fields.AsFault(err); !ok || f.Reason != fault.FeatureDisabled || f.Field != "runtime_id" {
+			t.Errorf("%v", err)
+		}
+	}
+}

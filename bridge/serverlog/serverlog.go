@@ -1,0 +1,170 @@
+// Package serverlog records the server's warnings and errors, so that callers can read them: a Ring has the last
+// records, and its handlers wrap the handler of the log.
+//
+// The mutex of a Ring guards the records; the Hub's is taken while it is held. Logging never waits for a reader. The
+// package starts no goroutine.
+package serverlog
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/broadcast"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Size is how many records a Ring has, and how many wait for a reader at most.
+const Size = 1000
+
+const (
+	maxMessage    = 4 << 10
+	maxAttributes = 32
+	maxAttribute  = 1 << 10
+)
+
+// Ring has the last records from level WARN. Use New. It is safe for concurrent use.
+type Ring struct {
+	redact func(string) string
+	hub    *broadcast.Hub[*bridgev1.ServerLogRecord]
+
+	mu      sync.Mutex
+	records []*bridgev1.ServerLogRecord // at most Size; immutable, shared with the readers
+	last    int64                       // number of the last record
+}
+
+// New returns an empty ring. redact removes credentials from text.
+func New(redact func(string) string) *Ring {
+	return &Ring{redact: redact, hub: broadcast.New[*bridgev1.ServerLogRecord](Size, broadcast.DropOldest)}
+}
+
+// Subscribe returns the records so far, oldest first, and a subscription to all later ones, which the caller must
+// close. The caller must not change the records.
+func (r *Ring) Subscribe() ([]*bridgev1.ServerLogRecord, *broadcast.Subscription[*bridgev1.ServerLogRecord]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.records), r.hub.Subscribe(func(*bridgev1.ServerLogRecord) bool { return true })
+}
+
+// add adds a record and numbers it.
+func (r *Ring) add(record *bridgev1.ServerLogRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	record.Number = r.last
+	if len(r.records) == Size {
+		r.records = append(r.records[:0], r.records[1:]...)
+	}
+	r.records = append(r.records, record)
+	r.hub.Publish(record)
+}
+
+// Handler returns a handler that passes records to next, and those from level WARN also to the ring.
+func (r *Ring) Handler(next slog.Handler) slog.Handler { return &handler{ring: r, next: next} }
+
+// handler is a handler of a logger. It is immutable.
+type handler struct {
+	ring   *Ring
+	next   slog.Handler
+	prefix string // of the names of attributes
+	attrs  []slog.Attr
+}
+
+// Enabled implements slog.Handler.
+func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn || h.next.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		h.ring.add(h.convert(r))
+	}
+	if !h.next.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	c := *h
+	c.next, c.attrs = h.next.WithAttrs(attrs), slices.Clip(h.attrs)
+	for _, a := range attrs {
+		a.Key = h.prefix + a.Key
+		c.attrs = append(c.attrs, a)
+	}
+	return &c
+}
+
+// WithGroup implements slog.Handler.
+func (h *handler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	c := *h
+	c.next, c.prefix = h.next.WithGroup(name), h.prefix+name+"."
+	return &c
+}
+
+// convert returns a record as the API has it.
+func (h *handler) convert(r slog.Record) *bridgev1.ServerLogRecord {
+	out := &bridgev1.ServerLogRecord{
+		Time: timestamppb.New(r.Time), Level: bridgev1.ServerLogLevel_SERVER_LOG_LEVEL_WARN,
+		Message: h.text(r.Message, maxMessage), Attributes: map[string]string{},
+	}
+	if r.Level >= slog.LevelError {
+		out.Level = bridgev1.ServerLogLevel_SERVER_LOG_LEVEL_ERROR
+	}
+	for _, a := range h.attrs {
+		h.put(out.GetAttributes(), a.Key, a.Value)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		h.put(out.GetAttributes(), h.prefix+a.Key, a.Value)
+		return true
+	})
+	return out
+}
+
+// put adds an attribute, or the members of a group.
+func (h *handler) put(to map[string]string, key string, v slog.Value) {
+	v = v.Resolve()
+	if v.Kind() == slog.KindGroup {
+		for _, a := range v.Group() {
+			name := key + "." + a.Key
+			switch {
+			case a.Key == "":
+				name = key
+			case key == "":
+				name = a.Key
+			}
+			h.put(to, name, a.Value)
+		}
+		return
+	}
+	if key == "" || len(to) == maxAttributes {
+		return
+	}
+	// The name belongs to the text that is searched: it may say that the value is a secret.
+	text := h.ring.redact(key + "=" + v.String())
+	name, value, found := strings.Cut(text, "=")
+	if !found {
+		name, value = key, text
+	}
+	to[cut(name, maxAttribute)] = cut(value, maxAttribute)
+}
+
+// text returns a text without credentials, at most size bytes of it.
+func (h *handler) text(s string, size int) string { return cut(h.ring.redact(s), size) }
+
+// cut returns valid UTF-8 of at most about size bytes.
+func cut(s string, size int) string {
+	if len(s) > size {
+		s = s[:size] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}
