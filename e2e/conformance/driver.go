@@ -18,7 +18,7 @@ import (
 )
 
 // caseTimeout bounds a case. A driver that does not answer in this time is killed.
-const caseTimeout = 30 * time.Second
+const caseTimeout = 2 * time.Minute
 
 // driver is a running program over one library.
 type driver struct {

@@ -77,7 +77,7 @@ func typedLines(t *testing.T) string {
 // out.
 func typed(t *testing.T, lines, path string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	home, err := os.MkdirTemp("", "deploy") // short: it is in a socket's path
 	if err != nil {
@@ -94,7 +94,9 @@ func typed(t *testing.T, lines, path string) (string, error) {
 	dirs := strings.Fields(string(env))
 	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+path+":"+os.Getenv("PATH"),
 		"COPILOT_GRPC_CLI="+os.Getenv(harness.CLIEnv),
-		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "GOFLAGS=-buildvcs=false", "XDG_CACHE_HOME=",
+		"GOCACHE="+dirs[0], "GOMODCACHE="+dirs[1], "GOPATH="+dirs[2], "XDG_CACHE_HOME=",
+		// With the Makefile's flag the build cache has the packages already.
+		"GOFLAGS=-buildvcs=false -trimpath",
 		"XDG_STATE_HOME=",
 		`BASH_FUNC_fails%%=() { if "$@"; then return 1; fi; }`)
 	var out bytes.Buffer

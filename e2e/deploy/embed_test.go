@@ -24,7 +24,7 @@ func TestEmbed(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
 	path, socket := filepath.Join(r.Dir, "embed"), filepath.Join(r.Dir, "s")
-	build := exec.CommandContext(r.Ctx, "go", "build", "-o", path, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".")
 	build.Dir = "../../docs/examples/embed"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -1,10 +1,8 @@
 package session
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,10 +20,8 @@ func TestDeepSchemas(t *testing.T) {
 	st := harness.NewScripted(t)
 	s := st.Create(copilot.SessionOptions{})
 	set := func(levels int) error {
-		ctx, cancel := context.WithTimeout(st.Ctx, 30*time.Second)
-		defer cancel()
 		schema := `{"type":"object","x":` + strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels) + "}"
-		_, err := cliv1.NewSessionToolsServiceClient(st.Conn()).Set(ctx, &cliv1.SessionToolsServiceSetRequest{
+		_, err := cliv1.NewSessionToolsServiceClient(st.Conn()).Set(st.Ctx, &cliv1.SessionToolsServiceSetRequest{
 			SessionId: s.ID(),
 			Tools:     []*cliv1.ToolDefinition{{Name: "deep", Description: "d", ParametersJson: proto.String(schema)}},
 		})

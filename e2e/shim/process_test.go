@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/quirks"
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
@@ -44,7 +43,7 @@ type processResult struct {
 // that for temporary files.
 func runCLI(t *testing.T, home string, command []string, args ...string) processResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], args...)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TERM=dumb", "HOME=" + home, "COPILOT_HOME=" + t.TempDir(),
