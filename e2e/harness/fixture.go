@@ -93,6 +93,7 @@ func NewFixtureOn(t *testing.T, h *Host, script string) *Fixture {
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	t.Cleanup(cancel)
 	r := &Fixture{T: t, Host: h, Dir: RealDir(t), Ctx: ctx}
+	t.Cleanup(func() { removeDir(t, r.Dir) })
 	parsed, err := offlinemodel.Parse("script.yaml", []byte(script))
 	if err != nil {
 		t.Fatalf("script: %v", err)
@@ -104,6 +105,22 @@ func NewFixtureOn(t *testing.T, h *Host, script string) *Fixture {
 	r.Client = r.Dial()
 	t.Cleanup(r.cleanup)
 	return r
+}
+
+// removeDir removes the test's folder. A CLI that others still use may write a deleted session's last files into it
+// meanwhile.
+func removeDir(t *testing.T, dir string) {
+	t.Helper()
+	ctx, cancel := background()
+	defer cancel()
+	err := os.RemoveAll(dir)
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(20 * time.Millisecond)
+		err = os.RemoveAll(dir)
+	}
+	if err != nil {
+		t.Errorf("the test's folder: %v", err)
+	}
 }
 
 // RealDir is a temporary directory under its real name, as the CLI tells it.

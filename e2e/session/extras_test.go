@@ -48,7 +48,7 @@ default: {reply: [{text: "ok"}]}`)
 func TestSessionConfigDir(t *testing.T) {
 	t.Parallel()
 	r := harness.NewFixture(t, harness.Echo)
-	dir := harness.RealDir(t)
+	dir := filepath.Join(r.Dir, "config")
 	s := r.Session(r.Options(func(c *cliv1.SessionConfig) { c.ConfigDir = proto.String(dir) }))
 	s.Ask("hello")
 	recorded := harness.ReadRecord(t, filepath.Join(dir, "session-state", s.ID(), "events.jsonl"))
