@@ -31,7 +31,6 @@ class Token:
     def __init__(self, read: Callable[[], str]) -> None:
         self._read = read
         self._lock = threading.Lock()
-        self._last = ""
 
     @classmethod
     def static(cls, token: str) -> Token:
@@ -62,16 +61,7 @@ class Token:
     def value(self) -> str:
         """The current token. Safe for use by several threads."""
         with self._lock:
-            self._last = self._read()
-            return self._last
-
-    def changed(self) -> bool:
-        """Whether the current token differs from the one that was used last."""
-        last = self._last
-        try:
-            return self.value() != last
-        except Exception:
-            return False
+            return self._read()
 
 
 def default_target() -> str:
@@ -144,28 +134,16 @@ def open_channel(
         # gRPC sends tokens only over channels that it trusts, such as these of one machine.
         local = grpc.LocalConnectionType.UDS if is_unix(target) else grpc.LocalConnectionType.LOCAL_TCP
         credentials = grpc.local_channel_credentials(local)
-    if token is not None:
-        credentials = grpc.composite_channel_credentials(credentials, _bearer(token))
-    return grpc.aio.secure_channel(target, credentials, arguments)
+    channel = grpc.aio.secure_channel(target, credentials, arguments)
+    if token is None:
+        return channel
+    from ._authorized import AuthorizedChannel
+
+    return AuthorizedChannel(channel, Token.static(token) if isinstance(token, str) else token)
 
 
 def _content(source: PathOrBytes | None) -> bytes | None:
     return source if source is None or isinstance(source, bytes) else Path(source).read_bytes()
-
-
-def _bearer(token: Union[str, Token]) -> Any:
-    import grpc
-
-    source = Token.static(token) if isinstance(token, str) else token
-
-    class Bearer(grpc.AuthMetadataPlugin):  # type: ignore[misc, unused-ignore]
-        def __call__(self, context: Any, callback: Any) -> None:
-            try:
-                callback((("authorization", f"Bearer {source.value()}"),), None)
-            except Exception as error:
-                callback((), error)
-
-    return grpc.metadata_call_credentials(Bearer())
 
 
 def _arguments(server_name: str) -> tuple[tuple[str, Any], ...]:

@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
+from google.protobuf.message import Message
 
-from ._channel import Token
+from ._authorized import failure_of
 from ._position import Progress
-from ._retry import Reconnect
+from ._retry import Reconnect, repeat
 from .bridge import v1 as bridge
 from .bridge.v1.callback_service_pb2_grpc import CallbackServiceStub
 from .bridge.v1.event_service_pb2_grpc import EventServiceStub
 from .bridge.v1.runtime_service_pb2_grpc import RuntimeServiceStub
 from .bridge.v1.session_service_pb2_grpc import SessionServiceStub
-from .errors import ServerIncompatible, from_rpc
+from .errors import CopilotError, ServerIncompatible
 
 if TYPE_CHECKING:
     from .bridge.v1.callback_service_pb2_grpc import CallbackServiceAsyncStub
@@ -32,11 +33,8 @@ CALL_POLICY = Reconnect(first=0.1, longest=1.0, give_up_after=3.0)
 class Connection:
     """The channel to a server with its stubs. Not part of the public interface."""
 
-    def __init__(
-        self, channel: grpc.aio.Channel, *, token: Token | None, name: str, reconnect: Reconnect, timeout: float | None
-    ) -> None:
+    def __init__(self, channel: grpc.aio.Channel, *, name: str, reconnect: Reconnect, timeout: float | None) -> None:
         self.channel, self.name, self.reconnect, self.timeout = channel, name, reconnect, timeout
-        self._token = token
         self.sessions: SessionServiceAsyncStub = SessionServiceStub(channel)
         self.events: EventServiceAsyncStub = EventServiceStub(channel)
         self.callbacks: CallbackServiceAsyncStub = CallbackServiceStub(channel)
@@ -47,20 +45,32 @@ class Connection:
         """How calls with a request id are repeated; not at all if streams are not."""
         return CALL_POLICY if self.reconnect.give_up_after else self.reconnect
 
-    def token_changed(self) -> bool:
-        """Whether there is another token than the one that the server refused."""
-        return self._token is not None and self._token.changed()
-
     async def unary(
         self, method: Any, request: Any, *, progress: Progress | None = None, timeout: float | None = None,
         wait: bool = False,
     ) -> Any:  # fmt: skip
-        """Makes a unary call and notes the position in its trailers. `wait`: the call has no default time limit."""
-        call = method(request, timeout=timeout or (None if wait else self.timeout))
+        """Makes a unary call and notes the position in its trailers. `wait`: the call has no default time limit.
+
+        A call whose token has been replaced is repeated once, unless its requests are a stream.
+        """
+        limit = timeout or (None if wait else self.timeout)
+        try:
+            return await self._unary(method, request, progress, limit)
+        except CopilotError as error:
+            if not error.token_replaced or not isinstance(request, Message):
+                raise
+        try:
+            return await self._unary(method, request, progress, limit)
+        except CopilotError as error:
+            error.token_replaced = False  # final
+            raise
+
+    async def _unary(self, method: Any, request: Any, progress: Progress | None, timeout: float | None) -> Any:
+        call = method(request, timeout=timeout)
         try:
             response = await call
         except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+            raise await failure_of(call, error) from error
         if progress is not None:
             progress.note_trailers(await call.trailing_metadata())
         return response
@@ -71,15 +81,18 @@ class Connection:
             async for response in call:
                 yield response
         except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+            raise await failure_of(call, error) from error
         finally:
             call.cancel()
 
     async def read_callback(self, session_id: str, callback_id: str) -> bridge.Callback:
         """Reads a callback with its request, in pieces."""
         request = bridge.ReadCallbackRequest(session_id=session_id, callback_id=callback_id)
-        pieces = [piece.chunk async for piece in self.stream(self.callbacks.ReadCallback(request))]
-        return bridge.Callback.FromString(b"".join(pieces))
+
+        async def read() -> bytes:
+            return b"".join([piece.chunk async for piece in self.stream(self.callbacks.ReadCallback(request))])
+
+        return bridge.Callback.FromString(await repeat(self.call_policy, read))
 
     async def check(self, target: str, timeout: float) -> bridge.GetServerInfoResponse:
         """Checks that the server answers, accepts the caller, and works with this library."""

@@ -9,12 +9,13 @@ from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
+from ._authorized import failure_of
 from ._client import Connection
 from ._link import SILENCE
 from ._position import Position, Progress
 from ._retry import Backoff
 from .bridge import v1 as bridge
-from .errors import ConnectionLost, CopilotError, Unauthenticated, from_rpc
+from .errors import ConnectionLost, CopilotError
 
 T = TypeVar("T")
 
@@ -158,8 +159,7 @@ class Cursor:
                 reader.close()
             if closed is not None and closed.done():
                 return
-            fresh = isinstance(cause, Unauthenticated) and self._connection.token_changed()
-            if not (fresh or cause.is_broken) or not await backoff.wait(cause):
+            if not cause.is_broken or not await backoff.wait(cause):
                 raise cause
 
     def note(self, frame: bridge.SubscribeResponse) -> bool:
@@ -235,7 +235,7 @@ class Reader:
         try:
             response = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+            raise await failure_of(self._call, error) from error
         except asyncio.CancelledError:
             if self._cause is not None:
                 raise self._cause from None

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from ._authorized import failure_of
 from .bridge import v1 as bridge
-from .errors import ConnectionLost, CopilotError, from_rpc
+from .errors import ConnectionLost, CopilotError
 
 if TYPE_CHECKING:
     from .bridge.v1.callback_service_pb2_grpc import CallbackServiceAsyncStub
@@ -62,7 +63,7 @@ class Link:
         try:
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
-            raise from_rpc(error) from error
+            raise await failure_of(self._call, error) from error
         except asyncio.CancelledError:
             if self._lost is not None:
                 raise self._lost from None

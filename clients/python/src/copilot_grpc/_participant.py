@@ -24,7 +24,6 @@ from .errors import (
     DeadlineExceeded,
     ParticipantNotFound,
     SessionClosed,
-    Unauthenticated,
     from_failure,
 )
 from .model import Models
@@ -238,7 +237,7 @@ class Participant:
                 cause = await self._serve(link)
                 if self._leaving:
                     return
-                if cause is not None and not self._may_return(cause):
+                if cause is not None and not cause.is_broken:
                     error = cause
                     return
                 link = await self._reopen(link, cause)
@@ -272,11 +271,6 @@ class Participant:
                 if not reply.done():
                     reply.set_result(None)
 
-    def _may_return(self, error: CopilotError) -> bool:
-        if isinstance(error, Unauthenticated):
-            return self._connection.token_changed()
-        return error.is_broken
-
     async def _reopen(self, old: Link, cause: CopilotError | None) -> Link:
         """Opens a link in place of an old one, and closes the old one only then."""
         if cause is not None:
@@ -296,7 +290,7 @@ class Participant:
                     self._token = ""
                     self._tell(ParticipantExpired(self.participant_id))
                 except CopilotError as error:
-                    if not self._may_return(error):
+                    if not error.is_broken:
                         raise
                     failure = error
                 else:

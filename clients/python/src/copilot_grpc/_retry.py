@@ -40,9 +40,16 @@ class Backoff:
         """Notes that the stream is alive."""
         self._limit = self._policy.first
         self._alive_at = self._clock()
+        self._token_was_replaced = False
 
     async def wait(self, error: CopilotError) -> bool:
-        """Sleeps before the next attempt. Returns False, without sleeping, if there is to be none."""
+        """Sleeps before the next attempt. Returns False, without sleeping, if there is to be none.
+
+        A replaced token is a reason for one attempt.
+        """
+        if error.token_replaced and self._token_was_replaced:
+            return False
+        self._token_was_replaced = self._token_was_replaced or error.token_replaced
         delay = error.retry_after + random.uniform(0, self._limit)
         self._limit = min(self._limit * 2, self._policy.longest)
         if self._clock() - self._alive_at + delay >= self._policy.give_up_after:

@@ -11,7 +11,7 @@ from ._events import Cursor, Event, Gap, Reader, Stream, is_told, silence_of
 from ._position import Position
 from ._retry import Backoff
 from .bridge import v1 as bridge
-from .errors import ConnectionLost, CopilotError, TurnFailed, Unauthenticated
+from .errors import ConnectionLost, CopilotError, TurnFailed
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -134,8 +134,7 @@ class Turn:
                     cause = error
                 finally:
                     reader.close()
-                fresh = isinstance(cause, Unauthenticated) and connection.token_changed()
-                if not (fresh or cause.is_broken) or not await backoff.wait(cause):
+                if not cause.is_broken or not await backoff.wait(cause):
                     raise cause
         except asyncio.CancelledError:
             if self._abort_on_cancel:

@@ -8,7 +8,7 @@ from ._client import Connection
 from ._events import Reader, silence_of
 from ._retry import Backoff
 from .bridge import v1 as bridge
-from .errors import ConnectionLost, CopilotError, Unauthenticated
+from .errors import ConnectionLost, CopilotError
 
 
 async def watch_sessions(connection: Connection) -> AsyncGenerator[bridge.WatchSessionsResponse, None]:
@@ -26,6 +26,5 @@ async def watch_sessions(connection: Connection) -> AsyncGenerator[bridge.WatchS
             cause = error
         finally:
             reader.close()
-        fresh = isinstance(cause, Unauthenticated) and connection.token_changed()
-        if not (fresh or cause.is_broken) or not await backoff.wait(cause):
+        if not cause.is_broken or not await backoff.wait(cause):
             raise cause

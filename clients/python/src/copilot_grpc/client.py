@@ -93,7 +93,7 @@ class Client:
                     insecure=insecure, options=tuple(channel_options),
                 )  # fmt: skip
                 policy = reconnect or Reconnect()
-                connection = Connection(channel, token=source, name=name, reconnect=policy, timeout=timeout)
+                connection = Connection(channel, name=name, reconnect=policy, timeout=timeout)
                 info = await connection.check(address, connect_timeout)
             except BaseException as error:
                 if connection is not None:

@@ -27,6 +27,7 @@ class CopilotError(Exception):
         field: Path of the invalid field of the request; empty if there is none.
         metadata: Further details: session_id, callback_id, method and others.
         retry_after: Seconds to wait before a retry; 0 if the server does not say.
+        token_replaced: The server refused the call's token, and the client has another one now.
     """
 
     _classes: ClassVar[dict[str, type[CopilotError]]] = {}
@@ -50,6 +51,7 @@ class CopilotError(Exception):
         self.field = field
         self.metadata = dict(metadata or {})
         self.retry_after = retry_after
+        self.token_replaced = False
 
     def __init_subclass__(cls, reason: str = "", code: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -66,8 +68,8 @@ class CopilotError(Exception):
 
     @property
     def is_broken(self) -> bool:
-        """Whether the connection failed, so that a new one may help."""
-        if self.code == "UNAVAILABLE":
+        """Whether the connection failed, or the token was replaced, so that a new attempt may help."""
+        if self.code == "UNAVAILABLE" or self.token_replaced:
             return True
         # Only the server gives reasons. Proxies and HTTP/2 report a cut connection under several codes.
         return not self.reason and self.code in ("CANCELLED", "UNKNOWN", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED")
