@@ -1,6 +1,7 @@
 package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.errors.CopilotException;
+import io.github.copilotgrpc.errors.UnauthenticatedException;
 import java.time.Duration;
 import java.util.Optional;
 import java.util.concurrent.ThreadLocalRandom;
@@ -14,6 +15,7 @@ final class Backoff {
 	private final DoubleSupplier random;
 	private Duration limit;
 	private long aliveAt;
+	private boolean tokenReplaced;
 
 	Backoff(Reconnect policy) {
 		this(policy, System::nanoTime, () -> ThreadLocalRandom.current().nextDouble());
@@ -32,10 +34,17 @@ final class Backoff {
 	void reset() {
 		limit = policy.first();
 		aliveAt = clock.getAsLong();
+		tokenReplaced = false;
 	}
 
-	/** The pause before the next attempt; empty if there is to be none. */
+	/** The pause before the next attempt; empty if there is to be none. A replaced token is a reason for one. */
 	Optional<Duration> next(CopilotException error) {
+		if (error instanceof UnauthenticatedException refusal && refusal.isTokenReplaced()) {
+			if (tokenReplaced) {
+				return Optional.empty();
+			}
+			tokenReplaced = true;
+		}
 		Duration delay = error.retryAfter().plusNanos((long) (limit.toNanos() * random.getAsDouble()));
 		Duration doubled = limit.multipliedBy(2);
 		limit = doubled.compareTo(policy.longest()) < 0 ? doubled : policy.longest();

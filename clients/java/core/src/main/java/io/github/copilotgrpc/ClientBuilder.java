@@ -279,9 +279,10 @@ public final class ClientBuilder {
 		ScheduledThreadPoolExecutor timer = new ScheduledThreadPoolExecutor(1, ClientBuilder::thread);
 		timer.setRemoveOnCancelPolicy(true);
 		ExecutorService own = executor == null ? HandlerThreads.open(ClientBuilder::thread) : null;
+		Executor runner = executor == null ? own : executor;
 		Connection connection = new Connection(
-				opened.channel(), timer, executor == null ? own : executor, token == null ? null : new Bearer(token),
-				name, reconnect, callTimeout);
+				opened.channel(), timer, runner, token == null ? null : new Bearer(token, runner), name, reconnect,
+				callTimeout);
 		Runnable release = () -> {
 			opened.channel().shutdownNow();
 			opened.release().run();

@@ -7,10 +7,10 @@ import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackRequest;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
 import io.github.copilotgrpc.errors.ConnectionLostException;
-import io.github.copilotgrpc.errors.CopilotException;
-import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.CallOptions;
+import io.grpc.Channel;
 import io.grpc.ClientCall;
+import io.grpc.ClientInterceptors;
 import io.grpc.ManagedChannel;
 import io.grpc.MethodDescriptor;
 import java.time.Duration;
@@ -45,15 +45,17 @@ record Connection(
 		return reconnect.giveUpAfter().isZero() ? reconnect : CALLS;
 	}
 
+	/** The channel with the token. */
+	Channel authorized() {
+		return bearer == null ? channel : ClientInterceptors.intercept(channel, bearer);
+	}
+
 	<Q, A> ClientCall<Q, A> call(MethodDescriptor<Q, A> method, Duration timeout) {
 		CallOptions options = CallOptions.DEFAULT;
-		if (bearer != null) {
-			options = options.withCallCredentials(bearer);
-		}
 		if (!timeout.isZero()) {
 			options = options.withDeadlineAfter(timeout.toNanos(), TimeUnit.NANOSECONDS);
 		}
-		return channel.newCall(method, options);
+		return authorized().newCall(method, options);
 	}
 
 	/** Makes a unary call with the default time limit. */
@@ -61,8 +63,14 @@ record Connection(
 		return unary(method, request, progress, callTimeout);
 	}
 
-	/** Makes a unary call and notes the position in its trailers. Cancelling the future cancels the call. */
+	/** Makes a unary call, and once more if its token has been replaced. Cancelling the future cancels the call. */
 	<Q, A> CompletableFuture<A> unary(MethodDescriptor<Q, A> method, Q request, Progress progress, Duration timeout) {
+		return Repeat.withNewToken(() -> attempt(method, request, progress, timeout));
+	}
+
+	/** Makes a unary call and notes the position in its trailers. Cancelling the future cancels the call. */
+	<Q, A> CompletableFuture<A> attempt(
+			MethodDescriptor<Q, A> method, Q request, Progress progress, Duration timeout) {
 		return new UnaryCall<Q, A>(call(method, timeout), progress).start(request);
 	}
 
@@ -109,7 +117,8 @@ record Connection(
 	CompletableFuture<Callback> readCallback(String sessionId, String callbackId) {
 		ReadCallbackRequest request =
 				ReadCallbackRequest.newBuilder().setSessionId(sessionId).setCallbackId(callbackId).build();
-		return readAll(CallbackServiceGrpc.getReadCallbackMethod(), request, ReadCallbackResponse::getChunk)
+		return repeat(callPolicy(), () -> readAll(
+				CallbackServiceGrpc.getReadCallbackMethod(), request, ReadCallbackResponse::getChunk))
 				.thenApply(bytes -> {
 					try {
 						return Callback.parseFrom(bytes);
@@ -117,15 +126,5 @@ record Connection(
 						throw new ConnectionLostException("the callback is incomplete");
 					}
 				});
-	}
-
-	/** Whether a new stream may help after an error: the connection broke, or the token has changed. */
-	CompletableFuture<Boolean> mayReturn(CopilotException error) {
-		if (error instanceof UnauthenticatedException) {
-			return bearer == null
-					? CompletableFuture.completedFuture(false)
-					: CompletableFuture.supplyAsync(bearer::hasChanged, executor);
-		}
-		return CompletableFuture.completedFuture(error.isBroken());
 	}
 }

@@ -99,12 +99,12 @@ public final class CopilotClient implements AutoCloseable {
 	}
 
 	/**
-	 * Returns the channel, for stubs of {@code copilot.cli.v1}. It has no token: add one to the stubs.
+	 * Returns the channel, with the client's token, for stubs of {@code copilot.cli.v1}.
 	 *
 	 * @return the channel
 	 */
 	public Channel channel() {
-		return connection.channel();
+		return connection.authorized();
 	}
 
 	/**

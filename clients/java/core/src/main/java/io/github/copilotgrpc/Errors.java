@@ -95,7 +95,10 @@ final class Errors {
 		}
 		String message = orEmpty(status.getDescription());
 		Throwable cause = status.asRuntimeException(trailers);
-		return make(message, new Details(status.getCode(), reason, field, info, retryAfter), cause);
+		Details details = new Details(status.getCode(), reason, field, info, retryAfter);
+		return status.getCause() instanceof Bearer.Replaced
+				? new UnauthenticatedException(message, details, cause, true)
+				: make(message, details, cause);
 	}
 
 	/** The exception of a failure in a stream. */

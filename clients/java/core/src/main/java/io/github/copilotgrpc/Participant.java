@@ -257,16 +257,12 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			finish(new SessionClosedException(sessionId, "closed"));
 		} else if (cause == null) {
 			reopen(broken, null);
+		} else if (cause.isBroken()) {
+			Log.warn("attach stream of session " + sessionId + " broke", cause);
+			listener.tell(new ConnectionEvent.Disconnected(cause));
+			reopen(broken, cause);
 		} else {
-			connection.mayReturn(cause).whenComplete((may, error) -> sync.execute(() -> {
-				if (error == null && may) {
-					Log.warn("attach stream of session " + sessionId + " broke", cause);
-					listener.tell(new ConnectionEvent.Disconnected(cause));
-					reopen(broken, cause);
-				} else {
-					finish(cause);
-				}
-			}));
+			finish(cause);
 		}
 	}
 
@@ -321,13 +317,11 @@ final class Participant implements Link.Owner, Incoming.Owner {
 			retry(backoff, failure, last);
 			return;
 		}
-		connection.mayReturn(failure).whenComplete((may, error) -> sync.execute(() -> {
-			if (error == null && may) {
-				retry(backoff, failure, last);
-			} else {
-				finish(failure);
-			}
-		}));
+		if (failure.isBroken()) {
+			retry(backoff, failure, last);
+		} else {
+			finish(failure);
+		}
 	}
 
 	private void closeOld() {

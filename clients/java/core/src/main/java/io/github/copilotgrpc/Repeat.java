@@ -1,6 +1,7 @@
 package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.errors.CopilotException;
+import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.Status;
 import java.time.Duration;
 import java.util.Optional;
@@ -35,6 +36,23 @@ final class Repeat<T> {
 		});
 		repeat.attempt();
 		return repeat.result;
+	}
+
+	/** Makes a call, and once more if its token has been replaced. Cancelling the result cancels the call. */
+	static <T> CompletableFuture<T> withNewToken(Supplier<CompletableFuture<T>> call) {
+		CompletableFuture<T> first = call.get();
+		CompletableFuture<T> result = new CompletableFuture<>();
+		first.whenComplete((value, failure) -> {
+			if (failure == null) {
+				result.complete(value);
+			} else if (Errors.unwrap(failure) instanceof UnauthenticatedException refusal && refusal.isTokenReplaced()) {
+				Futures.relay(call.get(), result);
+			} else {
+				Futures.relay(first, result);
+			}
+		});
+		Futures.onCancel(result, () -> first.cancel(true));
+		return result;
 	}
 
 	private void attempt() {

@@ -108,17 +108,12 @@ final class Resuming<A> implements Source<A> {
 	private void broken(CopilotException cause) {
 		reader.close();
 		reader = null;
-		connection.mayReturn(cause).whenComplete((may, error) -> sync.execute(() -> {
-			if (ended) {
-				return;
-			}
-			Optional<Duration> delay = error == null && may ? backoff.next(cause) : Optional.empty();
-			if (delay.isEmpty()) {
-				finish(cause);
-			} else {
-				pause = sync.schedule(this::read, delay.get().toNanos(), TimeUnit.NANOSECONDS, connection.timer());
-			}
-		}));
+		Optional<Duration> delay = cause.isBroken() ? backoff.next(cause) : Optional.empty();
+		if (delay.isEmpty()) {
+			finish(cause);
+		} else {
+			pause = sync.schedule(this::read, delay.get().toNanos(), TimeUnit.NANOSECONDS, connection.timer());
+		}
 	}
 
 	private void finish(CopilotException error) {

@@ -28,7 +28,8 @@ record Sending(Connection connection, String sessionId, Progress progress) {
 				return upload(prompt, request);
 			}
 			var sent = connection.repeat(connection.callPolicy(),
-					() -> connection.unary(SessionServiceGrpc.getSendMethod(), request, progress));
+					() -> connection.attempt(
+							SessionServiceGrpc.getSendMethod(), request, progress, connection.callTimeout()));
 			return Futures.map(sent, reply -> receipt(
 					reply.getMessageId(), reply.getResentMessageId(), reply.getPosition(), reply.getInMemoryOnly()));
 		});
@@ -55,7 +56,7 @@ record Sending(Connection connection, String sessionId, Progress progress) {
 			prompt.idleLimit().ifPresent(limit -> request.setIdleTimeout(Starts.message(limit)));
 			prompt.limit().ifPresent(limit -> request.setTimeout(Starts.message(limit)));
 			SendAndWaitRequest whole = request.build();
-			var waited = connection.repeat(connection.reconnect(), () -> connection.unary(
+			var waited = connection.repeat(connection.reconnect(), () -> connection.attempt(
 					SessionServiceGrpc.getSendAndWaitMethod(), whole, progress, Duration.ZERO));
 			return Futures.map(waited, reply -> {
 				progress.note(reply.getOutcome().getEndPosition());

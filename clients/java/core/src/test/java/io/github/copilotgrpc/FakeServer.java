@@ -21,6 +21,8 @@ import io.github.copilotgrpc.bridge.v1.EventServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.Failure;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoRequest;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
+import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
+import io.github.copilotgrpc.bridge.v1.GetSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackRequest;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
 import io.github.copilotgrpc.bridge.v1.RunRequest;
@@ -77,6 +79,8 @@ final class FakeServer implements AutoCloseable {
 	final Queue<StatusRuntimeException> refusals = new ConcurrentLinkedQueue<>();
 	volatile Consumer<StreamObserver<ReadCallbackResponse>> readCallback = observer -> { };
 	volatile String version = "0.1.0";
+	/** Error of GetSession. */
+	volatile StatusRuntimeException sessionRefusal = Status.UNIMPLEMENTED.asRuntimeException();
 	private final Server server;
 
 	FakeServer() throws IOException {
@@ -288,6 +292,11 @@ final class FakeServer implements AutoCloseable {
 	}
 
 	private final class Sessions extends SessionServiceGrpc.SessionServiceImplBase {
+		@Override
+		public void getSession(GetSessionRequest request, StreamObserver<GetSessionResponse> responses) {
+			responses.onError(sessionRefusal);
+		}
+
 		@Override
 		public void run(RunRequest request, StreamObserver<RunResponse> responses) {
 			runs.add(new Played<>(request, responses));

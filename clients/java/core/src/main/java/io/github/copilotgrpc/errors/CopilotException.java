@@ -110,9 +110,9 @@ public class CopilotException extends RuntimeException {
 	}
 
 	/**
-	 * Reports whether the connection failed, so that a new one may help.
+	 * Reports whether the connection failed, or the token was replaced, so that a new attempt may help.
 	 *
-	 * @return whether it failed
+	 * @return whether a new attempt may help
 	 */
 	public boolean isBroken() {
 		return switch (code()) {
