@@ -175,6 +175,12 @@ class Fake:
     async def ReadCallback(self, request: bridge.ReadCallbackRequest, context: Any) -> None:
         await self.streams["ReadCallback"](request, context)
 
+    async def WatchPending(self, request: bridge.WatchPendingRequest, context: Any) -> None:
+        await self.streams["WatchPending"](request, context)
+
+    async def WatchSessions(self, request: bridge.WatchSessionsRequest, context: Any) -> None:
+        await self.streams["WatchSessions"](request, context)
+
     async def ReadEvent(self, request: bridge.ReadEventRequest, context: Any) -> None:
         await self.streams["ReadEvent"](request, context)
 

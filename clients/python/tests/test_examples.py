@@ -42,6 +42,25 @@ async def main():
 asyncio.run(main())
 """
 
+INBOX = """
+import asyncio
+from copilot_grpc import Client, tool
+from copilot_grpc.bridge import v1 as bridge
+@tool
+def get_weather(city: str) -> str:
+    return "rain in " + city
+async def main():
+    async with Client.connect() as client:
+        async def watch():
+{code}
+        watching = asyncio.ensure_future(watch())
+        options = {"labels": {"team": "payments"}, "session_handlers": bridge.Handlers(permission=True)}
+        async with client.create_session(tools=[get_weather], **options) as session:
+            print((await session.send_and_wait("What is the weather?")).text)
+        watching.cancel()
+asyncio.run(main())
+"""
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
@@ -67,13 +86,15 @@ def readme() -> list[Any]:
 @pytest.mark.parametrize(("kind", "code"), readme())
 def test_readme(server: Server, tmp_path: Path, kind: str, code: str) -> None:
     (tmp_path / "photo.png").write_bytes(b"\x89PNG")
-    frame = {"": "{code}", "session": SESSION, "client": CLIENT}[kind]
-    code = textwrap.indent(code, " " * {"": 0, "session": 12, "client": 8}[kind])
+    frame = {"": "{code}", "session": SESSION, "client": CLIENT, "inbox": INBOX}[kind]
+    code = textwrap.indent(code, " " * {"": 0, "session": 12, "client": 8, "inbox": 12}[kind])
     program = tmp_path / "program.py"
     program.write_text(frame.replace("{code}", code), encoding="utf-8")
     output = run(server, str(program), cwd=tmp_path)
     if "rain in" in code and "print" in code and not kind:
         assert output == "It says: rain in Paris\n"
+    if kind == "inbox":
+        assert " permission\n" in output and "It says: rain in Paris\n" in output
 
 
 def test_agent(server: Server) -> None:

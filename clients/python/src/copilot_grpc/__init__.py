@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ._events import Event as Event
     from ._events import Gap as Gap
     from ._events import Stream as Stream
+    from ._inbox import PendingCallback as PendingCallback
+    from ._inbox import PendingEnd as PendingEnd
     from ._participant import Disconnected as Disconnected
     from ._participant import ParticipantExpired as ParticipantExpired
     from ._participant import Reconnected as Reconnected
@@ -63,6 +65,8 @@ _MODULES = {
     "Event": "_events",
     "Gap": "_events",
     "Stream": "_events",
+    "PendingCallback": "_inbox",
+    "PendingEnd": "_inbox",
     "Disconnected": "_participant",
     "ParticipantExpired": "_participant",
     "Reconnected": "_participant",

@@ -19,7 +19,14 @@ PathOrBytes = Union[str, "os.PathLike[str]", bytes]
 # A page of events has up to 3 MiB, and lists of callbacks and sessions have no limit in bytes.
 _MAX_RECEIVE = 16 << 20
 _READS = {
-    "SessionService": ("GetSession", "ListSessions", "GetLastSession", "GetForegroundSession", "ListEvents"),
+    "SessionService": (
+        "GetSession",
+        "ListSessions",
+        "GetLastSession",
+        "GetForegroundSession",
+        "ListEvents",
+        "GetUsage",
+    ),
     "CallbackService": ("ListPending",),
     "RuntimeService": ("GetServerInfo", "ListRuntimes", "Ping", "GetAuthStatus", "ListModels"),
 }

@@ -62,7 +62,9 @@ def _start(how: str, session_id: str, options: Any, handlers: Handlers) -> bridg
         common["callback_timeout"] = timedelta(seconds=timeout)
     if how == "create":
         new_id = options.get("session_id", "")
-        create = bridge.CreateSessionRequest(session_id=new_id, cloud=options.get("cloud"), **common)
+        create = bridge.CreateSessionRequest(
+            session_id=new_id, cloud=options.get("cloud"), labels=options.get("labels"), **common
+        )
         return bridge.AttachStart(create=create)
     resume = bridge.ResumeSessionRequest(
         session_id=session_id, options=options.get("resume"),

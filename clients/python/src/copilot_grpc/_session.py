@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -302,6 +302,13 @@ class Session:
         """Sets secrets that the server lost in a restart."""
         request = bridge.ProvideCredentialsRequest(session_id=self._id, provider=provider, github_token=github_token)
         await self._call(self.connection.sessions.ProvideCredentials, request)
+
+    async def update_labels(
+        self, set: Mapping[str, str] | None = None, *, remove: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """Sets and removes labels, and leaves the others as they are. Returns the session's labels."""
+        request = bridge.UpdateLabelsRequest(session_id=self._id, set=set, remove=remove)
+        return dict((await self._call(self.connection.sessions.UpdateLabels, request)).session.labels)
 
     async def pending(self) -> list[bridge.Callback]:
         """The pending callbacks, oldest first."""

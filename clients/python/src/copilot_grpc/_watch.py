@@ -11,11 +11,13 @@ from .bridge import v1 as bridge
 from .errors import ConnectionLost, CopilotError
 
 
-async def watch_sessions(connection: Connection) -> AsyncGenerator[bridge.WatchSessionsResponse, None]:
+async def watch_sessions(
+    connection: Connection, filter: bridge.SessionFilter | None
+) -> AsyncGenerator[bridge.WatchSessionsResponse, None]:
     """Changes, over one stream after another. Heartbeats are left out."""
-    backoff = Backoff(connection.reconnect)
+    backoff, request = Backoff(connection.reconnect), bridge.WatchSessionsRequest(filter=filter)
     while True:
-        reader = Reader(connection.events.WatchSessions(bridge.WatchSessionsRequest()), silence_of(None))
+        reader = Reader(connection.events.WatchSessions(request), silence_of(None))
         cause: CopilotError = ConnectionLost("the server ended the stream")
         try:
             while (change := await reader.read()) is not None:

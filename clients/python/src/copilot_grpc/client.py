@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union
 
 from typing_extensions import Unpack
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ._client import Connection
     from ._events import Stream
+    from ._inbox import PendingCallback, PendingEnd
     from ._server import ServerProcess
     from ._session import Session
     from ._turn import Outcome
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from .cli import v1 as cli
 
 _log = logging.getLogger("copilot_grpc")
+UsageGroup = Literal["day", "model", "session", "owner"]
 
 
 class Client:
@@ -185,11 +188,13 @@ class Client:
         response = await self._connection.unary(self._connection.sessions.GetSession, request)
         return response.session  # type: ignore[no-any-return]
 
-    def list_sessions(self, *, filter: bridge.SessionFilter | None = None) -> Stream[bridge.Session]:
-        """The caller's sessions, most recently used first."""
+    def list_sessions(
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
+    ) -> Stream[bridge.Session]:
+        """The caller's sessions, most recently used first: all, or those with the labels that match the filter."""
         from ._events import Stream
 
-        return Stream(self._list(filter))
+        return Stream(self._list(_labelled(filter, labels)))
 
     async def _list(self, filter: bridge.SessionFilter | None) -> AsyncGenerator[bridge.Session, None]:
         from .bridge import v1 as bridge
@@ -217,15 +222,71 @@ class Client:
         request = bridge.DeleteSessionRequest(session_id=session_id)
         await self._connection.unary(self._connection.sessions.DeleteSession, request)
 
-    def watch_sessions(self) -> Stream[bridge.WatchSessionsResponse]:
-        """Changes of the caller's sessions: first one for each open session, then changes as they happen.
+    def watch_sessions(
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
+    ) -> Stream[bridge.WatchSessionsResponse]:
+        """Changes of the caller's sessions, all or those with the labels that match the filter: first one for each
+        open session, then changes as they happen.
 
         After a broken connection the stream begins again with the open sessions.
         """
         from ._events import Stream
         from ._watch import watch_sessions
 
-        return Stream(watch_sessions(self._connection))
+        return Stream(watch_sessions(self._connection, _labelled(filter, labels)))
+
+    def watch_pending(
+        self, *, handle: bool = False, kinds: Sequence[bridge.CallbackKind.ValueType] = (),
+        labels: Mapping[str, str] | None = None, owner: str = "", name: str = "", grace: float | None = None,
+    ) -> Stream[Union[PendingCallback, PendingEnd]]:  # fmt: skip
+        """The callbacks that wait in all sessions, as they begin and end to wait: an inbox for people.
+
+        Each callback is a `PendingCallback` once, and later a `PendingEnd`, also if the stream breaks meanwhile.
+
+        Args:
+            handle: Callbacks wait for this program, instead of getting their default answers when no participant
+                handles them. This begins with the first change.
+            kinds: Only these kinds; default: with `handle` those that people answer, else all but the frequent ones.
+            labels: Only of sessions with these labels.
+            owner: Only of sessions of this tenant.
+            name: Name of the handler for the server's log.
+            grace: Seconds for which callbacks still wait after a broken connection; default 30.
+        """
+        from ._events import Stream
+        from ._inbox import watch_pending
+        from .bridge import v1 as bridge
+
+        filter = bridge.PendingFilter(kinds=kinds, labels=labels, owner=owner)
+        request = bridge.WatchPendingRequest(filter=filter, handle=handle, name=name or self._connection.name)
+        if grace is not None:
+            request.grace.FromTimedelta(timedelta(seconds=grace))
+        return Stream(watch_pending(self._connection, request))
+
+    async def get_usage(
+        self, *, by: Sequence[UsageGroup] = (), session_id: str = "", labels: Mapping[str, str] | None = None,
+        filter: bridge.SessionFilter | None = None, start: datetime | None = None, end: datetime | None = None,
+    ) -> list[bridge.UsageRow]:  # fmt: skip
+        """What the caller's open sessions have used of models: requests, tokens, cost and turns.
+
+        Args:
+            by: One row for each combination of these; default: one row with the sum.
+            session_id: Only this session.
+            labels: Only sessions with these labels.
+            filter: Only matching sessions.
+            start: The first day is the day of this time, in UTC.
+            end: The last day is the day of this time, in UTC.
+        """
+        from .bridge import v1 as bridge
+
+        request = bridge.GetUsageRequest(
+            session_id=session_id, filter=_labelled(filter, labels),
+            group_by=[bridge.UsageGroup.Value(f"USAGE_GROUP_{group.upper()}") for group in by],
+        )  # fmt: skip
+        if start is not None:
+            request.start_time.FromDatetime(start)
+        if end is not None:
+            request.end_time.FromDatetime(end)
+        return list((await self._connection.unary(self._connection.sessions.GetUsage, request)).rows)
 
     # The server.
 
@@ -267,6 +328,19 @@ class Client:
             request.page_token = page.next_page_token
             if not request.page_token:
                 return found
+
+
+def _labelled(filter: bridge.SessionFilter | None, labels: Mapping[str, str] | None) -> bridge.SessionFilter | None:
+    """A filter that also selects by labels."""
+    if not labels:
+        return filter
+    from .bridge import v1 as bridge
+
+    both = bridge.SessionFilter()
+    if filter is not None:
+        both.CopyFrom(filter)
+    both.labels.update(labels)
+    return both
 
 
 def _choose(target: str | None, launch: bool | None) -> tuple[str, bool]:

@@ -236,6 +236,8 @@ class CreateOptions(OpenOptions, total=False):
 
     session_id: str
     """Id of the new session: letters, digits, '-' and '_', at most 128 characters; default: a random UUID."""
+    labels: Mapping[str, str]
+    """Labels by which `Client.list_sessions` and other filters find the session; see `Session.update_labels`."""
     cloud: cli.CloudSessionConfig
     """The repository of a session in GitHub's cloud."""
 

@@ -8,20 +8,21 @@ loop and must not. The thread is a daemon: a program may end without closing its
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
 
 from typing_extensions import Unpack
 
 from . import client as _client
+from ._loop import BackgroundLoop
 from .options import CreateOptions, ParticipantOptions, ResumeOptions
 
 if TYPE_CHECKING:
-    from . import _events, _session
+    from datetime import datetime
+
+    from . import _events, _inbox, _session
+    from ._inbox import PendingEnd
     from ._position import Position
     from ._prompts import AnyAttachment, Prompt
     from ._session import Receipt
@@ -35,38 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Loop:
-    """The background thread. Safe for use by several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the loop and waits for its result."""
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("a coroutine handler must not call copilot_grpc.sync: use a plain function")
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
-        try:
-            return future.result()
-        except BaseException:
-            if not future.done():
-                future.cancel()
-                concurrent.futures.wait([future], timeout=1)
-            raise
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="copilot-grpc", daemon=True)
-                self._thread.start()
-            return self._loop
-
-
-_loop = _Loop()
+_loop = BackgroundLoop()
 
 
 class Stream(Generic[T], Iterator[T]):
@@ -250,6 +220,10 @@ class Session:
         """See `copilot_grpc.Session.provide_credentials`."""
         _loop.call(self._session.provide_credentials(provider=provider, github_token=github_token))
 
+    def update_labels(self, set: Mapping[str, str] | None = None, *, remove: Sequence[str] = ()) -> dict[str, str]:
+        """See `copilot_grpc.Session.update_labels`."""
+        return _loop.call(self._session.update_labels(set, remove=remove))
+
     def pending(self) -> list[bridge.Callback]:
         """See `copilot_grpc.Session.pending`."""
         return _loop.call(self._session.pending())
@@ -273,6 +247,28 @@ class Session:
     def delete(self) -> None:
         """See `copilot_grpc.Session.delete`."""
         _loop.call(self._session.delete())
+
+
+class PendingCallback:
+    """See `copilot_grpc.PendingCallback`."""
+
+    def __init__(self, waiting: _inbox.PendingCallback) -> None:
+        self._waiting, self.callback = waiting, waiting.callback
+
+    def answer(self, answer: bridge.Answer) -> None:
+        """See `copilot_grpc.PendingCallback.answer`."""
+        _loop.call(self._waiting.answer(answer))
+
+
+async def _blocking(
+    changes: _events.Stream[Union[_inbox.PendingCallback, PendingEnd]],
+) -> AsyncGenerator[Union[PendingCallback, PendingEnd], None]:
+    """The changes, with callbacks whose answers block."""
+    from ._inbox import PendingCallback as AsyncPendingCallback
+
+    async with changes:
+        async for change in changes:
+            yield PendingCallback(change) if isinstance(change, AsyncPendingCallback) else change
 
 
 class Client:
@@ -327,9 +323,11 @@ class Client:
         """See `copilot_grpc.Client.get_session`."""
         return _loop.call(self._client.get_session(session_id))
 
-    def list_sessions(self, *, filter: bridge.SessionFilter | None = None) -> Stream[bridge.Session]:
+    def list_sessions(
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
+    ) -> Stream[bridge.Session]:
         """See `copilot_grpc.Client.list_sessions`."""
-        return Stream(self._client.list_sessions(filter=filter))
+        return Stream(self._client.list_sessions(labels=labels, filter=filter))
 
     def last_session_id(self) -> str:
         """See `copilot_grpc.Client.last_session_id`."""
@@ -339,9 +337,31 @@ class Client:
         """See `copilot_grpc.Client.delete_session`."""
         _loop.call(self._client.delete_session(session_id))
 
-    def watch_sessions(self) -> Stream[bridge.WatchSessionsResponse]:
+    def watch_sessions(
+        self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
+    ) -> Stream[bridge.WatchSessionsResponse]:
         """See `copilot_grpc.Client.watch_sessions`."""
-        return Stream(self._client.watch_sessions())
+        return Stream(self._client.watch_sessions(labels=labels, filter=filter))
+
+    def watch_pending(
+        self, *, handle: bool = False, kinds: Sequence[bridge.CallbackKind.ValueType] = (),
+        labels: Mapping[str, str] | None = None, owner: str = "", name: str = "", grace: float | None = None,
+    ) -> Stream[Union[PendingCallback, PendingEnd]]:  # fmt: skip
+        """See `copilot_grpc.Client.watch_pending`. `PendingCallback.answer` blocks here."""
+        from ._events import Stream as AsyncStream
+
+        return Stream(AsyncStream(_blocking(self._client.watch_pending(
+            handle=handle, kinds=kinds, labels=labels, owner=owner, name=name, grace=grace,
+        ))))  # fmt: skip
+
+    def get_usage(
+        self, *, by: Sequence[_client.UsageGroup] = (), session_id: str = "", labels: Mapping[str, str] | None = None,
+        filter: bridge.SessionFilter | None = None, start: datetime | None = None, end: datetime | None = None,
+    ) -> list[bridge.UsageRow]:  # fmt: skip
+        """See `copilot_grpc.Client.get_usage`."""
+        return _loop.call(self._client.get_usage(
+            by=by, session_id=session_id, labels=labels, filter=filter, start=start, end=end
+        ))  # fmt: skip
 
     def server_info(self) -> bridge.GetServerInfoResponse:
         """See `copilot_grpc.Client.server_info`."""
@@ -368,4 +388,4 @@ async def _awaited(opening: Any) -> Any:
     return await opening
 
 
-__all__ = ["Client", "Session", "Stream", "Turn"]
+__all__ = ["Client", "PendingCallback", "Session", "Stream", "Turn"]
