@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::body::Body;
@@ -16,6 +17,9 @@ use tower_service::Service;
 use crate::error::{Error, Result};
 use crate::target::Target;
 use crate::token::Token;
+
+/// Metadata of the library itself, at the end of calls with a token.
+pub(crate) const TOKEN_GENERATION: &str = "copilot-client-token-generation";
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -51,21 +55,38 @@ impl Service<Request<Body>> for Channel {
         let mut transport = std::mem::replace(&mut self.transport, clone);
         let token = self.token.clone();
         Box::pin(async move {
-            if let Some(token) = token {
-                let header =
-                    authorization(&token).await.map_err(|error| tonic::Status::unauthenticated(error.message()))?;
-                request.headers_mut().insert(http::header::AUTHORIZATION, header);
-            }
-            Ok(transport.call(request).await?)
+            let Some(token) = token else { return Ok(transport.call(request).await?) };
+            let (header, generation) =
+                authorization(&token).await.map_err(|error| tonic::Status::unauthenticated(error.message()))?;
+            request.headers_mut().insert(http::header::AUTHORIZATION, header);
+            Ok(mark(transport.call(request).await?, generation))
         })
     }
 }
 
-async fn authorization(token: &Token) -> Result<HeaderValue> {
-    let text = format!("Bearer {}", token.value().await?);
-    let mut header = HeaderValue::try_from(text).map_err(|_| Error::invalid("token", "the token is no ASCII text"))?;
+async fn authorization(token: &Token) -> Result<(HeaderValue, u64)> {
+    let (text, generation) = token.value().await?;
+    let mut header = HeaderValue::try_from(format!("Bearer {text}"))
+        .map_err(|_| Error::invalid("token", "the token is no ASCII text"))?;
     header.set_sensitive(true);
-    Ok(header)
+    Ok((header, generation))
+}
+
+/// Adds the generation of the token that a call sent to the trailers of its response, where [`Error`] finds it.
+fn mark(mut response: Response<Body>, generation: u64) -> Response<Body> {
+    let value = HeaderValue::from(generation);
+    if response.headers().contains_key(tonic::Status::GRPC_STATUS) {
+        response.headers_mut().insert(TOKEN_GENERATION, value); // a response without messages
+        return response;
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(move |mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                trailers.insert(TOKEN_GENERATION, value.clone());
+            }
+            frame
+        }))
+    })
 }
 
 /// A certificate or a key: PEM text, or the path of a file with it.

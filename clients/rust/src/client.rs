@@ -7,7 +7,7 @@ use crate::bridge::v1 as bridge;
 use crate::channel::Channel;
 use crate::cli::v1 as cli;
 use crate::connect::Connect;
-use crate::connection::Connection;
+use crate::connection::{Connection, method};
 use crate::error::{Error, Result};
 use crate::events::Values;
 use crate::frames::{audible, silence_of};
@@ -127,10 +127,7 @@ impl Client {
                     return (Some(Ok(session)), (connection, request, page));
                 }
                 let Some(mut next) = request.take() else { return (None, (connection, None, page)) };
-                let reply = connection.repeat(None, || {
-                    let (mut sessions, request) = (connection.sessions(), next.clone());
-                    async move { sessions.list_sessions(request).await }
-                });
+                let reply = connection.repeat(None, method!(connection, sessions.list_sessions(next)));
                 let reply = match reply.await {
                     Ok(reply) => reply,
                     Err(error) => return (Some(Err(error)), (connection, None, page)),
@@ -198,21 +195,20 @@ impl Client {
 
     /// Pings the CLI, and starts it if it does not run.
     pub async fn ping(&self) -> Result<bridge::PingResponse> {
-        let mut runtimes = self.0.connection.runtimes();
-        self.0.connection.call(None, runtimes.ping(bridge::PingRequest::default())).await
+        let connection = &self.0.connection;
+        connection.call(None, method!(connection, runtimes.ping(bridge::PingRequest::default()))).await
     }
 
     /// Whether the CLI is signed in to GitHub, and as whom.
     pub async fn auth_status(&self) -> Result<bridge::GetAuthStatusResponse> {
-        let mut runtimes = self.0.connection.runtimes();
-        self.0.connection.call(None, runtimes.get_auth_status(bridge::GetAuthStatusRequest::default())).await
+        let (connection, request) = (&self.0.connection, bridge::GetAuthStatusRequest::default());
+        connection.call(None, method!(connection, runtimes.get_auth_status(request))).await
     }
 
     /// The models of the signed-in account.
     pub async fn list_models(&self) -> Result<Vec<cli::Model>> {
-        let mut runtimes = self.0.connection.runtimes();
-        let reply = runtimes.list_models(bridge::ListModelsRequest::default());
-        Ok(self.0.connection.call(None, reply).await?.models)
+        let (connection, request) = (&self.0.connection, bridge::ListModelsRequest::default());
+        Ok(connection.call(None, method!(connection, runtimes.list_models(request))).await?.models)
     }
 
     /// The pending callbacks of all sessions, oldest first.
@@ -220,10 +216,7 @@ impl Client {
         let (connection, mut found) = (&self.0.connection, Vec::new());
         let mut request = bridge::ListPendingRequest::default();
         loop {
-            let page = connection.repeat(None, || {
-                let (mut callbacks, request) = (connection.callbacks(), request.clone());
-                async move { callbacks.list_pending(request).await }
-            });
+            let page = connection.repeat(None, method!(connection, callbacks.list_pending(request)));
             let page = page.await?;
             found.extend(page.callbacks);
             request.page_token = page.next_page_token;

@@ -14,7 +14,7 @@ use crate::bridge::v1::session_service_client::SessionServiceClient;
 use crate::channel::Channel;
 use crate::error::{Error, Reason, Result};
 use crate::position::Progress;
-use crate::retry::{Backoff, Reconnect, repeat};
+use crate::retry::{Backoff, Reconnect};
 use crate::server::ServerProcess;
 use crate::token::Token;
 
@@ -53,26 +53,38 @@ impl Connection {
         RuntimeServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_RECEIVE)
     }
 
-    /// Whether there is another token than the one that the server refused.
-    pub(crate) async fn token_changed(&self) -> bool {
-        match &self.token {
-            Some(token) => token.changed().await,
-            None => false,
+    /// Whether the server refused the token that a call sent, and there is another one now.
+    async fn has_newer_token(&self, error: &Error) -> bool {
+        match (&self.token, error.refused_token()) {
+            (Some(token), Some(generation)) => token.is_newer_than(generation).await,
+            _ => false,
         }
+    }
+
+    /// Whether another attempt may help after an error. A replaced token is a reason for one.
+    pub(crate) async fn may_help(&self, backoff: &mut Backoff, cause: &Error) -> bool {
+        cause.is_broken() || (self.has_newer_token(cause).await && backoff.note_replaced_token())
     }
 
     /// Decides after the end of a stream whether to open it again, and waits before that.
     pub(crate) async fn may_reopen(&self, backoff: &mut Backoff, cause: &Error) -> bool {
-        let helps = cause.is_broken() || (cause.reason() == Reason::Unauthenticated && self.token_changed().await);
-        helps && backoff.wait(cause).await
+        self.may_help(backoff, cause).await && backoff.wait(cause).await
     }
 
-    /// Makes a unary call within the client's time limit, and notes the position in its trailers.
-    pub(crate) async fn call<T>(&self, progress: Option<&Progress>, call: impl Future<Output = Reply<T>>) -> Result<T> {
-        let reply = match self.timeout {
-            Some(limit) => within(limit, call).await?,
-            None => call.await?,
-        };
+    /// Makes a unary call within the client's time limit, and notes the position in its trailers. A call whose token
+    /// has been replaced is made once more.
+    pub(crate) async fn call<T, F>(&self, progress: Option<&Progress>, mut call: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Reply<T>>,
+    {
+        match self.call_once(progress, call()).await {
+            Err(error) if self.has_newer_token(&error).await => self.call_once(progress, call()).await,
+            reply => reply,
+        }
+    }
+
+    async fn call_once<T>(&self, progress: Option<&Progress>, call: impl Future<Output = Reply<T>>) -> Result<T> {
+        let reply = bounded(self.timeout, call).await?;
         if let Some(progress) = progress {
             progress.note_trailers(reply.metadata());
         }
@@ -84,7 +96,25 @@ impl Connection {
     where
         F: Future<Output = Reply<T>>,
     {
-        repeat(self.reconnect.of_calls(), || self.call(progress, call())).await
+        self.repeat_with(self.reconnect.of_calls(), || self.call_once(progress, call())).await
+    }
+
+    /// Makes an idempotent call until it succeeds or fails for good.
+    pub(crate) async fn repeat_with<T, F>(&self, policy: Reconnect, mut call: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut backoff = Backoff::new(policy);
+        loop {
+            let error = match call().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            // The time limit is the caller's.
+            if error.code() == Code::DeadlineExceeded || !self.may_reopen(&mut backoff, &error).await {
+                return Err(error);
+            }
+        }
     }
 
     /// Reads a callback with its request, in pieces.
@@ -94,21 +124,26 @@ impl Connection {
             callback_id: callback_id.to_owned(),
             ..Default::default()
         };
-        let mut stream = self.callbacks().read_callback(request).await?.into_inner();
-        let mut bytes = Vec::new();
-        while let Some(piece) = stream.message().await? {
-            bytes.extend(piece.chunk);
-        }
+        let read = || async {
+            let mut stream = self.callbacks().read_callback(request.clone()).await?.into_inner();
+            let mut bytes = Vec::new();
+            while let Some(piece) = stream.message().await? {
+                bytes.extend(piece.chunk);
+            }
+            Ok(bytes)
+        };
+        let bytes = self.repeat_with(self.reconnect.of_calls(), read).await?;
         bridge::Callback::decode(&*bytes).map_err(|error| Error::new(Reason::Internal, error.to_string()))
     }
 
     /// Checks that the server answers, accepts the caller, and works with this library.
     pub(crate) async fn check(&self, target: &str, limit: Duration) -> Result<bridge::GetServerInfoResponse> {
-        let reply = repeat(self.reconnect.of_connecting(), || async {
-            let mut runtimes = self.runtimes();
-            within(limit, runtimes.get_server_info(bridge::GetServerInfoRequest {})).await
-        })
-        .await;
+        let reply = self
+            .repeat_with(self.reconnect.of_connecting(), || async {
+                let mut runtimes = self.runtimes();
+                within(limit, runtimes.get_server_info(bridge::GetServerInfoRequest {})).await
+            })
+            .await;
         let info = match reply {
             Ok(info) => info.into_inner(),
             Err(error) if error.code() == Code::Unimplemented => {
@@ -122,6 +157,17 @@ impl Connection {
     }
 }
 
+/// Makes a closure that calls a method with a request, for calls that may be made more than once.
+macro_rules! method {
+    ($connection:expr, $stubs:ident.$method:ident($request:expr)) => {
+        || {
+            let (mut stubs, request) = ($connection.$stubs(), $request.clone());
+            async move { stubs.$method(request).await }
+        }
+    };
+}
+pub(crate) use method;
+
 pub(crate) type Reply<T> = std::result::Result<Response<T>, Status>;
 
 /// Makes a call within a time limit.
@@ -129,6 +175,14 @@ pub(crate) async fn within<T>(limit: Duration, call: impl Future<Output = Reply<
     match tokio::time::timeout(limit, call).await {
         Ok(reply) => Ok(reply?),
         Err(_) => Err(Error::new(Reason::DeadlineExceeded, format!("no reply within {limit:?}"))),
+    }
+}
+
+/// Makes a call within a time limit, if there is one.
+pub(crate) async fn bounded<T>(limit: Option<Duration>, call: impl Future<Output = Reply<T>>) -> Result<Response<T>> {
+    match limit {
+        Some(limit) => within(limit, call).await,
+        None => Ok(call.await?),
     }
 }
 
@@ -162,6 +216,94 @@ mod tests {
             ("", true),
         ] {
             assert_eq!(check_version(version, "t").is_ok(), works, "{version:?}");
+        }
+    }
+
+    async fn connection(token: Option<Token>) -> Connection {
+        let target = crate::target::Target::parse("unix:/nowhere").unwrap();
+        Connection {
+            channel: crate::channel::open(&target, Default::default()).await.unwrap(),
+            token,
+            name: String::new(),
+            reconnect: Reconnect::default(),
+            timeout: None,
+            server: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_are_repeated_only_after_broken_connections() {
+        let connection = connection(None).await;
+        for (error, repeats) in [
+            (Error::lost("cut"), true),
+            (Error::new(Reason::Draining, ""), true),
+            (Error::new(Reason::DeadlineExceeded, ""), false),
+            (Error::new(Reason::SessionNotFound, ""), false),
+            (Error::new(Reason::Unauthenticated, ""), false),
+            (Error::closed("s", "closed"), false),
+        ] {
+            let mut calls = 0;
+            let result = connection.repeat_with(Reconnect::default(), || {
+                calls += 1;
+                let result = if calls == 3 { Ok(7) } else { Err(error.clone()) };
+                async move { result }
+            });
+            assert_eq!((result.await.ok(), calls), if repeats { (Some(7), 3) } else { (None, 1) }, "{error}");
+        }
+    }
+
+    fn refusal(generation: u64) -> Status {
+        let mut status = Status::unauthenticated("the token has expired");
+        status.metadata_mut().insert(crate::channel::TOKEN_GENERATION, generation.into());
+        status
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replaced_token_is_a_reason_for_one_attempt() {
+        let numbers = std::sync::atomic::AtomicU64::new(0);
+        let fresh = Token::function(move || {
+            let number = numbers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            std::future::ready(Ok::<_, Error>(number.to_string()))
+        });
+        for (token, attempts) in [(fresh, 2), (Token::fixed("same"), 1)] {
+            let connection = connection(Some(token.clone())).await;
+            let mut calls = 0;
+            let refused = || {
+                calls += 1;
+                let token = token.clone();
+                async move { Err::<Response<()>, _>(refusal(token.value().await.unwrap().1)) }
+            };
+            assert_eq!(connection.call(None, refused).await.unwrap_err().reason(), Reason::Unknown);
+            assert_eq!(calls, attempts);
+            calls = 0;
+            let refused = || {
+                calls += 1;
+                let token = token.clone();
+                async move { Err::<(), _>(Error::from(refusal(token.value().await.unwrap().1))) }
+            };
+            assert_eq!(
+                connection.repeat_with(Reconnect::default(), refused).await.unwrap_err().code(),
+                Code::Unauthenticated
+            );
+            assert_eq!(calls, attempts);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_fail_together_are_each_repeated() {
+        let text = std::sync::Arc::new(std::sync::Mutex::new("old"));
+        let source = text.clone();
+        let token = Token::function(move || std::future::ready(Ok::<_, Error>(source.lock().unwrap().to_string())));
+        let connection = connection(Some(token.clone())).await;
+        let (_, sent) = token.value().await.unwrap();
+        *text.lock().unwrap() = "new";
+        for _ in 0..2 {
+            let mut calls = 0;
+            let reply = connection.call(None, || {
+                calls += 1;
+                std::future::ready(if calls == 1 { Err(refusal(sent)) } else { Ok(Response::new(7)) })
+            });
+            assert_eq!((reply.await.ok(), calls), (Some(7), 2));
         }
     }
 }

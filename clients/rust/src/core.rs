@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::v1 as bridge;
-use crate::connection::{Connection, Reply};
+use crate::connection::{Connection, Reply, method};
 use crate::error::Result;
 use crate::frames::Cursor;
 use crate::position::{Position, Progress};
@@ -37,11 +37,13 @@ impl Core {
 
     pub(crate) async fn abort(&self) -> Result<bool> {
         let request = bridge::AbortRequest { session_id: self.id.clone() };
-        let mut sessions = self.connection.sessions();
-        Ok(self.call(sessions.abort(request)).await?.turn_was_running)
+        Ok(self.call(method!(self.connection, sessions.abort(request))).await?.turn_was_running)
     }
 
-    pub(crate) async fn call<T>(&self, call: impl Future<Output = Reply<T>>) -> Result<T> {
+    pub(crate) async fn call<T, F>(&self, call: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Reply<T>>,
+    {
         self.connection.call(Some(&self.progress), call).await
     }
 

@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::bridge::v1 as bridge;
+use crate::channel::TOKEN_GENERATION;
 use crate::turn::Outcome;
 
 /// The result of a call.
@@ -39,6 +40,8 @@ struct Inner {
     metadata: HashMap<String, String>,
     retry_after: Duration,
     outcome: Option<Outcome>,
+    /// Generation of the token that the call sent; none without a token.
+    token_generation: Option<u64>,
     source: Option<Status>,
 }
 
@@ -213,6 +216,7 @@ impl Error {
             metadata: HashMap::new(),
             retry_after: Duration::ZERO,
             outcome: None,
+            token_generation: None,
             source: None,
         }))
     }
@@ -306,6 +310,11 @@ impl Error {
         self.0.outcome.as_ref()
     }
 
+    /// The generation of the token that the server refused.
+    pub(crate) fn refused_token(&self) -> Option<u64> {
+        self.0.token_generation.filter(|_| self.0.code == Code::Unauthenticated)
+    }
+
     /// Whether the connection failed, so that a new one may help.
     pub fn is_broken(&self) -> bool {
         if self.0.reason == Reason::SessionClosed {
@@ -343,6 +352,7 @@ impl From<Status> for Error {
             error.0.retry_after = delay;
         }
         error.0.field = field;
+        error.0.token_generation = trailer(TOKEN_GENERATION).parse().ok();
         error.set_reason(&reason);
         error.0.source = Some(status);
         error

@@ -22,7 +22,7 @@ use crate::link::{HEARTBEAT, Line, Link, SILENCE, Wire};
 use crate::membership::{ConnectionChange, ParticipantOptions, closed_by};
 use crate::model::Models;
 use crate::position::Progress;
-use crate::retry::{Backoff, repeat};
+use crate::retry::Backoff;
 use crate::tool::Tool;
 
 /// Time for which a participant that leaves waits for the server.
@@ -90,7 +90,7 @@ impl Participant {
         let closing = Closing(participant.clone());
         let start = participant.start(session);
         let policy = participant.connection.reconnect.of_calls();
-        let (wire, started) = repeat(policy, || participant.dial(start.clone())).await?;
+        let (wire, started) = participant.connection.repeat_with(policy, || participant.dial(start.clone())).await?;
         participant.adopt(&wire.link, &started);
         tokio::spawn(participant.clone().run(wire, closing));
         Ok((participant, started))
@@ -224,8 +224,9 @@ impl Participant {
             if self.leaving.is_cancelled() {
                 break Error::closed(&self.session_id(), "closed");
             }
+            let mut backoff = Backoff::new(self.connection.reconnect);
             if let Some(cause) = &cause {
-                if !self.may_return(cause).await {
+                if !self.connection.may_help(&mut backoff, cause).await {
                     break cause.clone();
                 }
                 tracing::warn!(session_id = self.session_id(), error = %cause, "attach stream broken");
@@ -234,7 +235,7 @@ impl Participant {
             let reopened = tokio::select! {
                 biased;
                 () = self.leaving.cancelled() => Err(Error::closed(&self.session_id(), "closed")),
-                reopened = self.reopen(cause) => reopened,
+                reopened = self.reopen(backoff, cause) => reopened,
             };
             // The old stream is closed only now.
             match reopened {
@@ -270,13 +271,8 @@ impl Participant {
         }
     }
 
-    async fn may_return(&self, error: &Error) -> bool {
-        error.is_broken() || (error.reason() == Reason::Unauthenticated && self.connection.token_changed().await)
-    }
-
     /// Opens a stream in place of an earlier one.
-    async fn reopen(&self, cause: Option<Error>) -> Result<Wire> {
-        let mut backoff = Backoff::new(self.connection.reconnect);
+    async fn reopen(&self, mut backoff: Backoff, cause: Option<Error>) -> Result<Wire> {
         let mut failure = cause.clone().unwrap_or_else(|| Error::lost("the server asks to reconnect"));
         while backoff.wait(&failure).await {
             let session = bridge::attach_start::Session::JoinSessionId(self.session_id());
@@ -291,7 +287,7 @@ impl Participant {
                 Err(error) if error.reason() == Reason::ParticipantNotFound && self.forget() => {
                     self.tell(ConnectionChange::Expired { participant_id: self.participant_id() });
                 }
-                Err(error) if !self.may_return(&error).await => return Err(error),
+                Err(error) if !self.connection.may_help(&mut backoff, &error).await => return Err(error),
                 Err(error) => failure = error,
             }
         }

@@ -1,12 +1,10 @@
 //! Back-off of streams and calls.
 
-use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::{Error, Result};
-use tonic::Code;
+use crate::error::Error;
 
 /// Defines how broken streams are opened again. Pauses are random, up to a maximum that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,16 +57,22 @@ pub(crate) struct Backoff {
     policy: Reconnect,
     limit: Duration,
     alive_at: Instant,
+    token_replaced: bool,
 }
 
 impl Backoff {
     pub(crate) fn new(policy: Reconnect) -> Self {
-        Self { policy, limit: policy.first, alive_at: Instant::now() }
+        Self { policy, limit: policy.first, alive_at: Instant::now(), token_replaced: false }
     }
 
     /// Notes that the stream is alive.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.policy);
+    }
+
+    /// Notes that the token was replaced, which is a reason for one attempt. Returns whether it was the first time.
+    pub(crate) fn note_replaced_token(&mut self) -> bool {
+        !std::mem::replace(&mut self.token_replaced, true)
     }
 
     /// Sleeps before the next attempt. Returns false, without sleeping, if there is to be none.
@@ -90,28 +94,9 @@ impl Backoff {
     }
 }
 
-/// Makes an idempotent call until it succeeds or fails for good.
-pub(crate) async fn repeat<T, F>(policy: Reconnect, mut call: impl FnMut() -> F) -> Result<T>
-where
-    F: Future<Output = Result<T>>,
-{
-    let mut backoff = Backoff::new(policy);
-    loop {
-        let error = match call().await {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        let is_final = !error.is_broken() || error.code() == Code::DeadlineExceeded; // the limit is the caller's
-        if is_final || !backoff.wait(&error).await {
-            return Err(error);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Reason;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -127,25 +112,5 @@ mod tests {
         backoff.reset();
         assert_eq!(backoff.next(Duration::ZERO, 1.0), Some(MS(100)));
         assert_eq!(Backoff::new(Reconnect::never()).next(Duration::ZERO, 0.0), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn calls_are_repeated_only_after_broken_connections() {
-        for (error, repeats) in [
-            (Error::lost("cut"), true),
-            (Error::new(Reason::Draining, ""), true),
-            (Error::new(Reason::DeadlineExceeded, ""), false),
-            (Error::new(Reason::SessionNotFound, ""), false),
-            (Error::closed("s", "closed"), false),
-        ] {
-            let mut calls = 0;
-            let result = repeat(Reconnect::default(), || {
-                calls += 1;
-                let result = if calls == 3 { Ok(7) } else { Err(error.clone()) };
-                async move { result }
-            })
-            .await;
-            assert_eq!((result.ok(), calls), if repeats { (Some(7), 3) } else { (None, 1) }, "{error}");
-        }
     }
 }

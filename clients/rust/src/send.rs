@@ -1,17 +1,16 @@
 //! Sending prompts.
 
-use std::future::{Future, IntoFuture};
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bridge::v1 as bridge;
-use crate::connection::{Reply, within};
+use crate::connection::bounded;
 use crate::core::Core;
 use crate::error::Result;
 use crate::position::Position;
 use crate::prompt::{Prompt, pieces};
-use crate::retry::repeat;
 use crate::session::request_id_or_new;
 
 /// The CLI accepted a prompt.
@@ -59,7 +58,7 @@ impl SendPrompt {
         };
         let (core, limit) = (&self.core, self.timeout.or(self.core.connection.timeout));
         if large.is_empty() {
-            let reply = repeat(core.connection.reconnect.of_calls(), || async {
+            let reply = core.connection.repeat_with(core.connection.reconnect.of_calls(), || async {
                 let mut sessions = core.connection.sessions();
                 bounded(limit, sessions.send(request.clone())).await
             });
@@ -102,12 +101,5 @@ impl Core {
             position: reply.position.map(Into::into).unwrap_or_default(),
             in_memory_only: reply.in_memory_only,
         }
-    }
-}
-
-async fn bounded<T>(limit: Option<Duration>, call: impl Future<Output = Reply<T>>) -> Result<tonic::Response<T>> {
-    match limit {
-        Some(limit) => within(limit, call).await,
-        None => Ok(call.await?),
     }
 }

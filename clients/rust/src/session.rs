@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bridge::v1 as bridge;
 use crate::cli::v1 as cli;
-use crate::connection::Connection;
+use crate::connection::{Connection, method};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::events::{Entry, Start, Subscribe, Values};
@@ -220,10 +220,7 @@ impl Session {
     pub async fn get(&self) -> Result<bridge::Session> {
         let core = &self.0.core;
         let request = bridge::GetSessionRequest { session_id: self.id().to_owned(), ..Default::default() };
-        let reply = core.repeat(|| {
-            let (mut sessions, request) = (core.connection.sessions(), request.clone());
-            async move { sessions.get_session(request).await }
-        });
+        let reply = core.repeat(method!(core.connection, sessions.get_session(request)));
         Ok(reply.await?.session.unwrap_or_default())
     }
 
@@ -235,8 +232,8 @@ impl Session {
     /// As [`set_model`](Self::set_model), with all options. The request's session is this one.
     pub async fn set_model_with(&self, mut request: bridge::SetModelRequest) -> Result<String> {
         request.session_id = self.id().to_owned();
-        let mut sessions = self.0.core.connection.sessions();
-        Ok(self.0.core.call(sessions.set_model(request)).await?.model_id)
+        let core = &self.0.core;
+        Ok(core.call(method!(core.connection, sessions.set_model(request))).await?.model_id)
     }
 
     /// Writes a line to the session's timeline, for its users, not for the model. Returns the event's id.
@@ -247,8 +244,8 @@ impl Session {
             level: level.into(),
             ..Default::default()
         };
-        let mut sessions = self.0.core.connection.sessions();
-        Ok(self.0.core.call(sessions.write_log(request)).await?.event_id)
+        let core = &self.0.core;
+        Ok(core.call(method!(core.connection, sessions.write_log(request))).await?.event_id)
     }
 
     /// Changes fields of the model provider from the next turn on: those named, or all with a value.
@@ -260,8 +257,8 @@ impl Session {
             update_mask: Some(prost_types::FieldMask { paths }),
             ..Default::default()
         };
-        let mut sessions = self.0.core.connection.sessions();
-        self.0.core.call(sessions.update_provider(request)).await.map(|_| ())
+        let core = &self.0.core;
+        core.call(method!(core.connection, sessions.update_provider(request))).await.map(|_| ())
     }
 
     /// Sets secrets that the server lost in a restart: of the provider, or a GitHub token.
@@ -272,18 +269,15 @@ impl Session {
     ) -> Result<()> {
         let github_token = github_token.unwrap_or_default();
         let request = bridge::ProvideCredentialsRequest { session_id: self.id().to_owned(), provider, github_token };
-        let mut sessions = self.0.core.connection.sessions();
-        self.0.core.call(sessions.provide_credentials(request)).await.map(|_| ())
+        let core = &self.0.core;
+        core.call(method!(core.connection, sessions.provide_credentials(request))).await.map(|_| ())
     }
 
     /// The pending callbacks, oldest first.
     pub async fn pending(&self) -> Result<Vec<bridge::Callback>> {
         let core = &self.0.core;
         let request = bridge::ListPendingRequest { session_id: self.id().to_owned(), ..Default::default() };
-        let reply = core.repeat(|| {
-            let (mut callbacks, request) = (core.connection.callbacks(), request.clone());
-            async move { callbacks.list_pending(request).await }
-        });
+        let reply = core.repeat(method!(core.connection, callbacks.list_pending(request)));
         Ok(reply.await?.callbacks)
     }
 
@@ -296,10 +290,7 @@ impl Session {
             answer: Some(answer),
             request_id: crate::new_id(),
         };
-        let reply = core.repeat(|| {
-            let (mut callbacks, request) = (core.connection.callbacks(), request.clone());
-            async move { callbacks.resolve(request).await }
-        });
+        let reply = core.repeat(method!(core.connection, callbacks.resolve(request)));
         reply.await.map(|_| ())
     }
 
@@ -328,8 +319,8 @@ impl Session {
             return Ok(());
         }
         let request = bridge::DisconnectSessionRequest { session_id: self.id().to_owned(), force: false };
-        let mut sessions = self.0.core.connection.sessions();
-        self.0.core.call(sessions.disconnect_session(request)).await?;
+        let core = &self.0.core;
+        core.call(method!(core.connection, sessions.disconnect_session(request))).await?;
         self.end(false).await;
         Ok(())
     }
@@ -337,8 +328,8 @@ impl Session {
     /// Deletes the session and its history.
     pub async fn delete(&self) -> Result<()> {
         let request = bridge::DeleteSessionRequest { session_id: self.id().to_owned(), ..Default::default() };
-        let mut sessions = self.0.core.connection.sessions();
-        self.0.core.call(sessions.delete_session(request)).await?;
+        let core = &self.0.core;
+        core.call(method!(core.connection, sessions.delete_session(request))).await?;
         self.end(false).await;
         Ok(())
     }

@@ -15,7 +15,14 @@ type Source = dyn Fn() -> Pin<Box<dyn Future<Output = Result<String>> + Send>> +
 #[derive(Clone)]
 pub struct Token {
     source: Arc<Source>,
-    last: Arc<Mutex<String>>,
+    latest: Arc<Mutex<Latest>>,
+}
+
+/// The token that the source gave last, and the number of its changes until then.
+#[derive(Default)]
+struct Latest {
+    text: String,
+    generation: u64,
 }
 
 impl Token {
@@ -56,20 +63,23 @@ impl Token {
                 async move { future.await.map_err(|e| Error::new(Reason::Unauthenticated, format!("no token: {e}"))) },
             )
         };
-        Self { source: Arc::new(source), last: Arc::default() }
+        Self { source: Arc::new(source), latest: Arc::default() }
     }
 
-    /// The current token.
-    pub(crate) async fn value(&self) -> Result<String> {
+    /// The current token and its generation, by which a call remembers the token that it sent.
+    pub(crate) async fn value(&self) -> Result<(String, u64)> {
         let token = (self.source)().await?;
-        crate::lock(&self.last).clone_from(&token);
-        Ok(token)
+        let mut latest = crate::lock(&self.latest);
+        if latest.text != token {
+            latest.text.clone_from(&token);
+            latest.generation += 1;
+        }
+        Ok((token, latest.generation))
     }
 
-    /// Whether the current token differs from the one that was used last.
-    pub(crate) async fn changed(&self) -> bool {
-        let last = crate::lock(&self.last).clone();
-        (self.source)().await.is_ok_and(|token| token != last)
+    /// Whether the current token is another one than that of a generation.
+    pub(crate) async fn is_newer_than(&self, generation: u64) -> bool {
+        self.value().await.is_ok_and(|(_, current)| current != generation)
     }
 }
 
@@ -100,14 +110,18 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), " one\n").unwrap();
         let token = Token::file(file.path());
-        assert_eq!(token.value().await.unwrap(), "one");
-        assert!(!token.changed().await);
+        let (text, first) = token.value().await.unwrap();
+        assert_eq!(text, "one");
+        assert!(!token.is_newer_than(first).await);
         std::fs::write(file.path(), "two").unwrap();
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
         std::fs::File::options().write(true).open(file.path()).unwrap().set_modified(later).unwrap();
-        assert!(token.changed().await);
-        assert_eq!(token.value().await.unwrap(), "two");
-        assert!(!token.changed().await);
+        // Also for a second call with the first token, after another one has read the new token.
+        assert!(token.is_newer_than(first).await);
+        assert!(token.is_newer_than(first).await);
+        let (text, second) = token.value().await.unwrap();
+        assert_eq!(text, "two");
+        assert!(!token.is_newer_than(second).await);
     }
 
     #[tokio::test]

@@ -11,7 +11,6 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::position::Position;
 use crate::prompt::Prompt;
-use crate::retry::repeat;
 use crate::session::request_id_or_new;
 
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -155,12 +154,13 @@ impl SendAndWait {
         };
         let guard = self.abort_on_drop.then(|| AbortGuard(Some(self.core.clone())));
         let connection = &self.core.connection;
-        let reply = repeat(connection.reconnect, || async {
-            let reply = connection.sessions().send_and_wait(request.clone()).await?;
-            self.core.progress.note_trailers(reply.metadata());
-            Ok(reply.into_inner())
-        })
-        .await;
+        let reply = connection
+            .repeat_with(connection.reconnect, || async {
+                let reply = connection.sessions().send_and_wait(request.clone()).await?;
+                self.core.progress.note_trailers(reply.metadata());
+                Ok(reply.into_inner())
+            })
+            .await;
         if let Some(mut guard) = guard {
             guard.0 = None;
         }

@@ -242,6 +242,27 @@ async fn unauthenticated_stream_returns_with_a_changed_token() {
 }
 
 #[tokio::test]
+async fn call_is_repeated_with_the_token_that_replaced_its_own() {
+    let running = Running::start();
+    let tokens = Arc::new(Mutex::new(vec!["two", "two", "one", "one"]));
+    let source = tokens.clone();
+    let token = Token::function(move || {
+        let mut tokens = source.lock().unwrap();
+        let token = if tokens.len() > 1 { tokens.pop().unwrap() } else { tokens[0] }.to_owned();
+        async move { Ok::<_, copilot_grpc::Error>(token) }
+    });
+    let client = running.connect().token(token).await.unwrap();
+    let expired = status(Code::Unauthenticated, "UNAUTHENTICATED");
+    running.fake.failures.lock().unwrap().insert("Send", vec![expired.clone(), expired.clone(), expired]);
+    let session = client.session("s1");
+    assert_eq!(session.send("Hello").await.unwrap_err().reason(), Reason::Unauthenticated);
+    assert_eq!(*running.fake.tokens.lock().unwrap(), ["Bearer one", "Bearer one", "Bearer two"]);
+    tokens.lock().unwrap().push("one");
+    session.send("Hello").await.unwrap();
+    assert_eq!(running.fake.tokens.lock().unwrap()[3..], ["Bearer one", "Bearer two"]);
+}
+
+#[tokio::test]
 async fn slow_handler_delays_nothing_and_is_cancelled_when_withdrawn() {
     let (running, client) = connected().await;
     let (started, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -363,7 +384,7 @@ async fn large_callbacks_are_read_in_pieces() {
     assert_eq!(text(attached.answer().await.1), "run 1");
     attached.done("c");
     cut.callback_id = "d".into();
-    running.fake.failures.lock().unwrap().insert("ReadCallback", vec![Status::internal("no")]);
+    running.fake.failures.lock().unwrap().insert("ReadCallback", vec![Status::not_found("no")]);
     attached.ask(cut);
     assert_eq!(text(attached.answer().await.1), "the request could not be read");
 }

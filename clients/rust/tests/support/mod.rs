@@ -189,7 +189,7 @@ pub struct Fake {
     /// The requests of unary calls.
     pub sends: Mutex<Vec<bridge::SendRequest>>,
     pub version: Mutex<String>,
-    /// The authorization headers of calls to GetServerInfo and Attach.
+    /// The authorization headers of calls to GetServerInfo, Send and Attach.
     pub tokens: Mutex<Vec<String>>,
     /// Parts of callbacks, for ReadCallback.
     pub whole: Mutex<Vec<u8>>,
@@ -277,6 +277,7 @@ impl RuntimeService for Service {
 #[tonic::async_trait]
 impl SessionService for Service {
     async fn send(&self, request: Request<bridge::SendRequest>) -> Result<Response<bridge::SendResponse>, Status> {
+        self.0.note_token(&request);
         self.0.sends.lock().unwrap().push(request.into_inner());
         self.0.failure("Send")?;
         let mut response = Response::new(bridge::SendResponse { message_id: "m1".into(), ..Default::default() });
