@@ -67,7 +67,7 @@ func (p *participant) onStream(frame *bridgev1.SubscribeResponse) error {
 	case *bridgev1.SubscribeResponse_RuntimeRestarted:
 		p.log.Warn("runtime restarted", "cause", f.RuntimeRestarted.GetCause())
 		outcome := f.RuntimeRestarted.GetTurnOutcome()
-		p.changes.notify(ConnectionChange{State: RuntimeRestarted, TurnOutcome: outcome})
+		p.changes.Add(ConnectionChange{State: RuntimeRestarted, TurnOutcome: outcome})
 	case *bridgev1.SubscribeResponse_GoAway:
 		return errGoAway
 	case *bridgev1.SubscribeResponse_Closed:

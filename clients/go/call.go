@@ -157,11 +157,11 @@ func (cs *calls) deliver(c *call, answer *bridgev1.Answer) {
 		case <-c.ctx.Done():
 			return
 		case <-l.down:
-			b.reset()
+			b.Reset()
 		case refusal := <-c.refused:
 			cs.log.Warn("answer refused", "session_id", c.session, "callback_id", c.id, "error", refusal)
 			switch {
-			case refusal.Code == codes.Unavailable && b.wait(c.ctx, refusal):
+			case refusal.Code == codes.Unavailable && b.Wait(c.ctx, refusal.RetryAfter):
 			case refusal.Code == codes.InvalidArgument && answer.GetError() == nil:
 				answer = answerError(refusal.Message)
 			default:

@@ -38,6 +38,7 @@ const serviceConfig = `{"methodConfig":[{
     {"service":"copilot.bridge.v1.SessionService","method":"GetLastSession"},
     {"service":"copilot.bridge.v1.SessionService","method":"GetForegroundSession"},
     {"service":"copilot.bridge.v1.SessionService","method":"ListEvents"},
+    {"service":"copilot.bridge.v1.SessionService","method":"GetUsage"},
     {"service":"copilot.bridge.v1.CallbackService","method":"ListPending"},
     {"service":"copilot.bridge.v1.RuntimeService","method":"GetServerInfo"},
     {"service":"copilot.bridge.v1.RuntimeService","method":"ListRuntimes"},

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/pause"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -227,7 +228,7 @@ func (s *Session) framesFrom(
 				return
 			}
 			e := asError(err)
-			again := e != nil && e.isBroken() && ctx.Err() == nil && b.wait(ctx, e)
+			again := e != nil && e.isBroken() && ctx.Err() == nil && b.Wait(ctx, e.RetryAfter)
 			switch {
 			case errors.Is(context.Cause(ctx), ErrClosed):
 				return
@@ -246,7 +247,7 @@ func (s *Session) framesFrom(
 // read reads one stream. It returns nil when the sequence is over: the loop ended, or the
 // session's frames did.
 func (c *cursor) read(
-	ctx context.Context, b *backoff, yield func(*bridgev1.SubscribeResponse, error) bool,
+	ctx context.Context, b *pause.Backoff, yield func(*bridgev1.SubscribeResponse, error) bool,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -265,7 +266,7 @@ func (c *cursor) read(
 		case err != nil:
 			return FromError(err)
 		}
-		b.reset()
+		b.Reset()
 		over, again := c.take(frame)
 		if again != nil {
 			return again

@@ -49,6 +49,7 @@ type fake struct {
 	subs     chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]
 	runs     chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]
 	watches  chan *stream[bridgev1.WatchSessionsRequest, bridgev1.WatchSessionsResponse]
+	inboxes  chan *stream[bridgev1.WatchPendingRequest, bridgev1.WatchPendingResponse]
 
 	// unary gets the requests of the calls that have no function here.
 	unary chan proto.Message
@@ -193,6 +194,12 @@ func (f *fake) Subscribe(
 	return serveStream(f.subs, req, out)
 }
 
+func (f *fake) WatchPending(
+	req *bridgev1.WatchPendingRequest, out grpc.ServerStreamingServer[bridgev1.WatchPendingResponse],
+) error {
+	return serveStream(f.inboxes, req, out)
+}
+
 func (f *fake) WatchSessions(
 	req *bridgev1.WatchSessionsRequest, out grpc.ServerStreamingServer[bridgev1.WatchSessionsResponse],
 ) error {
@@ -212,6 +219,7 @@ func newFake(t *testing.T, opts ...copilot.Option) (*fake, *copilot.Client) {
 		subs:     make(chan *stream[bridgev1.SubscribeRequest, bridgev1.SubscribeResponse]),
 		runs:     make(chan *stream[bridgev1.RunRequest, bridgev1.RunResponse]),
 		watches:  make(chan *stream[bridgev1.WatchSessionsRequest, bridgev1.WatchSessionsResponse]),
+		inboxes:  make(chan *stream[bridgev1.WatchPendingRequest, bridgev1.WatchPendingResponse]),
 	}
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/notify"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -31,7 +32,7 @@ type participant struct {
 	handlers  *handlers
 	calls     *calls
 	models    *models
-	changes   *notifier
+	changes   *notify.Queue[ConnectionChange]
 
 	// ctx ends, with the reason as its cause, when the participation is over.
 	ctx    context.Context
@@ -61,7 +62,7 @@ func newParticipant(
 		handlers: &handlers{
 			log: c.log, onPermission: opts.OnPermission, onRequest: opts.OnRequest, byKind: byKind, tools: tools,
 		},
-		changes:  &notifier{call: opts.OnConnection, log: c.log},
+		changes:  notify.New(opts.OnConnection, c.log),
 		done:     make(chan struct{}),
 		changed:  make(chan struct{}),
 		commands: make(map[string]chan *Error),
@@ -127,7 +128,7 @@ func (p *participant) run(l *link) {
 			return
 		}
 		p.log.Warn("attach stream broken", "error", err)
-		p.changes.notify(ConnectionChange{State: ConnectionBroken, Err: err})
+		p.changes.Add(ConnectionChange{State: ConnectionBroken, Err: err})
 		next, err := p.reopen(l)
 		if err != nil {
 			p.finish(err)
@@ -162,7 +163,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 	b := newBackoff(p.client.reconnect)
 	failure := &Error{} // the first try comes after a wait, like the others
 	state := ConnectionRestored
-	for b.wait(p.ctx, failure) {
+	for b.Wait(p.ctx, failure.RetryAfter) {
 		start := &bridgev1.AttachStart{
 			Session:          &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
 			ParticipantToken: p.currentToken(),
@@ -173,7 +174,7 @@ func (p *participant) reopen(old *link) (*link, error) {
 		if err == nil {
 			p.log.Info("attach stream restored", "returned", started.GetResumed())
 			p.adopt(l, started)
-			p.changes.notify(ConnectionChange{State: state})
+			p.changes.Add(ConnectionChange{State: state})
 			return l, nil
 		}
 		if e := asError(err); e != nil {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	exponential "github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc/codes"
+
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/pause"
 )
 
 // callPolicy is for calls that a request id makes idempotent: long enough for a runtime
@@ -17,43 +18,8 @@ var callPolicy = ReconnectPolicy{
 	GiveUpAfter: 3 * time.Second,
 }
 
-// backoff counts the tries of one stream or call.
-type backoff struct {
-	policy ReconnectPolicy
-	pauses exponential.ExponentialBackOff
-	alive  time.Time
-}
-
-func newBackoff(p ReconnectPolicy) *backoff {
-	// Each pause is anything between 0 and a limit that doubles: half of the limit, give or take all of it.
-	b := &backoff{policy: p, pauses: exponential.ExponentialBackOff{
-		InitialInterval: p.MinBackoff / 2, RandomizationFactor: 1, Multiplier: 2, MaxInterval: p.MaxBackoff / 2,
-	}}
-	b.reset()
-	return b
-}
-
-// reset notes that the stream is alive.
-func (b *backoff) reset() {
-	b.pauses.Reset()
-	b.alive = time.Now()
-}
-
-// wait sleeps before the next try. It returns false, at once where it can, when there
-// shall be none: time is up, or ctx is over.
-func (b *backoff) wait(ctx context.Context, e *Error) bool {
-	delay := e.RetryAfter + b.pauses.NextBackOff()
-	if time.Since(b.alive)+delay >= b.policy.GiveUpAfter {
-		return false
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+func newBackoff(p ReconnectPolicy) *pause.Backoff {
+	return pause.New(p.MinBackoff, p.MaxBackoff, p.GiveUpAfter)
 }
 
 // retry makes a call that may be made several times, until it succeeds or fails for good.
@@ -65,7 +31,7 @@ func retry(ctx context.Context, policy ReconnectPolicy, call func() error) error
 			return nil
 		}
 		e := asError(err)
-		if e == nil || e.Code != codes.Unavailable || ctx.Err() != nil || !b.wait(ctx, e) {
+		if e == nil || e.Code != codes.Unavailable || ctx.Err() != nil || !b.Wait(ctx, e.RetryAfter) {
 			return FromError(err)
 		}
 	}

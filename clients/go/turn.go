@@ -7,6 +7,7 @@ import (
 	"iter"
 	"sync"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/pause"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
@@ -123,7 +124,7 @@ func (t *Turn) follow(yield func(*bridgev1.Event, error) bool) {
 			return
 		}
 		e := asError(err)
-		if e == nil || !e.isBroken() || t.ctx.Err() != nil || !b.wait(t.ctx, e) {
+		if e == nil || !e.isBroken() || t.ctx.Err() != nil || !b.Wait(t.ctx, e.RetryAfter) {
 			t.err = err
 			if t.ctx.Err() != nil {
 				t.err = context.Cause(t.ctx)
@@ -135,7 +136,7 @@ func (t *Turn) follow(yield func(*bridgev1.Event, error) bool) {
 }
 
 // read reads one stream. It returns true when the turn, or the loop, has ended.
-func (t *Turn) read(b *backoff, yield func(*bridgev1.Event, error) bool) (bool, error) {
+func (t *Turn) read(b *pause.Backoff, yield func(*bridgev1.Event, error) bool) (bool, error) {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
 	stream, err := t.session.client.sessions.Run(ctx, &bridgev1.RunRequest{
@@ -159,7 +160,7 @@ func (t *Turn) read(b *backoff, yield func(*bridgev1.Event, error) bool) (bool, 
 		case err != nil:
 			return false, FromError(err)
 		}
-		b.reset()
+		b.Reset()
 		if over, err := t.take(frame, yield); over || err != nil {
 			return over, err
 		}

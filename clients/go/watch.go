@@ -6,8 +6,10 @@ import (
 	"io"
 	"iter"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/pause"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -47,46 +49,65 @@ func (c *Client) Pending(ctx context.Context) iter.Seq2[*bridgev1.Callback, erro
 	}
 }
 
-// WatchSessions yields changes of the caller's sessions: first one CURRENT change for each
-// open session, then changes as they happen. A broken stream is opened again, and begins
-// with the CURRENT changes. An error ends the sequence; so does Close, without an error.
-func (c *Client) WatchSessions(ctx context.Context) iter.Seq2[*bridgev1.WatchSessionsResponse, error] {
+// WatchSessions yields changes of the caller's sessions, or of those that match a filter, which
+// may be nil: first one CURRENT change for each open session, then changes as they happen. A
+// broken stream is opened again, and begins with the CURRENT changes. An error ends the
+// sequence; so does Close, without an error.
+func (c *Client) WatchSessions(
+	ctx context.Context, filter *bridgev1.SessionFilter,
+) iter.Seq2[*bridgev1.WatchSessionsResponse, error] {
+	open := func(ctx context.Context) (grpc.ServerStreamingClient[bridgev1.WatchSessionsResponse], error) {
+		return c.events.WatchSessions(ctx, &bridgev1.WatchSessionsRequest{
+			HeartbeatInterval: durationpb.New(heartbeat), Filter: filter,
+		})
+	}
 	return func(yield func(*bridgev1.WatchSessionsResponse, error) bool) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
-		b := newBackoff(c.reconnect)
-		for {
-			err := c.watchOnce(ctx, b, yield)
-			if err == nil {
-				return
-			}
-			e := asError(err)
-			again := e != nil && e.isBroken() && ctx.Err() == nil && b.wait(ctx, e)
-			switch {
-			case errors.Is(context.Cause(ctx), ErrClosed):
-				return
-			case ctx.Err() != nil:
-				yield(nil, context.Cause(ctx))
-				return
-			case !again:
-				yield(nil, err)
-				return
-			}
-			c.log.Warn("stream of sessions broken", "error", err)
+		err := watch(ctx, c, open, func(change *bridgev1.WatchSessionsResponse) bool {
+			return change.GetChange() == bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT || yield(change, nil)
+		})
+		if err != nil {
+			yield(nil, err)
 		}
 	}
 }
 
-// watchOnce reads one stream. It returns nil when the loop ended.
-func (c *Client) watchOnce(
-	ctx context.Context, b *backoff, yield func(*bridgev1.WatchSessionsResponse, error) bool,
+// watch reads streams, one after another, until take returns false, the client is closed, or
+// an error is final.
+func watch[T any](
+	ctx context.Context, c *Client,
+	open func(context.Context) (grpc.ServerStreamingClient[T], error), take func(*T) bool,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stream, err := c.events.WatchSessions(ctx, &bridgev1.WatchSessionsRequest{
-		HeartbeatInterval: durationpb.New(heartbeat),
-	})
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })()
+	b := newBackoff(c.reconnect)
+	for {
+		err := watchOnce(ctx, b, open, take)
+		if err == nil {
+			return nil
+		}
+		e := asError(err)
+		again := e != nil && e.isBroken() && ctx.Err() == nil && b.Wait(ctx, e.RetryAfter)
+		switch {
+		case errors.Is(context.Cause(ctx), ErrClosed):
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !again:
+			return err
+		}
+		c.log.Warn("stream of changes broken", "error", err)
+	}
+}
+
+// watchOnce reads one stream. It returns nil when take returned false.
+func watchOnce[T any](
+	ctx context.Context, b *pause.Backoff,
+	open func(context.Context) (grpc.ServerStreamingClient[T], error), take func(*T) bool,
+) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stream, err := open(ctx)
 	if err != nil {
 		return FromError(err)
 	}
@@ -95,17 +116,14 @@ func (c *Client) watchOnce(
 		change, err := next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return unavailable("the server ended the stream of sessions")
+			return unavailable("the server ended the stream of changes")
 		case err != nil && ctx.Err() != nil:
 			return FromError(context.Cause(ctx))
 		case err != nil:
 			return FromError(err)
 		}
-		b.reset()
-		if change.GetChange() == bridgev1.SessionChange_SESSION_CHANGE_HEARTBEAT {
-			continue
-		}
-		if !yield(change, nil) {
+		b.Reset()
+		if !take(change) {
 			return nil
 		}
 	}

@@ -16,7 +16,7 @@ func TestWatchSessionsReconnects(t *testing.T) {
 	changes := make(chan string)
 	go func() {
 		defer close(changes)
-		for change, err := range c.WatchSessions(testContext(t)) {
+		for change, err := range c.WatchSessions(testContext(t), nil) {
 			if err != nil {
 				changes <- err.Error()
 				return
@@ -56,7 +56,7 @@ func TestWatchSessionsEnds(t *testing.T) {
 	f, c := newFake(t)
 	ended := make(chan error, 1)
 	go func() {
-		for _, err := range c.WatchSessions(testContext(t)) {
+		for _, err := range c.WatchSessions(testContext(t), nil) {
 			ended <- err
 			return
 		}
@@ -71,7 +71,7 @@ func TestWatchSessionsEnds(t *testing.T) {
 	}
 	f, c = newFake(t)
 	go func() {
-		for change, err := range c.WatchSessions(testContext(t)) {
+		for change, err := range c.WatchSessions(testContext(t), nil) {
 			if err == nil && change.GetSession().GetSessionId() == "s1" {
 				ended <- errors.New("broken off")
 				break

@@ -126,6 +126,10 @@ func readme(t *testing.T, text string) map[string]string {
 			continue
 		}
 		fmt.Fprintf(&functions, "func snippet%d(%s) error {\n%s\treturn nil\n}\n\n", i, parameters, code)
+		if kind == "inbox" {
+			fmt.Fprintf(&calls, "\tinbox(client, func() error { return snippet%d(ctx, client, nil) })\n", i)
+			continue
+		}
 		if how == "run" {
 			fmt.Fprintf(&calls, "\trun(\"snippet %d\", snippet%d)\n", i, i)
 		} else {
@@ -178,7 +182,29 @@ func main() {
 	}
 %s}
 
-%s`
+%s
+// inbox runs a snippet that answers callbacks, beside a turn that needs an answer.
+func inbox(client *copilot.Client, snippet func() error) {
+	go func() { _ = snippet() }()
+	ctx := context.Background()
+	session, err := client.CreateSession(ctx, copilot.SessionOptions{
+		Labels:          map[string]string{"team": "payments"},
+		SessionHandlers: &bridgev1.Handlers{Permission: true},
+		Tools: []copilot.Tool{copilot.NewTool("get_weather", "Tells the weather.",
+			func(context.Context, struct{ City string "json:\"city\"" }) (string, error) {
+				return "approved rain", nil
+			})},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	outcome, err := session.SendAndWait(ctx, "What is the weather?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(outcome.GetText())
+}
+`
 
 // The library works in a module of its own: the code of its README, and its examples.
 func TestGoReadmeAndExamples(t *testing.T) {
@@ -194,7 +220,8 @@ func TestGoReadmeAndExamples(t *testing.T) {
 	}
 	snippets := output(t, command(t, server, dir, bin("snippets")))
 	for _, want := range []string{
-		"You said: Hello", "tool get_weather", "/1 session.start", "there is no such session",
+		"You said: Hello", "tool get_weather", "/1 session.start", "there is no such session", " review\n",
+		"CALLBACK_KIND_PERMISSION in ", "It says: approved rain",
 	} {
 		if !strings.Contains(snippets, want) {
 			t.Errorf("the README's snippets print no %q:\n%s", want, snippets)

@@ -365,7 +365,7 @@ func (r *runner) resolve(ctx context.Context, a *v1.Resolve) error {
 
 func (r *runner) watch(ctx context.Context, a *v1.Watch) error {
 	count := 0
-	for change, err := range r.clients[a.GetClient()].WatchSessions(ctx) {
+	for change, err := range r.clients[a.GetClient()].WatchSessions(ctx, nil) {
 		if err != nil {
 			return err
 		}
