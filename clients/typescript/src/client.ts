@@ -1,19 +1,22 @@
 import { create, type DescService, fromBinary } from "@bufbuild/protobuf";
+import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { Code, createClient as createRpcClient, type Client as RpcClient, type Transport } from "@connectrpc/connect";
-import { abortReason, linkedController } from "./async.js";
+import { abortReason, linkedController, randomId } from "./async.js";
 import { AttachLink } from "./attach.js";
-import { Backoff, callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
+import { callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
 import type { AroundCallback } from "./calls.js";
-import { ClosedError, CopilotError, IncompatibleServerError, isBroken, toCopilotError, unavailable } from "./errors.js";
+import { ClosedError, CopilotError, IncompatibleServerError, toCopilotError, unavailable } from "./errors.js";
 import { readCall, silenceMs } from "./events.js";
 import { registerFiles } from "./filesystem.js";
 import { HandlerTable } from "./handlers.js";
+import { type PendingChange, PendingList, type WatchPendingOptions } from "./inbox.js";
 import { type Logger, silentLogger } from "./logger.js";
 import { ModelRequests } from "./modeltransport.js";
 import {
   type CreateOptions,
   createStart,
   declaration,
+  defined,
   type ParticipantOptions,
   type ResumeOptions,
   resumeStart,
@@ -34,11 +37,14 @@ import {
   SessionInfoSchema,
   SessionService,
   type ToolDefinition,
+  type UsageRow,
   type WatchSessionsResponse,
 } from "./proto.js";
 import { Session, type SessionEnvironment, type Services } from "./session.js";
 import { toolsByName } from "./tool.js";
+import { type SessionSelection, type UsageOptions, usageRequest } from "./usage.js";
 import { checkServerVersion } from "./version.js";
+import { watchStreams } from "./watch.js";
 import { SubscribeLink } from "./weblink.js";
 
 /** Options of a client. */
@@ -235,13 +241,7 @@ export class Client implements AsyncDisposable {
 
   /** The caller's sessions, most recently used first. */
   async *listSessions(
-    options: {
-      workingDirectory?: string;
-      gitRoot?: string;
-      repository?: string;
-      branch?: string;
-      signal?: AbortSignal;
-    } = {},
+    options: SessionSelection & { signal?: AbortSignal } = {},
   ): AsyncGenerator<SessionInfo> {
     const { signal, ...filter } = options;
     let pageToken = "";
@@ -284,37 +284,48 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Changes of the caller's sessions: first one CURRENT change for each open session, then changes as they happen. A
-   * broken stream is opened again, and begins with the open sessions. The iteration ends when the client is closed.
+   * Changes of the caller's sessions, or of those that match: first one CURRENT change for each open session, then
+   * changes as they happen. A broken stream is opened again, and begins with the open sessions. The iteration ends when
+   * the client is closed.
    */
-  async *watchSessions(options: { signal?: AbortSignal } = {}): AsyncGenerator<WatchSessionsResponse> {
-    const { reconnect, logger } = this.#env;
-    const { controller, release } = linkedController(options.signal, this.#over.signal);
-    const open = (signal: AbortSignal) => this.rpc.events.watchSessions({}, { signal });
-    const silence = silenceMs(reconnect, { heartbeatInterval: { seconds: 30n } });
-    const backoff = new Backoff(reconnect);
-    try {
-      for (;;) {
-        let error: Error;
-        try {
-          for await (const change of readCall(open, silence, controller.signal)) {
-            backoff.reset();
-            if (change.change !== SessionChange.HEARTBEAT) yield change;
-          }
-          error = unavailable("the server ended the stream of sessions");
-        } catch (thrown) {
-          error = toCopilotError(thrown);
-        }
-        if (!controller.signal.aborted && isBroken(error) && (await backoff.wait(error, controller.signal))) {
-          logger.warn("stream of sessions broken", { error });
-          continue;
-        }
-        if (this.#over.signal.aborted) return;
-        throw options.signal?.aborted ? abortReason(options.signal) : error;
-      }
-    } finally {
-      release();
+  async *watchSessions(
+    options: SessionSelection & { signal?: AbortSignal } = {},
+  ): AsyncGenerator<WatchSessionsResponse> {
+    const { signal, ...filter } = options;
+    const open = (call: AbortSignal) => this.rpc.events.watchSessions({ filter }, { signal: call });
+    for await (const change of watchStreams({ ...this.#env, over: this.#over.signal }, open, signal)) {
+      if (change.change !== SessionChange.HEARTBEAT) yield change;
     }
+  }
+
+  /**
+   * The callbacks that wait in all sessions, present and future, as an inbox for people: each once when it waits, and
+   * once when it no longer does, also if the stream breaks meanwhile. The iteration ends when the client is closed.
+   */
+  async *watchPending(options: WatchPendingOptions = {}): AsyncGenerator<PendingChange> {
+    const { signal, handle, kinds, labels, owner, graceMs, name = this.#name } = options;
+    const grace = graceMs === undefined ? undefined : durationFromMs(graceMs);
+    const request = defined({ handle, name, grace, filter: defined({ kinds, labels, owner }) });
+    const list = new PendingList(({ sessionId, callbackId }, answer, until) => {
+      const answered = { sessionId, callbackId, answer, requestId: randomId() };
+      return this.#repeat(async (call) => {
+        await this.rpc.callbacks.resolve(answered, { signal: call });
+      }, until);
+    });
+    const open = (call: AbortSignal) => {
+      list.restart();
+      return this.rpc.callbacks.watchPending(request, { signal: call });
+    };
+    for await (const message of watchStreams({ ...this.#env, over: this.#over.signal }, open, signal)) {
+      yield* list.take(message);
+    }
+  }
+
+  /** What the caller's open sessions have used of models: a row for each combination of `by`, or one with the sum. */
+  async getUsage(options: UsageOptions = {}): Promise<UsageRow[]> {
+    const request = usageRequest(options);
+    const reply = await this.#repeat((call) => this.rpc.sessions.getUsage(request, { signal: call }), options.signal);
+    return reply.rows;
   }
 
   /** Leaves all sessions and closes the connection. */

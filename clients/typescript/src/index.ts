@@ -28,6 +28,7 @@ export type { EventOrGap, EventsOptions } from "./events.js";
 export { provideFiles } from "./filesystem.js";
 export type { FileStat, FileSystem, FileSystemProvider } from "./filesystem.js";
 export type { AnswerOf, CallbackHandlers, FieldValue, HandledCase, Handler, Hooks, RawHandler, RequestOf } from "./handlers.js";
+export type { PendingCallback, PendingChange, PendingEnd, WatchPendingOptions } from "./inbox.js";
 export type { Logger } from "./logger.js";
 export { answerRaw } from "./handlers.js";
 export type { ModelTransport } from "./modeltransport.js";
@@ -78,6 +79,7 @@ export type {
   SubscribeResponse,
   ToolDefinition,
   TurnOutcome,
+  UsageRow,
   WatchSessionsResponse,
 } from "./proto.js";
 export type { JsonSchema, SchemaOutput, StandardResult, StandardSchema } from "./schema.js";
@@ -98,3 +100,4 @@ export type { Abstain, Tool, ToolCall, ToolOptions } from "./tool.js";
 export { OutcomeError, Turn } from "./turn.js";
 export type { Outcome, OutcomeData, TurnFailure } from "./turn.js";
 export { supportedServers } from "./version.js";
+export type { SessionSelection, UsageDimension, UsageOptions } from "./usage.js";

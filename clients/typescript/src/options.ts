@@ -71,6 +71,8 @@ export interface SessionOptions extends ParticipantOptions {
 export interface CreateOptions extends SessionOptions {
   /** The session's id: letters, digits, "-" and "_"; default: a random UUID. */
   id?: string | undefined;
+  /** Labels by which `listSessions` and other filters find the session; see `Session.updateLabels`. */
+  labels?: Record<string, string> | undefined;
   /** The repository of a session in GitHub's cloud. */
   cloud?: CreateInit["cloud"] | undefined;
 }
@@ -96,6 +98,7 @@ export function createStart(
     value: defined({
       ...sharedFields(options, owned, handlers),
       sessionId: options.id,
+      labels: options.labels,
       cloud: options.cloud,
     }),
   };

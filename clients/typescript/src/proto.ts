@@ -13,7 +13,7 @@ import type {
 export { CallbackKind, CallbackOutcome, CallbackSchema, AnswerSchema } from "#gen/copilot/bridge/v1/callback_pb.js";
 export type { Answer, Callback, CallbackRequested, CallbackResolved } from "#gen/copilot/bridge/v1/callback_pb.js";
 export { AttachRequestSchema, CallbackService } from "#gen/copilot/bridge/v1/callback_service_pb.js";
-export type { AttachRequest, AttachResponse } from "#gen/copilot/bridge/v1/callback_service_pb.js";
+export type { AttachRequest, AttachResponse, WatchPendingResponse } from "#gen/copilot/bridge/v1/callback_service_pb.js";
 export { ErrorReason } from "#gen/copilot/bridge/v1/error_pb.js";
 export {
   CloseReason,
@@ -42,7 +42,8 @@ export {
   TurnStatus,
 } from "#gen/copilot/bridge/v1/session_pb.js";
 export type { Position, Session as SessionInfo, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
-export { SessionService } from "#gen/copilot/bridge/v1/session_service_pb.js";
+export { SessionService, UsageGroup } from "#gen/copilot/bridge/v1/session_service_pb.js";
+export type { UsageRow } from "#gen/copilot/bridge/v1/session_service_pb.js";
 
 /** The answer to a callback. */
 export type AnswerInit = MessageInitShape<typeof AnswerSchema>;

@@ -266,6 +266,19 @@ export class Session implements AsyncDisposable {
     return text + decoder.decode();
   }
 
+  /** Sets and removes labels, and leaves the others as they are. Returns the session's labels. */
+  async updateLabels(
+    set: Record<string, string>,
+    options: { remove?: string[]; signal?: AbortSignal } = {},
+  ): Promise<Record<string, string>> {
+    const request = { sessionId: this.id, set, remove: options.remove ?? [] };
+    const reply = await this.#call(
+      (call) => this.#env.services.sessions.updateLabels(request, call),
+      options.signal,
+    );
+    return reply.session?.labels ?? {};
+  }
+
   /** The callbacks that wait for an answer, oldest first. */
   async pending(options: { signal?: AbortSignal } = {}): Promise<Callback[]> {
     const reply = await this.#repeat(

@@ -53,7 +53,7 @@ async function readmePrograms(): Promise<{ program: string; output: string }[]> 
 
 /** What the snippets of the README use without declaring it. */
 const prelude = `
-import { attachBytes, attachFile, attachPath, connect, formatPosition, isGap, isReason, permissionRules, reject, tokenFromFile }
+import { answerPermission, attachBytes, attachFile, attachPath, connect, formatPosition, isGap, isReason, permissionRules, reject, tokenFromFile }
   from "@copilot-grpc/client/node";
 import type { Client, Session } from "@copilot-grpc/client/node";
 declare const client: Client, session: Session;
