@@ -102,6 +102,9 @@ func (a *audience) subscribe(sessions ...string) error {
 // subscribers have theirs: the CPU time of the bridge per event, and the share of events
 // that came to the subscribers.
 func (a *audience) blast(ctx context.Context, payload string, n int) (cpu, share float64, err error) {
+	if err := a.bridge.settle(ctx); err != nil {
+		return 0, 0, err
+	}
 	before, err := a.bridge.cpu()
 	if err != nil {
 		return 0, 0, err

@@ -128,6 +128,27 @@ func (b *bridge) admin() string { return filepath.Join(b.dir, "admin") }
 
 func (b *bridge) cpu() (time.Duration, error) { return cpuTime(b.cmd.Process.Pid) }
 
+// settle waits until the server has finished what it does later: it saves the state of sessions after their turns.
+func (b *bridge) settle(ctx context.Context) error {
+	const pause, idle = 100 * time.Millisecond, 2 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	last, err := b.cpu()
+	for err == nil {
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("the server is not idle after %v: %w", endTimeout, ctx.Err())
+		}
+		now, failed := b.cpu()
+		if now-last < idle {
+			return failed
+		}
+		last, err = now, failed
+	}
+	return err
+}
+
 // stop ends the server in order and removes what it left.
 func (b *bridge) stop() error {
 	err := b.cmd.Process.Signal(syscall.SIGTERM)
