@@ -111,7 +111,7 @@ export function isBroken(error: unknown): boolean {
 const brokenCodes = new Set([Code.Canceled, Code.Aborted, Code.Unknown, Code.Internal, Code.DeadlineExceeded]);
 
 function fromConnect(error: ConnectError): CopilotError {
-  const found: CopilotErrorInit = { code: error.code, message: error.rawMessage, cause: error };
+  const found: CopilotErrorInit = { code: codeOf(error), message: error.rawMessage, cause: error };
   for (const detail of error.details) {
     if (!("type" in detail)) continue;
     if (detail.type === "google.rpc.ErrorInfo") Object.assign(found, readErrorInfo(detail.value));
@@ -122,6 +122,12 @@ function fromConnect(error: ConnectError): CopilotError {
   found.reason ??= error.metadata.get("copilot-reason") ?? undefined;
   found.field ??= error.metadata.get("copilot-field") ?? found.metadata?.["field"];
   return new CopilotError(found);
+}
+
+/** The code of an error. A fetch that does not reach the server fails with a TypeError, which has no code. */
+function codeOf(error: ConnectError): Code {
+  const unreached = error.code === Code.Unknown && error.cause instanceof TypeError && /fetch/i.test(error.cause.message);
+  return unreached ? Code.Unavailable : error.code;
 }
 
 /** Calls `take` for every field of a message; fields that it does not read are skipped. */

@@ -7,8 +7,11 @@ import type { Interceptor } from "@connectrpc/connect";
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
+import { abortingFetch } from "./abort.js";
 
 export * from "../index.js";
+
+const isNode = typeof (globalThis as { process?: { versions?: { node?: string } } }).process?.versions?.node === "string";
 
 /** Options of {@link connect}. */
 export interface ConnectOptions extends Omit<ClientOptions, "participation"> {
@@ -26,10 +29,11 @@ export interface ConnectOptions extends Omit<ClientOptions, "participation"> {
  * bidirectional streams, so that sessions use Subscribe and Resolve: tools and handlers belong to the session.
  */
 export async function connect(options: ConnectOptions): Promise<Client> {
+  const fetch = options.fetch ?? (isNode ? abortingFetch(globalThis.fetch) : undefined);
   const transport = createGrpcWebTransport({
     baseUrl: options.baseUrl,
     interceptors: [...(options.token ? [bearer(options.token)] : []), ...(options.interceptors ?? [])],
-    ...(options.fetch ? { fetch: options.fetch } : {}),
+    ...(fetch ? { fetch } : {}),
   });
   const client = new Client(transport, { ...options, participation: "subscribe" });
   await client.check(options.signal ? { signal: options.signal } : {});
