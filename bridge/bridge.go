@@ -265,7 +265,8 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Shares = sharing.New(b.store, sharing.Watchers{Sessions: b.Watch, Pending: b.Callbacks.Pending}, cfg.Audit)
 	b.Runtimes = runtimes.New(runtimes.Config{
 		Fleet: b.fleet, Tenants: b.tenants, Codec: b.codec, Shutdown: b.shutdown, Audit: cfg.Audit,
-		Limits: b.limits, Warnings: cfg.Warnings, Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
+		Limits: b.limits, Warnings: cfg.Warnings, Durable: cfg.Directory != nil,
+		Version: cfg.Version, Raw: cfg.Raw, OfflineModel: cfg.OfflineModel, Sole: cfg.Sole,
 	})
 	b.Sessions = api.New(api.Config{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,

@@ -45,6 +45,8 @@ type Config struct {
 	Warnings *serverlog.Ring
 	// Version is the version of the server.
 	Version string
+	// Durable says that journals survive a restart.
+	Durable bool
 	// Raw says that RawService is on, OfflineModel that a scripted model takes the place of real ones.
 	Raw, OfflineModel bool
 	// Sole says that the server serves one program, to which the payload of every host event is sent.
@@ -72,8 +74,10 @@ func (svc *Service) GetServerInfo(
 	out := &bridgev1.GetServerInfoResponse{
 		Version: svc.cfg.Version, ProtocolVersion: protocolVersion,
 		CliVersionMin: clibin.OldestVersion, CliVersionMax: clibin.PinnedVersion,
-		Capabilities: &bridgev1.Capabilities{RawService: svc.cfg.Raw, OwnRuntimes: true, OfflineModel: svc.cfg.OfflineModel},
-		Limits:       svc.cfg.Limits(c.Tenant),
+		Capabilities: &bridgev1.Capabilities{
+			RawService: svc.cfg.Raw, OwnRuntimes: true, DurableJournal: svc.cfg.Durable, OfflineModel: svc.cfg.OfflineModel,
+		},
+		Limits: svc.cfg.Limits(c.Tenant),
 	}
 	placed := svc.fleet.Placement()
 	out.Limits.MaxRuntimes = int32(placed.MaxRuntimes)

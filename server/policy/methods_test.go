@@ -166,3 +166,29 @@ func TestMethodsWithoutSideEffects(t *testing.T) {
 		return true
 	})
 }
+
+// The rpcs of copilot.cli.v1 that are marked as without side effects are among those that observers may call.
+func TestReadsOfTheCLIAreForObservers(t *testing.T) {
+	t.Parallel()
+	marked := 0
+	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.cli.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			methods := f.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				options, _ := m.Options().(*descriptorpb.MethodOptions)
+				if options.GetIdempotencyLevel() != descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+					continue
+				}
+				marked++
+				if class := NewMethods().Class(FullMethod(m)); class != caller.Read {
+					t.Errorf("%s has the class %v", m.FullName(), class)
+				}
+			}
+		}
+		return true
+	})
+	if marked < 50 {
+		t.Errorf("%d rpcs are marked", marked)
+	}
+}

@@ -33,6 +33,7 @@ const (
 	queryEncoding = "encoding"
 	queryBase64   = "base64"
 	headerTimeout = "Connect-Timeout-Ms"
+	trailerPrefix = "Trailer-"
 	maxTimeout    = 10 // digits
 
 	// headerLastEvent is the id of the last event that an EventSource has.
@@ -75,12 +76,16 @@ func (h *Handler) lines(w http.ResponseWriter, r *http.Request, m *method) {
 	s := &lineStream{w: w, info: &connect.CallInfo{}, kind: kind, request: text,
 		cursor: cursor{last: r.Header.Get(headerLastEvent)}, control: http.NewResponseController(w)}
 	err = h.serve(ctx, m, s, s.info)
+	trailers := trailersOf(s.info.ResponseTrailer())
 	switch {
 	case !s.begun && err != nil:
 		s.copyHeader()
+		for name, values := range trailers { // as in unary calls of Connect
+			w.Header()[http.CanonicalHeaderKey(trailerPrefix+name)] = values
+		}
 		h.refuse(w, r, err)
 	default:
-		s.end(h.lineOf(err))
+		s.end(h.lineOf(err), trailers)
 	}
 }
 
@@ -231,18 +236,28 @@ func (s *lineStream) write(name, id string, text []byte) error {
 	return s.control.Flush()
 }
 
-// end writes the last line or event: {"error": …} for an error; a nil one means that there was none. A stream of
-// events that ended without an error gets the event "end", so that a page can stop its EventSource, which would
-// reconnect.
-func (s *lineStream) end(failed *line) {
+// end writes the last line or event: {"error": …} for an error; a nil one means that there was none. Trailers are its
+// member "metadata". A stream of events that ended without an error gets the event "end", so that a page can stop its
+// EventSource, which would reconnect. Lines get {"end": …} only for trailers.
+func (s *lineStream) end(failed *line, trailers map[string][]string) {
 	if s.SendHeaders() != nil {
 		return // the client has gone
 	}
+	var last any
+	name := "end"
 	switch {
 	case failed != nil:
-		text, _ := json.Marshal(failed) // strings only
-		_ = s.write("error", "", text)
+		failed.Metadata = trailers
+		last, name = failed, "error"
 	case s.kind == typeEvents:
-		_ = s.write("end", "", []byte("{}"))
+		last = endOf{trailers}
+	case len(trailers) > 0:
+		last = struct {
+			End endOf `json:"end"`
+		}{endOf{trailers}}
+	default:
+		return
 	}
+	text, _ := json.Marshal(last) // strings only
+	_ = s.write(name, "", text)
 }

@@ -5,9 +5,13 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/frame"
@@ -184,5 +188,57 @@ func TestHeaderOfAWatch(t *testing.T) {
 				t.Errorf("status %d", resp.StatusCode)
 			}
 		})
+	}
+}
+
+// Trailers are in the last line or event, and in the header of a call that fails before it.
+func TestTrailersOfLines(t *testing.T) {
+	t.Parallel()
+	s := start(t, &backend{subscribe: func(ctx context.Context, r *bridgev1.SubscribeRequest, emit frame.Sink) error {
+		trailers := metadata.Pairs("copilot-x", "1", "copilot-x", "2", "copilot-y-bin", "\xff")
+		if err := grpc.SetTrailer(ctx, trailers); err != nil {
+			return err
+		}
+		id := r.GetSessions()[0].GetSessionId()
+		if id == "none" {
+			return fault.New(fault.SessionNotFound, "no such session")
+		}
+		if err := emit(frame.Frame{Message: &bridgev1.SubscribeResponse{SessionId: id}}); err != nil || id == "s" {
+			return err
+		}
+		return fault.New(fault.RuntimeLost, "it has ended")
+	}}, nil)
+	const want = `"metadata":{"copilot-x":["1","2"],"copilot-y-bin":["/w"]}`
+	none, bad := strings.Replace(one, `"s"`, `"none"`, 1), strings.Replace(one, `"s"`, `"bad"`, 1)
+	events := "Accept: text/event-stream"
+	for name, tc := range map[string]struct{ body, accept, suffix string }{
+		"lines":         {one, "Accept: */*", `{"sessionId":"s"}` + "\n" + `{"end":{` + want + "}}\n"},
+		"events":        {one, events, "event: end\ndata: {" + want + "}\n\n"},
+		"failed lines":  {bad, "Accept: */*", want + "}\n"},
+		"failed events": {bad, events, want + "}\n\n"},
+	} {
+		got := post(t, s, subscribe, tc.body, tc.accept)
+		if got.status != http.StatusOK || !strings.HasSuffix(got.body, tc.suffix) {
+			t.Errorf("%s: status %d: %q, want the end %q", name, got.status, got.body, tc.suffix)
+		}
+	}
+	got := post(t, s, subscribe, none)
+	trailers := got.header.Values("Trailer-Copilot-X")
+	if got.status != http.StatusNotFound || !slices.Equal(trailers, []string{"1", "2"}) {
+		t.Errorf("status %d, trailers %q", got.status, trailers)
+	}
+}
+
+// Methods of the CLI that only read can be called by GET, and others cannot.
+func TestReadsOfTheCLIByGet(t *testing.T) {
+	t.Parallel()
+	s := start(t, &backend{call: func(string, []byte) ([]byte, error) { return nil, nil }}, nil)
+	query := "?connect=v1&encoding=json&message=" + url.QueryEscape(`{"sessionId": "s"}`)
+	if got := do(t, s, http.MethodGet, history+query, ""); got.status != http.StatusOK {
+		t.Errorf("a read: status %d: %s", got.status, got.body)
+	}
+	update := "/copilot.cli.v1.SessionPlanService/Update"
+	if got := do(t, s, http.MethodGet, update+query, ""); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("a change: status %d: %s", got.status, got.body)
 	}
 }

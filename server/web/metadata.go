@@ -70,6 +70,15 @@ func put(to *connect.Header, md metadata.MD) {
 	}
 }
 
+// trailersOf returns trailers by their names in lower case.
+func trailersOf(from *connect.Header) map[string][]string {
+	out := map[string][]string{}
+	for name, values := range from.All() {
+		out[strings.ToLower(name)] = values
+	}
+	return out
+}
+
 // isGRPC reports whether a request is a call of gRPC itself, and not of gRPC-Web.
 func isGRPC(r *http.Request) bool {
 	rest, ok := strings.CutPrefix(mediaType(r), "application/grpc")

@@ -28,6 +28,14 @@ func (h *Handler) problem(err error) error {
 // line is the JSON of an error at the end of lines or events: as in the body of a failed unary call of Connect.
 type line struct {
 	Error lineError `json:"error"`
+	// Metadata has the trailers.
+	Metadata map[string][]string `json:"metadata,omitempty"`
+}
+
+// endOf is the JSON of the end of lines or events without an error.
+type endOf struct {
+	// Metadata has the trailers.
+	Metadata map[string][]string `json:"metadata,omitempty"`
 }
 
 type lineError struct {
@@ -49,7 +57,7 @@ func (h *Handler) lineOf(err error) *line {
 		return nil
 	}
 	st := h.config.Status(err)
-	l := &line{lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
+	l := &line{Error: lineError{Code: connect.Code(st.Code()), Message: st.Message()}}
 	for _, any := range st.Proto().GetDetails() {
 		d := lineDetail{Type: string(any.MessageName()), Value: base64.RawStdEncoding.EncodeToString(any.GetValue())}
 		if m, err := any.UnmarshalNew(); err == nil {

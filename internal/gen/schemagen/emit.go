@@ -140,6 +140,9 @@ func (e *emitter) service(f *file, s *Service) {
 		if e.docs.gone(r.Method.Life) || r.Method.Deprecated {
 			f.line("    option deprecated = true;")
 		}
+		if r.Method.Root != RootCallback && slices.Contains(reads, r.Method.Name) {
+			f.line("    option idempotency_level = NO_SIDE_EFFECTS;")
+		}
 		rules := []string{fmt.Sprintf("method: %q", r.Method.Name)}
 		rules = appendFlag(rules, "callback", r.Method.Root == RootCallback)
 		rules = appendFlag(rules, "notification", r.Method.Notification)

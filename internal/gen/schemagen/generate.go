@@ -160,6 +160,11 @@ func deadRows(m *Model, hits map[string]bool) error {
 			dead = append(dead, "rpc "+r.Method)
 		}
 	}
+	for _, name := range reads {
+		if !hits["read "+name] {
+			dead = append(dead, "read "+name)
+		}
+	}
 	if len(dead) > 0 {
 		slices.Sort(dead)
 		return fmt.Errorf("exceptions that match nothing: %s", strings.Join(dead, "; "))

@@ -76,6 +76,7 @@ var rpcNames = []rpcName{
 
 // rpcOf returns the name of the rpc of a method, whose last word is last.
 func (p *planner) rpcOf(method, last string) string {
+	p.hits["read "+method] = true
 	for _, row := range rpcNames {
 		if row.Method == method {
 			p.hits["rpc "+row.Method] = true

@@ -1335,14 +1335,14 @@ const file_copilot_cli_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"reset_date\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tresetDate\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xb2\x05\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xb5\x05\n" +
 	"\x0eAccountService\x12\x8d\x01\n" +
 	"\vGetAllUsers\x120.copilot.cli.v1.AccountServiceGetAllUsersRequest\x1a1.copilot.cli.v1.AccountServiceGetAllUsersResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13account.getAllUsers\x12\x99\x01\n" +
 	"\x0eGetCurrentAuth\x123.copilot.cli.v1.AccountServiceGetCurrentAuthRequest\x1a4.copilot.cli.v1.AccountServiceGetCurrentAuthResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16account.getCurrentAuth\x12\x81\x01\n" +
-	"\bGetQuota\x12-.copilot.cli.v1.AccountServiceGetQuotaRequest\x1a..copilot.cli.v1.AccountServiceGetQuotaResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10account.getQuota\x12u\n" +
+	"\x16account.getCurrentAuth\x12\x84\x01\n" +
+	"\bGetQuota\x12-.copilot.cli.v1.AccountServiceGetQuotaRequest\x1a..copilot.cli.v1.AccountServiceGetQuotaResponse\"\x19\x82\x80\x19\x12\n" +
+	"\x10account.getQuota\x90\x02\x01\x12u\n" +
 	"\x05Login\x12*.copilot.cli.v1.AccountServiceLoginRequest\x1a+.copilot.cli.v1.AccountServiceLoginResponse\"\x13\x82\x80\x19\x0f\n" +
 	"\raccount.login\x12y\n" +
 	"\x06Logout\x12+.copilot.cli.v1.AccountServiceLogoutRequest\x1a,.copilot.cli.v1.AccountServiceLogoutResponse\"\x14\x82\x80\x19\x10\n" +

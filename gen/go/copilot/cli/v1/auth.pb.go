@@ -271,10 +271,10 @@ const file_copilot_cli_v1_auth_proto_rawDesc = "" +
 	"\x18AUTH_STATUS_KIND_API_KEY\x10\x05\x1a\r\x82\x80\x19\t\n" +
 	"\aapi-key\x12'\n" +
 	"\x16AUTH_STATUS_KIND_TOKEN\x10\x06\x1a\v\x82\x80\x19\a\n" +
-	"\x05token2\x8b\x01\n" +
-	"\vAuthService\x12|\n" +
-	"\tGetStatus\x12+.copilot.cli.v1.AuthServiceGetStatusRequest\x1a,.copilot.cli.v1.AuthServiceGetStatusResponse\"\x14\x82\x80\x19\x10\n" +
-	"\x0eauth.getStatusB\xc4\x01\n" +
+	"\x05token2\x8e\x01\n" +
+	"\vAuthService\x12\x7f\n" +
+	"\tGetStatus\x12+.copilot.cli.v1.AuthServiceGetStatusRequest\x1a,.copilot.cli.v1.AuthServiceGetStatusResponse\"\x17\x82\x80\x19\x10\n" +
+	"\x0eauth.getStatus\x90\x02\x01B\xc4\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\tAuthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

@@ -141,10 +141,10 @@ const file_copilot_cli_v1_commands_proto_rawDesc = "" +
 	"\x1bCommandsServiceListResponse\x12D\n" +
 	"\bcommands\x18\x01 \x03(\v2 .copilot.cli.v1.SlashCommandInfoB\x06\x82\x80\x19\x02\x18\x01R\bcommands\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x87\x01\n" +
-	"\x0fCommandsService\x12t\n" +
-	"\x04List\x12*.copilot.cli.v1.CommandsServiceListRequest\x1a+.copilot.cli.v1.CommandsServiceListResponse\"\x13\x82\x80\x19\x0f\n" +
-	"\rcommands.listB\xc8\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x8a\x01\n" +
+	"\x0fCommandsService\x12w\n" +
+	"\x04List\x12*.copilot.cli.v1.CommandsServiceListRequest\x1a+.copilot.cli.v1.CommandsServiceListResponse\"\x16\x82\x80\x19\x0f\n" +
+	"\rcommands.list\x90\x02\x01B\xc8\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\rCommandsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

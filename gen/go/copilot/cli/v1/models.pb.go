@@ -922,14 +922,14 @@ const file_copilot_cli_v1_models_proto_rawDesc = "" +
 	"ai_credits\x12-\n" +
 	"\x19TOKEN_PRICE_UNIT_NANO_AIU\x10\x02\x1a\x0e\x82\x80\x19\n" +
 	"\n" +
-	"\bnano_aiu2\xda\x03\n" +
-	"\rModelsService\x12\xa2\x01\n" +
-	"\x11GetBuiltInCatalog\x125.copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest\x1a6.copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18models.getBuiltInCatalog\x12n\n" +
-	"\x04List\x12(.copilot.cli.v1.ModelsServiceListRequest\x1a).copilot.cli.v1.ModelsServiceListResponse\"\x11\x82\x80\x19\r\n" +
-	"\vmodels.list\x12\xb3\x01\n" +
-	"\x13ListTokenPriceUnits\x127.copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest\x1a8.copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse\")\x82\x80\x19%\n" +
-	"\x1amodels.listTokenPriceUnits*\a1.0.102B\xc6\x01\n" +
+	"\bnano_aiu2\xe3\x03\n" +
+	"\rModelsService\x12\xa5\x01\n" +
+	"\x11GetBuiltInCatalog\x125.copilot.cli.v1.ModelsServiceGetBuiltInCatalogRequest\x1a6.copilot.cli.v1.ModelsServiceGetBuiltInCatalogResponse\"!\x82\x80\x19\x1a\n" +
+	"\x18models.getBuiltInCatalog\x90\x02\x01\x12q\n" +
+	"\x04List\x12(.copilot.cli.v1.ModelsServiceListRequest\x1a).copilot.cli.v1.ModelsServiceListResponse\"\x14\x82\x80\x19\r\n" +
+	"\vmodels.list\x90\x02\x01\x12\xb6\x01\n" +
+	"\x13ListTokenPriceUnits\x127.copilot.cli.v1.ModelsServiceListTokenPriceUnitsRequest\x1a8.copilot.cli.v1.ModelsServiceListTokenPriceUnitsResponse\",\x82\x80\x19%\n" +
+	"\x1amodels.listTokenPriceUnits*\a1.0.102\x90\x02\x01B\xc6\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\vModelsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

@@ -449,11 +449,10 @@ const file_copilot_cli_v1_server_proto_rawDesc = "" +
 	"\x12_extension_version2\xb1\x01\n" +
 	"\x15InternalServerService\x12\x97\x01\n" +
 	"\rConnectServer\x129.copilot.cli.v1.InternalServerServiceConnectServerRequest\x1a:.copilot.cli.v1.InternalServerServiceConnectServerResponse\"\x0f\x82\x80\x19\v\n" +
-	"\aconnect \x012\xce\x02\n" +
-	"\rServerService\x12g\n" +
-	"\x04Ping\x12(.copilot.cli.v1.ServerServicePingRequest\x1a).copilot.cli.v1.ServerServicePingResponse\"\n" +
-	"\x82\x80\x19\x06\n" +
-	"\x04ping\x12\xd3\x01\n" +
+	"\aconnect \x012\xd1\x02\n" +
+	"\rServerService\x12j\n" +
+	"\x04Ping\x12(.copilot.cli.v1.ServerServicePingRequest\x1a).copilot.cli.v1.ServerServicePingResponse\"\r\x82\x80\x19\x06\n" +
+	"\x04ping\x90\x02\x01\x12\xd3\x01\n" +
 	"\x1fRegisterExtensionLaunchProvider\x12C.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderRequest\x1aD.copilot.cli.v1.ServerServiceRegisterExtensionLaunchProviderResponse\"%\x82\x80\x19!\n" +
 	"\x1fregisterExtensionLaunchProviderB\xc6\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\vServerProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -758,15 +758,15 @@ const file_copilot_cli_v1_session_agent_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"i\n" +
 	"$SessionAgentServiceSetPromptResponse\x12(\n" +
 	"\funrecognized\x18\xe9\a \x01(\tH\x00R\funrecognized\x88\x01\x01:\x06\x82\x80\x19\x02\b\aB\x0f\n" +
-	"\r_unrecognized2\xf9\x06\n" +
+	"\r_unrecognized2\xff\x06\n" +
 	"\x13SessionAgentService\x12\x91\x01\n" +
 	"\bDeselect\x122.copilot.cli.v1.SessionAgentServiceDeselectRequest\x1a3.copilot.cli.v1.SessionAgentServiceDeselectResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.agent.deselect\x12\x99\x01\n" +
+	"\x16session.agent.deselect\x12\x9c\x01\n" +
 	"\n" +
-	"GetCurrent\x124.copilot.cli.v1.SessionAgentServiceGetCurrentRequest\x1a5.copilot.cli.v1.SessionAgentServiceGetCurrentResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18session.agent.getCurrent\x12\x81\x01\n" +
-	"\x04List\x12..copilot.cli.v1.SessionAgentServiceListRequest\x1a/.copilot.cli.v1.SessionAgentServiceListResponse\"\x18\x82\x80\x19\x14\n" +
-	"\x12session.agent.list\x12\x89\x01\n" +
+	"GetCurrent\x124.copilot.cli.v1.SessionAgentServiceGetCurrentRequest\x1a5.copilot.cli.v1.SessionAgentServiceGetCurrentResponse\"!\x82\x80\x19\x1a\n" +
+	"\x18session.agent.getCurrent\x90\x02\x01\x12\x84\x01\n" +
+	"\x04List\x12..copilot.cli.v1.SessionAgentServiceListRequest\x1a/.copilot.cli.v1.SessionAgentServiceListResponse\"\x1b\x82\x80\x19\x14\n" +
+	"\x12session.agent.list\x90\x02\x01\x12\x89\x01\n" +
 	"\x06Reload\x120.copilot.cli.v1.SessionAgentServiceReloadRequest\x1a1.copilot.cli.v1.SessionAgentServiceReloadResponse\"\x1a\x82\x80\x19\x16\n" +
 	"\x14session.agent.reload\x12\x89\x01\n" +
 	"\x06Select\x120.copilot.cli.v1.SessionAgentServiceSelectRequest\x1a1.copilot.cli.v1.SessionAgentServiceSelectResponse\"\x1a\x82\x80\x19\x16\n" +

@@ -420,10 +420,10 @@ const file_copilot_cli_v1_session_autopilot_objective_proto_rawDesc = "" +
 	"!AUTOPILOT_OBJECTIVE_STATUS_PAUSED\x10\x02\x1a\f\x82\x80\x19\b\n" +
 	"\x06paused\x129\n" +
 	"$AUTOPILOT_OBJECTIVE_STATUS_COMPLETED\x10\x03\x1a\x0f\x82\x80\x19\v\n" +
-	"\tcompleted2\xe5\x01\n" +
-	" SessionAutopilotObjectiveService\x12\xc0\x01\n" +
-	"\bGetState\x12?.copilot.cli.v1.SessionAutopilotObjectiveServiceGetStateRequest\x1a@.copilot.cli.v1.SessionAutopilotObjectiveServiceGetStateResponse\"1\x82\x80\x19-\n" +
-	"#session.autopilotObjective.getState*\x061.0.83B\xd9\x01\n" +
+	"\tcompleted2\xe8\x01\n" +
+	" SessionAutopilotObjectiveService\x12\xc3\x01\n" +
+	"\bGetState\x12?.copilot.cli.v1.SessionAutopilotObjectiveServiceGetStateRequest\x1a@.copilot.cli.v1.SessionAutopilotObjectiveServiceGetStateResponse\"4\x82\x80\x19-\n" +
+	"#session.autopilotObjective.getState*\x061.0.83\x90\x02\x01B\xd9\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x1eSessionAutopilotObjectiveProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

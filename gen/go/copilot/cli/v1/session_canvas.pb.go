@@ -826,14 +826,14 @@ const file_copilot_cli_v1_session_canvas_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\a\n" +
 	"\x05_iconB\x14\n" +
 	"\x12_input_schema_jsonB\x11\n" +
-	"\x0f_extension_name2\xc6\x04\n" +
+	"\x0f_extension_name2\xcc\x04\n" +
 	"\x14SessionCanvasService\x12\x88\x01\n" +
 	"\x05Close\x120.copilot.cli.v1.SessionCanvasServiceCloseRequest\x1a1.copilot.cli.v1.SessionCanvasServiceCloseResponse\"\x1a\x82\x80\x19\x16\n" +
-	"\x14session.canvas.close\x12\x84\x01\n" +
-	"\x04List\x12/.copilot.cli.v1.SessionCanvasServiceListRequest\x1a0.copilot.cli.v1.SessionCanvasServiceListResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.canvas.list\x12\x94\x01\n" +
-	"\bListOpen\x123.copilot.cli.v1.SessionCanvasServiceListOpenRequest\x1a4.copilot.cli.v1.SessionCanvasServiceListOpenResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17session.canvas.listOpen\x12\x84\x01\n" +
+	"\x14session.canvas.close\x12\x87\x01\n" +
+	"\x04List\x12/.copilot.cli.v1.SessionCanvasServiceListRequest\x1a0.copilot.cli.v1.SessionCanvasServiceListResponse\"\x1c\x82\x80\x19\x15\n" +
+	"\x13session.canvas.list\x90\x02\x01\x12\x97\x01\n" +
+	"\bListOpen\x123.copilot.cli.v1.SessionCanvasServiceListOpenRequest\x1a4.copilot.cli.v1.SessionCanvasServiceListOpenResponse\" \x82\x80\x19\x19\n" +
+	"\x17session.canvas.listOpen\x90\x02\x01\x12\x84\x01\n" +
 	"\x04Open\x12/.copilot.cli.v1.SessionCanvasServiceOpenRequest\x1a0.copilot.cli.v1.SessionCanvasServiceOpenResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13session.canvas.openB\xcd\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x12SessionCanvasProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -2585,7 +2585,7 @@ const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\brestored2\x8f\x02\n" +
 	"\x1eInternalSessionCommandsService\x12\xec\x01\n" +
 	"\x18FinalizeInvocationEffect\x12M.copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectRequest\x1aN.copilot.cli.v1.InternalSessionCommandsServiceFinalizeInvocationEffectResponse\"1\x82\x80\x19-\n" +
-	")session.commands.finalizeInvocationEffect \x012\x8e\b\n" +
+	")session.commands.finalizeInvocationEffect \x012\x91\b\n" +
 	"\x16SessionCommandsService\x12\x96\x01\n" +
 	"\aEnqueue\x124.copilot.cli.v1.SessionCommandsServiceEnqueueRequest\x1a5.copilot.cli.v1.SessionCommandsServiceEnqueueResponse\"\x1e\x82\x80\x19\x1a\n" +
 	"\x18session.commands.enqueue\x12\x96\x01\n" +
@@ -2594,9 +2594,9 @@ const file_copilot_cli_v1_session_commands_proto_rawDesc = "" +
 	"\x14HandlePendingCommand\x12A.copilot.cli.v1.SessionCommandsServiceHandlePendingCommandRequest\x1aB.copilot.cli.v1.SessionCommandsServiceHandlePendingCommandResponse\"+\x82\x80\x19'\n" +
 	"%session.commands.handlePendingCommand\x12\x92\x01\n" +
 	"\x06Invoke\x123.copilot.cli.v1.SessionCommandsServiceInvokeRequest\x1a4.copilot.cli.v1.SessionCommandsServiceInvokeResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17session.commands.invoke\x12\x8a\x01\n" +
-	"\x04List\x121.copilot.cli.v1.SessionCommandsServiceListRequest\x1a2.copilot.cli.v1.SessionCommandsServiceListResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.commands.list\x12\xd2\x01\n" +
+	"\x17session.commands.invoke\x12\x8d\x01\n" +
+	"\x04List\x121.copilot.cli.v1.SessionCommandsServiceListRequest\x1a2.copilot.cli.v1.SessionCommandsServiceListResponse\"\x1e\x82\x80\x19\x17\n" +
+	"\x15session.commands.list\x90\x02\x01\x12\xd2\x01\n" +
 	"\x16RespondToQueuedCommand\x12C.copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandRequest\x1aD.copilot.cli.v1.SessionCommandsServiceRespondToQueuedCommandResponse\"-\x82\x80\x19)\n" +
 	"'session.commands.respondToQueuedCommandB\xcf\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionCommandsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -383,10 +383,10 @@ const file_copilot_cli_v1_session_completions_proto_rawDesc = "" +
 	"\n" +
 	"_range_endB\b\n" +
 	"\x06_labelB\a\n" +
-	"\x05_kind2\x93\x03\n" +
-	"\x19SessionCompletionsService\x12\xd3\x01\n" +
-	"\x14GetTriggerCharacters\x12D.copilot.cli.v1.SessionCompletionsServiceGetTriggerCharactersRequest\x1aE.copilot.cli.v1.SessionCompletionsServiceGetTriggerCharactersResponse\".\x82\x80\x19*\n" +
-	"(session.completions.getTriggerCharacters\x12\x9f\x01\n" +
+	"\x05_kind2\x96\x03\n" +
+	"\x19SessionCompletionsService\x12\xd6\x01\n" +
+	"\x14GetTriggerCharacters\x12D.copilot.cli.v1.SessionCompletionsServiceGetTriggerCharactersRequest\x1aE.copilot.cli.v1.SessionCompletionsServiceGetTriggerCharactersResponse\"1\x82\x80\x19*\n" +
+	"(session.completions.getTriggerCharacters\x90\x02\x01\x12\x9f\x01\n" +
 	"\aRequest\x127.copilot.cli.v1.SessionCompletionsServiceRequestRequest\x1a8.copilot.cli.v1.SessionCompletionsServiceRequestResponse\"!\x82\x80\x19\x1d\n" +
 	"\x1bsession.completions.requestB\xd2\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x17SessionCompletionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -3035,14 +3035,14 @@ const file_copilot_cli_v1_session_extensions_proto_rawDesc = "" +
 	"\x02pr\x12G\n" +
 	"1PUSH_ATTACHMENT_GIT_HUB_REFERENCE_TYPE_DISCUSSION\x10\x03\x1a\x10\x82\x80\x19\f\n" +
 	"\n" +
-	"discussion2\x95\b\n" +
+	"discussion2\x98\b\n" +
 	"\x18SessionExtensionsService\x12\x9c\x01\n" +
 	"\aDisable\x126.copilot.cli.v1.SessionExtensionsServiceDisableRequest\x1a7.copilot.cli.v1.SessionExtensionsServiceDisableResponse\" \x82\x80\x19\x1c\n" +
 	"\x1asession.extensions.disable\x12\x98\x01\n" +
 	"\x06Enable\x125.copilot.cli.v1.SessionExtensionsServiceEnableRequest\x1a6.copilot.cli.v1.SessionExtensionsServiceEnableResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.extensions.enable\x12\x90\x01\n" +
-	"\x04List\x123.copilot.cli.v1.SessionExtensionsServiceListRequest\x1a4.copilot.cli.v1.SessionExtensionsServiceListResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17session.extensions.list\x12\xad\x01\n" +
+	"\x19session.extensions.enable\x12\x93\x01\n" +
+	"\x04List\x123.copilot.cli.v1.SessionExtensionsServiceListRequest\x1a4.copilot.cli.v1.SessionExtensionsServiceListResponse\" \x82\x80\x19\x19\n" +
+	"\x17session.extensions.list\x90\x02\x01\x12\xad\x01\n" +
 	"\tReconcile\x128.copilot.cli.v1.SessionExtensionsServiceReconcileRequest\x1a9.copilot.cli.v1.SessionExtensionsServiceReconcileResponse\"+\x82\x80\x19'\n" +
 	"\x1csession.extensions.reconcile*\a1.0.102\x12\x98\x01\n" +
 	"\x06Reload\x125.copilot.cli.v1.SessionExtensionsServiceReloadRequest\x1a6.copilot.cli.v1.SessionExtensionsServiceReloadResponse\"\x1f\x82\x80\x19\x1b\n" +

@@ -6312,20 +6312,20 @@ const file_copilot_cli_v1_session_factory_proto_rawDesc = "" +
 	"\x0eResumeFromTool\x12B.copilot.cli.v1.InternalSessionFactoryServiceResumeFromToolRequest\x1aC.copilot.cli.v1.InternalSessionFactoryServiceResumeFromToolResponse\"3\x82\x80\x19,\n" +
 	"\x1esession.factory.resumeFromTool \x012\b1.0.89-0\x88\x02\x01\x12\xc2\x01\n" +
 	"\vRunFromTool\x12?.copilot.cli.v1.InternalSessionFactoryServiceRunFromToolRequest\x1a@.copilot.cli.v1.InternalSessionFactoryServiceRunFromToolResponse\"0\x82\x80\x19)\n" +
-	"\x1bsession.factory.runFromTool \x012\b1.0.89-0\x88\x02\x012\xf7\f\n" +
+	"\x1bsession.factory.runFromTool \x012\b1.0.89-0\x88\x02\x012\x83\r\n" +
 	"\x15SessionFactoryService\x12\x98\x01\n" +
 	"\x05Agent\x121.copilot.cli.v1.SessionFactoryServiceAgentRequest\x1a2.copilot.cli.v1.SessionFactoryServiceAgentResponse\"(\x82\x80\x19!\n" +
 	"\x15session.factory.agent2\b1.0.89-0\x88\x02\x01\x12\x9c\x01\n" +
 	"\x06Cancel\x122.copilot.cli.v1.SessionFactoryServiceCancelRequest\x1a3.copilot.cli.v1.SessionFactoryServiceCancelResponse\")\x82\x80\x19\"\n" +
-	"\x16session.factory.cancel2\b1.0.89-0\x88\x02\x01\x12\x9c\x01\n" +
-	"\x06GetRun\x122.copilot.cli.v1.SessionFactoryServiceGetRunRequest\x1a3.copilot.cli.v1.SessionFactoryServiceGetRunResponse\")\x82\x80\x19\"\n" +
-	"\x16session.factory.getRun2\b1.0.89-0\x88\x02\x01\x12\xb4\x01\n" +
-	"\fGetRunDetail\x128.copilot.cli.v1.SessionFactoryServiceGetRunDetailRequest\x1a9.copilot.cli.v1.SessionFactoryServiceGetRunDetailResponse\"/\x82\x80\x19(\n" +
-	"\x1csession.factory.getRunDetail2\b1.0.89-0\x88\x02\x01\x12\xbc\x01\n" +
-	"\x0eGetRunProgress\x12:.copilot.cli.v1.SessionFactoryServiceGetRunProgressRequest\x1a;.copilot.cli.v1.SessionFactoryServiceGetRunProgressResponse\"1\x82\x80\x19*\n" +
-	"\x1esession.factory.getRunProgress2\b1.0.89-0\x88\x02\x01\x12\xa4\x01\n" +
-	"\bListRuns\x124.copilot.cli.v1.SessionFactoryServiceListRunsRequest\x1a5.copilot.cli.v1.SessionFactoryServiceListRunsResponse\"+\x82\x80\x19$\n" +
-	"\x18session.factory.listRuns2\b1.0.89-0\x88\x02\x01\x12\x90\x01\n" +
+	"\x16session.factory.cancel2\b1.0.89-0\x88\x02\x01\x12\x9f\x01\n" +
+	"\x06GetRun\x122.copilot.cli.v1.SessionFactoryServiceGetRunRequest\x1a3.copilot.cli.v1.SessionFactoryServiceGetRunResponse\",\x82\x80\x19\"\n" +
+	"\x16session.factory.getRun2\b1.0.89-0\x88\x02\x01\x90\x02\x01\x12\xb7\x01\n" +
+	"\fGetRunDetail\x128.copilot.cli.v1.SessionFactoryServiceGetRunDetailRequest\x1a9.copilot.cli.v1.SessionFactoryServiceGetRunDetailResponse\"2\x82\x80\x19(\n" +
+	"\x1csession.factory.getRunDetail2\b1.0.89-0\x88\x02\x01\x90\x02\x01\x12\xbf\x01\n" +
+	"\x0eGetRunProgress\x12:.copilot.cli.v1.SessionFactoryServiceGetRunProgressRequest\x1a;.copilot.cli.v1.SessionFactoryServiceGetRunProgressResponse\"4\x82\x80\x19*\n" +
+	"\x1esession.factory.getRunProgress2\b1.0.89-0\x88\x02\x01\x90\x02\x01\x12\xa7\x01\n" +
+	"\bListRuns\x124.copilot.cli.v1.SessionFactoryServiceListRunsRequest\x1a5.copilot.cli.v1.SessionFactoryServiceListRunsResponse\".\x82\x80\x19$\n" +
+	"\x18session.factory.listRuns2\b1.0.89-0\x88\x02\x01\x90\x02\x01\x12\x90\x01\n" +
 	"\x03Log\x12/.copilot.cli.v1.SessionFactoryServiceLogRequest\x1a0.copilot.cli.v1.SessionFactoryServiceLogResponse\"&\x82\x80\x19\x1f\n" +
 	"\x13session.factory.log2\b1.0.89-0\x88\x02\x01\x12\xa2\x01\n" +
 	"\x05Pause\x121.copilot.cli.v1.SessionFactoryServicePauseRequest\x1a2.copilot.cli.v1.SessionFactoryServicePauseResponse\"2\x82\x80\x19+\n" +

@@ -1926,10 +1926,10 @@ const file_copilot_cli_v1_session_github_auth_proto_rawDesc = "" +
 	"\x12RefreshCopilotUser\x12I.copilot.cli.v1.InternalSessionGitHubAuthServiceRefreshCopilotUserRequest\x1aJ.copilot.cli.v1.InternalSessionGitHubAuthServiceRefreshCopilotUserResponse\"-\x82\x80\x19)\n" +
 	"%session.gitHubAuth.refreshCopilotUser \x01\x12\xc2\x01\n" +
 	"\fSwitchToAuth\x12C.copilot.cli.v1.InternalSessionGitHubAuthServiceSwitchToAuthRequest\x1aD.copilot.cli.v1.InternalSessionGitHubAuthServiceSwitchToAuthResponse\"'\x82\x80\x19#\n" +
-	"\x1fsession.gitHubAuth.switchToAuth \x012\xfc\x02\n" +
-	"\x18SessionGitHubAuthService\x12\xa4\x01\n" +
-	"\tGetStatus\x128.copilot.cli.v1.SessionGitHubAuthServiceGetStatusRequest\x1a9.copilot.cli.v1.SessionGitHubAuthServiceGetStatusResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x1csession.gitHubAuth.getStatus\x12\xb8\x01\n" +
+	"\x1fsession.gitHubAuth.switchToAuth \x012\xff\x02\n" +
+	"\x18SessionGitHubAuthService\x12\xa7\x01\n" +
+	"\tGetStatus\x128.copilot.cli.v1.SessionGitHubAuthServiceGetStatusRequest\x1a9.copilot.cli.v1.SessionGitHubAuthServiceGetStatusResponse\"%\x82\x80\x19\x1e\n" +
+	"\x1csession.gitHubAuth.getStatus\x90\x02\x01\x12\xb8\x01\n" +
 	"\x0eSetCredentials\x12=.copilot.cli.v1.SessionGitHubAuthServiceSetCredentialsRequest\x1a>.copilot.cli.v1.SessionGitHubAuthServiceSetCredentialsResponse\"'\x82\x80\x19#\n" +
 	"!session.gitHubAuth.setCredentialsB\xd1\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionGithubAuthProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

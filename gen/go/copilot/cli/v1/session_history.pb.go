@@ -2017,7 +2017,7 @@ const file_copilot_cli_v1_session_history_proto_rawDesc = "" +
 	"6SESSION_HISTORY_SERVICE_COMPACT_REQUEST_TRIGGER_MANUAL\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06manual\x12T\n" +
 	"<SESSION_HISTORY_SERVICE_COMPACT_REQUEST_TRIGGER_MODEL_SWITCH\x10\x02\x1a\x12\x82\x80\x19\x0e\n" +
-	"\fmodel_switch2\xe1\f\n" +
+	"\fmodel_switch2\xe4\f\n" +
 	"\x15SessionHistoryService\x12\xcb\x01\n" +
 	"\x15AbortManualCompaction\x12A.copilot.cli.v1.SessionHistoryServiceAbortManualCompactionRequest\x1aB.copilot.cli.v1.SessionHistoryServiceAbortManualCompactionResponse\"+\x82\x80\x19'\n" +
 	"%session.history.abortManualCompaction\x12\xdf\x01\n" +
@@ -2026,9 +2026,9 @@ const file_copilot_cli_v1_session_history_proto_rawDesc = "" +
 	"\fClearContext\x128.copilot.cli.v1.SessionHistoryServiceClearContextRequest\x1a9.copilot.cli.v1.SessionHistoryServiceClearContextResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x1csession.history.clearContext\x12\x93\x01\n" +
 	"\aCompact\x123.copilot.cli.v1.SessionHistoryServiceCompactRequest\x1a4.copilot.cli.v1.SessionHistoryServiceCompactResponse\"\x1d\x82\x80\x19\x19\n" +
-	"\x17session.history.compact\x12\xb7\x01\n" +
-	"\x10ListRewindPoints\x12<.copilot.cli.v1.SessionHistoryServiceListRewindPointsRequest\x1a=.copilot.cli.v1.SessionHistoryServiceListRewindPointsResponse\"&\x82\x80\x19\"\n" +
-	" session.history.listRewindPoints\x12\xab\x01\n" +
+	"\x17session.history.compact\x12\xba\x01\n" +
+	"\x10ListRewindPoints\x12<.copilot.cli.v1.SessionHistoryServiceListRewindPointsRequest\x1a=.copilot.cli.v1.SessionHistoryServiceListRewindPointsResponse\")\x82\x80\x19\"\n" +
+	" session.history.listRewindPoints\x90\x02\x01\x12\xab\x01\n" +
 	"\rPreviewRewind\x129.copilot.cli.v1.SessionHistoryServicePreviewRewindRequest\x1a:.copilot.cli.v1.SessionHistoryServicePreviewRewindResponse\"#\x82\x80\x19\x1f\n" +
 	"\x1dsession.history.previewRewind\x12\x8f\x01\n" +
 	"\x06Rewind\x122.copilot.cli.v1.SessionHistoryServiceRewindRequest\x1a3.copilot.cli.v1.SessionHistoryServiceRewindResponse\"\x1c\x82\x80\x19\x18\n" +

@@ -323,11 +323,11 @@ const file_copilot_cli_v1_session_instructions_proto_rawDesc = "" +
 	"\x1cInstructionsGetSourcesResult\x12C\n" +
 	"\asources\x18\x01 \x03(\v2!.copilot.cli.v1.InstructionSourceB\x06\x82\x80\x19\x02\x18\x01R\asources\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xf6\x02\n" +
-	"\x1aSessionInstructionsService\x12\xae\x01\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xf9\x02\n" +
+	"\x1aSessionInstructionsService\x12\xb1\x01\n" +
 	"\n" +
-	"GetSources\x12;.copilot.cli.v1.SessionInstructionsServiceGetSourcesRequest\x1a<.copilot.cli.v1.SessionInstructionsServiceGetSourcesResponse\"%\x82\x80\x19!\n" +
-	"\x1fsession.instructions.getSources\x12\xa6\x01\n" +
+	"GetSources\x12;.copilot.cli.v1.SessionInstructionsServiceGetSourcesRequest\x1a<.copilot.cli.v1.SessionInstructionsServiceGetSourcesResponse\"(\x82\x80\x19!\n" +
+	"\x1fsession.instructions.getSources\x90\x02\x01\x12\xa6\x01\n" +
 	"\x06Reload\x127.copilot.cli.v1.SessionInstructionsServiceReloadRequest\x1a8.copilot.cli.v1.SessionInstructionsServiceReloadResponse\")\x82\x80\x19%\n" +
 	"\x1bsession.instructions.reload*\x061.0.89B\xd3\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x18SessionInstructionsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -259,10 +259,10 @@ const file_copilot_cli_v1_session_managed_settings_proto_rawDesc = "" +
 	"'_sandbox_enabled_by_undetermined_policyB \n" +
 	"\x1e_permissions_allow_intersectedB\x10\n" +
 	"\x0e_settings_jsonB\x18\n" +
-	"\x16_policy_helper_managed2\xc5\x01\n" +
-	"\x1dSessionManagedSettingsService\x12\xa3\x01\n" +
-	"\x03Get\x127.copilot.cli.v1.SessionManagedSettingsServiceGetRequest\x1a8.copilot.cli.v1.SessionManagedSettingsServiceGetResponse\")\x82\x80\x19%\n" +
-	"\x1bsession.managedSettings.get*\x061.0.87B\xd6\x01\n" +
+	"\x16_policy_helper_managed2\xc8\x01\n" +
+	"\x1dSessionManagedSettingsService\x12\xa6\x01\n" +
+	"\x03Get\x127.copilot.cli.v1.SessionManagedSettingsServiceGetRequest\x1a8.copilot.cli.v1.SessionManagedSettingsServiceGetResponse\",\x82\x80\x19%\n" +
+	"\x1bsession.managedSettings.get*\x061.0.87\x90\x02\x01B\xd6\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionManagedSettingsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

@@ -3831,7 +3831,7 @@ const file_copilot_cli_v1_session_mcp_proto_rawDesc = "" +
 	"\x13SetConnectedIdeInfo\x12C.copilot.cli.v1.InternalSessionMcpServiceSetConnectedIdeInfoRequest\x1aD.copilot.cli.v1.InternalSessionMcpServiceSetConnectedIdeInfoResponse\"0\x82\x80\x19,\n" +
 	"\x1fsession.mcp.setConnectedIdeInfo \x01*\a1.0.102\x12\xdd\x01\n" +
 	"\x18UnregisterExternalClient\x12H.copilot.cli.v1.InternalSessionMcpServiceUnregisterExternalClientRequest\x1aI.copilot.cli.v1.InternalSessionMcpServiceUnregisterExternalClientResponse\",\x82\x80\x19(\n" +
-	"$session.mcp.unregisterExternalClient \x012\xe8\x12\n" +
+	"$session.mcp.unregisterExternalClient \x012\xf1\x12\n" +
 	"\x11SessionMcpService\x12\xc7\x01\n" +
 	"\x17CancelSamplingExecution\x12?.copilot.cli.v1.SessionMcpServiceCancelSamplingExecutionRequest\x1a@.copilot.cli.v1.SessionMcpServiceCancelSamplingExecutionResponse\")\x82\x80\x19%\n" +
 	"#session.mcp.cancelSamplingExecution\x12\x87\x01\n" +
@@ -3840,13 +3840,13 @@ const file_copilot_cli_v1_session_mcp_proto_rawDesc = "" +
 	"\x06Enable\x12..copilot.cli.v1.SessionMcpServiceEnableRequest\x1a/.copilot.cli.v1.SessionMcpServiceEnableResponse\"\x18\x82\x80\x19\x14\n" +
 	"\x12session.mcp.enable\x12\xa7\x01\n" +
 	"\x0fExecuteSampling\x127.copilot.cli.v1.SessionMcpServiceExecuteSamplingRequest\x1a8.copilot.cli.v1.SessionMcpServiceExecuteSamplingResponse\"!\x82\x80\x19\x1d\n" +
-	"\x1bsession.mcp.executeSampling\x12\xa7\x01\n" +
-	"\x0fIsServerRunning\x127.copilot.cli.v1.SessionMcpServiceIsServerRunningRequest\x1a8.copilot.cli.v1.SessionMcpServiceIsServerRunningResponse\"!\x82\x80\x19\x1d\n" +
-	"\x1bsession.mcp.isServerRunning\x12{\n" +
-	"\x04List\x12,.copilot.cli.v1.SessionMcpServiceListRequest\x1a-.copilot.cli.v1.SessionMcpServiceListResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10session.mcp.list\x12\xab\x01\n" +
-	"\x0eListConfigured\x126.copilot.cli.v1.SessionMcpServiceListConfiguredRequest\x1a7.copilot.cli.v1.SessionMcpServiceListConfiguredResponse\"(\x82\x80\x19$\n" +
-	"\x1asession.mcp.listConfigured*\x061.0.92\x12\x8f\x01\n" +
+	"\x1bsession.mcp.executeSampling\x12\xaa\x01\n" +
+	"\x0fIsServerRunning\x127.copilot.cli.v1.SessionMcpServiceIsServerRunningRequest\x1a8.copilot.cli.v1.SessionMcpServiceIsServerRunningResponse\"$\x82\x80\x19\x1d\n" +
+	"\x1bsession.mcp.isServerRunning\x90\x02\x01\x12~\n" +
+	"\x04List\x12,.copilot.cli.v1.SessionMcpServiceListRequest\x1a-.copilot.cli.v1.SessionMcpServiceListResponse\"\x19\x82\x80\x19\x12\n" +
+	"\x10session.mcp.list\x90\x02\x01\x12\xae\x01\n" +
+	"\x0eListConfigured\x126.copilot.cli.v1.SessionMcpServiceListConfiguredRequest\x1a7.copilot.cli.v1.SessionMcpServiceListConfiguredResponse\"+\x82\x80\x19$\n" +
+	"\x1asession.mcp.listConfigured*\x061.0.92\x90\x02\x01\x12\x8f\x01\n" +
 	"\tListTools\x121.copilot.cli.v1.SessionMcpServiceListToolsRequest\x1a2.copilot.cli.v1.SessionMcpServiceListToolsResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.mcp.listTools\x12\xc7\x01\n" +
 	"\x17MoveLoadingToBackground\x12?.copilot.cli.v1.SessionMcpServiceMoveLoadingToBackgroundRequest\x1a@.copilot.cli.v1.SessionMcpServiceMoveLoadingToBackgroundResponse\")\x82\x80\x19%\n" +

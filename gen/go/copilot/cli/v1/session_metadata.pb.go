@@ -2907,28 +2907,28 @@ const file_copilot_cli_v1_session_metadata_proto_rawDesc = "" +
 	"\"WORKSPACE_SUMMARY_HOST_TYPE_GITHUB\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06github\x12.\n" +
 	"\x1fWORKSPACE_SUMMARY_HOST_TYPE_ADO\x10\x02\x1a\t\x82\x80\x19\x05\n" +
-	"\x03ado2\xe7\x10\n" +
-	"\x16SessionMetadataService\x12\x9a\x01\n" +
-	"\bActivity\x125.copilot.cli.v1.SessionMetadataServiceActivityRequest\x1a6.copilot.cli.v1.SessionMetadataServiceActivityResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.metadata.activity\x12\xa6\x01\n" +
-	"\vContextInfo\x128.copilot.cli.v1.SessionMetadataServiceContextInfoRequest\x1a9.copilot.cli.v1.SessionMetadataServiceContextInfoResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x1csession.metadata.contextInfo\x12\xc8\x01\n" +
-	"\x11GetClientMetadata\x12>.copilot.cli.v1.SessionMetadataServiceGetClientMetadataRequest\x1a?.copilot.cli.v1.SessionMetadataServiceGetClientMetadataResponse\"2\x82\x80\x19.\n" +
-	"\"session.metadata.getClientMetadata*\b1.0.84-4\x12\xce\x01\n" +
-	"\x15GetContextAttribution\x12B.copilot.cli.v1.SessionMetadataServiceGetContextAttributionRequest\x1aC.copilot.cli.v1.SessionMetadataServiceGetContextAttributionResponse\",\x82\x80\x19(\n" +
-	"&session.metadata.getContextAttribution\x12\xe2\x01\n" +
-	"\x1aGetContextHeaviestMessages\x12G.copilot.cli.v1.SessionMetadataServiceGetContextHeaviestMessagesRequest\x1aH.copilot.cli.v1.SessionMetadataServiceGetContextHeaviestMessagesResponse\"1\x82\x80\x19-\n" +
-	"+session.metadata.getContextHeaviestMessages\x12\xaa\x01\n" +
-	"\fIsProcessing\x129.copilot.cli.v1.SessionMetadataServiceIsProcessingRequest\x1a:.copilot.cli.v1.SessionMetadataServiceIsProcessingResponse\"#\x82\x80\x19\x1f\n" +
-	"\x1dsession.metadata.isProcessing\x12\xd2\x01\n" +
+	"\x03ado2\xfc\x10\n" +
+	"\x16SessionMetadataService\x12\x9d\x01\n" +
+	"\bActivity\x125.copilot.cli.v1.SessionMetadataServiceActivityRequest\x1a6.copilot.cli.v1.SessionMetadataServiceActivityResponse\"\"\x82\x80\x19\x1b\n" +
+	"\x19session.metadata.activity\x90\x02\x01\x12\xa9\x01\n" +
+	"\vContextInfo\x128.copilot.cli.v1.SessionMetadataServiceContextInfoRequest\x1a9.copilot.cli.v1.SessionMetadataServiceContextInfoResponse\"%\x82\x80\x19\x1e\n" +
+	"\x1csession.metadata.contextInfo\x90\x02\x01\x12\xcb\x01\n" +
+	"\x11GetClientMetadata\x12>.copilot.cli.v1.SessionMetadataServiceGetClientMetadataRequest\x1a?.copilot.cli.v1.SessionMetadataServiceGetClientMetadataResponse\"5\x82\x80\x19.\n" +
+	"\"session.metadata.getClientMetadata*\b1.0.84-4\x90\x02\x01\x12\xd1\x01\n" +
+	"\x15GetContextAttribution\x12B.copilot.cli.v1.SessionMetadataServiceGetContextAttributionRequest\x1aC.copilot.cli.v1.SessionMetadataServiceGetContextAttributionResponse\"/\x82\x80\x19(\n" +
+	"&session.metadata.getContextAttribution\x90\x02\x01\x12\xe5\x01\n" +
+	"\x1aGetContextHeaviestMessages\x12G.copilot.cli.v1.SessionMetadataServiceGetContextHeaviestMessagesRequest\x1aH.copilot.cli.v1.SessionMetadataServiceGetContextHeaviestMessagesResponse\"4\x82\x80\x19-\n" +
+	"+session.metadata.getContextHeaviestMessages\x90\x02\x01\x12\xad\x01\n" +
+	"\fIsProcessing\x129.copilot.cli.v1.SessionMetadataServiceIsProcessingRequest\x1a:.copilot.cli.v1.SessionMetadataServiceIsProcessingResponse\"&\x82\x80\x19\x1f\n" +
+	"\x1dsession.metadata.isProcessing\x90\x02\x01\x12\xd2\x01\n" +
 	"\x16RecomputeContextTokens\x12C.copilot.cli.v1.SessionMetadataServiceRecomputeContextTokensRequest\x1aD.copilot.cli.v1.SessionMetadataServiceRecomputeContextTokensResponse\"-\x82\x80\x19)\n" +
 	"'session.metadata.recomputeContextTokens\x12\xc6\x01\n" +
 	"\x13RecordContextChange\x12@.copilot.cli.v1.SessionMetadataServiceRecordContextChangeRequest\x1aA.copilot.cli.v1.SessionMetadataServiceRecordContextChangeResponse\"*\x82\x80\x19&\n" +
 	"$session.metadata.recordContextChange\x12\xc6\x01\n" +
 	"\x13SetWorkingDirectory\x12@.copilot.cli.v1.SessionMetadataServiceSetWorkingDirectoryRequest\x1aA.copilot.cli.v1.SessionMetadataServiceSetWorkingDirectoryResponse\"*\x82\x80\x19&\n" +
-	"$session.metadata.setWorkingDirectory\x12\x9a\x01\n" +
-	"\bSnapshot\x125.copilot.cli.v1.SessionMetadataServiceSnapshotRequest\x1a6.copilot.cli.v1.SessionMetadataServiceSnapshotResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.metadata.snapshot\x12\xd4\x01\n" +
+	"$session.metadata.setWorkingDirectory\x12\x9d\x01\n" +
+	"\bSnapshot\x125.copilot.cli.v1.SessionMetadataServiceSnapshotRequest\x1a6.copilot.cli.v1.SessionMetadataServiceSnapshotResponse\"\"\x82\x80\x19\x1b\n" +
+	"\x19session.metadata.snapshot\x90\x02\x01\x12\xd4\x01\n" +
 	"\x14UpdateClientMetadata\x12A.copilot.cli.v1.SessionMetadataServiceUpdateClientMetadataRequest\x1aB.copilot.cli.v1.SessionMetadataServiceUpdateClientMetadataResponse\"5\x82\x80\x191\n" +
 	"%session.metadata.updateClientMetadata*\b1.0.84-4B\xcf\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionMetadataProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

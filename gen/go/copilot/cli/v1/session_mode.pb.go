@@ -477,10 +477,10 @@ const file_copilot_cli_v1_session_mode_proto_rawDesc = "" +
 	"\b_messageB\x17\n" +
 	"\x15_defer_implementationB\x1f\n" +
 	"\x1d_arm_interactive_continuationB\x0f\n" +
-	"\r_mode_applied2\x8c\x02\n" +
-	"\x12SessionModeService\x12z\n" +
-	"\x03Get\x12,.copilot.cli.v1.SessionModeServiceGetRequest\x1a-.copilot.cli.v1.SessionModeServiceGetResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10session.mode.get\x12z\n" +
+	"\r_mode_applied2\x8f\x02\n" +
+	"\x12SessionModeService\x12}\n" +
+	"\x03Get\x12,.copilot.cli.v1.SessionModeServiceGetRequest\x1a-.copilot.cli.v1.SessionModeServiceGetResponse\"\x19\x82\x80\x19\x12\n" +
+	"\x10session.mode.get\x90\x02\x01\x12z\n" +
 	"\x03Set\x12,.copilot.cli.v1.SessionModeServiceSetRequest\x1a-.copilot.cli.v1.SessionModeServiceSetResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10session.mode.setB\xcb\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x10SessionModeProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -2354,15 +2354,15 @@ const file_copilot_cli_v1_session_model_proto_rawDesc = "" +
 	"\x13ApplyStartupOverlay\x12E.copilot.cli.v1.InternalSessionModelServiceApplyStartupOverlayRequest\x1aF.copilot.cli.v1.InternalSessionModelServiceApplyStartupOverlayResponse\")\x82\x80\x19%\n" +
 	"!session.model.applyStartupOverlay \x01\x12\xcc\x01\n" +
 	"\x10ClearStartupSeed\x12B.copilot.cli.v1.InternalSessionModelServiceClearStartupSeedRequest\x1aC.copilot.cli.v1.InternalSessionModelServiceClearStartupSeedResponse\"/\x82\x80\x19+\n" +
-	"\x1esession.model.clearStartupSeed \x01*\a1.0.1022\xc8\t\n" +
-	"\x13SessionModelService\x12\x99\x01\n" +
+	"\x1esession.model.clearStartupSeed \x01*\a1.0.1022\xd1\t\n" +
+	"\x13SessionModelService\x12\x9c\x01\n" +
 	"\n" +
-	"GetCurrent\x124.copilot.cli.v1.SessionModelServiceGetCurrentRequest\x1a5.copilot.cli.v1.SessionModelServiceGetCurrentResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18session.model.getCurrent\x12\xce\x01\n" +
-	"\x15GetReasoningSummaries\x12?.copilot.cli.v1.SessionModelServiceGetReasoningSummariesRequest\x1a@.copilot.cli.v1.SessionModelServiceGetReasoningSummariesResponse\"2\x82\x80\x19.\n" +
-	"#session.model.getReasoningSummaries*\a1.0.102\x12\x81\x01\n" +
-	"\x04List\x12..copilot.cli.v1.SessionModelServiceListRequest\x1a/.copilot.cli.v1.SessionModelServiceListResponse\"\x18\x82\x80\x19\x14\n" +
-	"\x12session.model.list\x12\xbb\x01\n" +
+	"GetCurrent\x124.copilot.cli.v1.SessionModelServiceGetCurrentRequest\x1a5.copilot.cli.v1.SessionModelServiceGetCurrentResponse\"!\x82\x80\x19\x1a\n" +
+	"\x18session.model.getCurrent\x90\x02\x01\x12\xd1\x01\n" +
+	"\x15GetReasoningSummaries\x12?.copilot.cli.v1.SessionModelServiceGetReasoningSummariesRequest\x1a@.copilot.cli.v1.SessionModelServiceGetReasoningSummariesResponse\"5\x82\x80\x19.\n" +
+	"#session.model.getReasoningSummaries*\a1.0.102\x90\x02\x01\x12\x84\x01\n" +
+	"\x04List\x12..copilot.cli.v1.SessionModelServiceListRequest\x1a/.copilot.cli.v1.SessionModelServiceListResponse\"\x1b\x82\x80\x19\x14\n" +
+	"\x12session.model.list\x90\x02\x01\x12\xbb\x01\n" +
 	"\x10SetAllowedModels\x12:.copilot.cli.v1.SessionModelServiceSetAllowedModelsRequest\x1a;.copilot.cli.v1.SessionModelServiceSetAllowedModelsResponse\".\x82\x80\x19*\n" +
 	"\x1esession.model.setAllowedModels*\b1.0.84-4\x12\xb9\x01\n" +
 	"\x12SetReasoningEffort\x12<.copilot.cli.v1.SessionModelServiceSetReasoningEffortRequest\x1a=.copilot.cli.v1.SessionModelServiceSetReasoningEffortResponse\"&\x82\x80\x19\"\n" +

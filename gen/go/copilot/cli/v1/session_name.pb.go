@@ -392,10 +392,10 @@ const file_copilot_cli_v1_session_name_proto_rawDesc = "" +
 	"!SessionNameServiceSetAutoResponse\x12 \n" +
 	"\aapplied\x18\x01 \x01(\bB\x06\x82\x80\x19\x02\x18\x01R\aapplied\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x99\x03\n" +
-	"\x12SessionNameService\x12z\n" +
-	"\x03Get\x12,.copilot.cli.v1.SessionNameServiceGetRequest\x1a-.copilot.cli.v1.SessionNameServiceGetResponse\"\x16\x82\x80\x19\x12\n" +
-	"\x10session.name.get\x12z\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\x9c\x03\n" +
+	"\x12SessionNameService\x12}\n" +
+	"\x03Get\x12,.copilot.cli.v1.SessionNameServiceGetRequest\x1a-.copilot.cli.v1.SessionNameServiceGetResponse\"\x19\x82\x80\x19\x12\n" +
+	"\x10session.name.get\x90\x02\x01\x12z\n" +
 	"\x03Set\x12,.copilot.cli.v1.SessionNameServiceSetRequest\x1a-.copilot.cli.v1.SessionNameServiceSetResponse\"\x16\x82\x80\x19\x12\n" +
 	"\x10session.name.set\x12\x8a\x01\n" +
 	"\aSetAuto\x120.copilot.cli.v1.SessionNameServiceSetAutoRequest\x1a1.copilot.cli.v1.SessionNameServiceSetAutoResponse\"\x1a\x82\x80\x19\x16\n" +

@@ -2208,20 +2208,20 @@ const file_copilot_cli_v1_session_permissions_proto_rawDesc = "" +
 	"/PERMISSIONS_SET_APPROVE_ALL_SOURCE_USER_SETTING\x10\x04\x1a\x12\x82\x80\x19\x0e\n" +
 	"\fuser_setting\x125\n" +
 	"&PERMISSIONS_SET_APPROVE_ALL_SOURCE_RPC\x10\x05\x1a\t\x82\x80\x19\x05\n" +
-	"\x03rpc2\x8b\x0f\n" +
+	"\x03rpc2\x91\x0f\n" +
 	"\x19SessionPermissionsService\x12\xa7\x01\n" +
 	"\tConfigure\x129.copilot.cli.v1.SessionPermissionsServiceConfigureRequest\x1a:.copilot.cli.v1.SessionPermissionsServiceConfigureResponse\"#\x82\x80\x19\x1f\n" +
-	"\x1dsession.permissions.configure\x12\x9f\x01\n" +
-	"\aGetMode\x127.copilot.cli.v1.SessionPermissionsServiceGetModeRequest\x1a8.copilot.cli.v1.SessionPermissionsServiceGetModeResponse\"!\x82\x80\x19\x1d\n" +
-	"\x1bsession.permissions.getMode\x12\xfb\x01\n" +
+	"\x1dsession.permissions.configure\x12\xa2\x01\n" +
+	"\aGetMode\x127.copilot.cli.v1.SessionPermissionsServiceGetModeRequest\x1a8.copilot.cli.v1.SessionPermissionsServiceGetModeResponse\"$\x82\x80\x19\x1d\n" +
+	"\x1bsession.permissions.getMode\x90\x02\x01\x12\xfb\x01\n" +
 	"\x1eHandlePendingPermissionRequest\x12N.copilot.cli.v1.SessionPermissionsServiceHandlePendingPermissionRequestRequest\x1aO.copilot.cli.v1.SessionPermissionsServiceHandlePendingPermissionRequestResponse\"8\x82\x80\x194\n" +
 	"2session.permissions.handlePendingPermissionRequest\x12\xaf\x01\n" +
 	"\vModifyRules\x12;.copilot.cli.v1.SessionPermissionsServiceModifyRulesRequest\x1a<.copilot.cli.v1.SessionPermissionsServiceModifyRulesResponse\"%\x82\x80\x19!\n" +
 	"\x1fsession.permissions.modifyRules\x12\xc7\x01\n" +
 	"\x11NotifyPromptShown\x12A.copilot.cli.v1.SessionPermissionsServiceNotifyPromptShownRequest\x1aB.copilot.cli.v1.SessionPermissionsServiceNotifyPromptShownResponse\"+\x82\x80\x19'\n" +
-	"%session.permissions.notifyPromptShown\x12\xbf\x01\n" +
-	"\x0fPendingRequests\x12?.copilot.cli.v1.SessionPermissionsServicePendingRequestsRequest\x1a@.copilot.cli.v1.SessionPermissionsServicePendingRequestsResponse\")\x82\x80\x19%\n" +
-	"#session.permissions.pendingRequests\x12\xd7\x01\n" +
+	"%session.permissions.notifyPromptShown\x12\xc2\x01\n" +
+	"\x0fPendingRequests\x12?.copilot.cli.v1.SessionPermissionsServicePendingRequestsRequest\x1a@.copilot.cli.v1.SessionPermissionsServicePendingRequestsResponse\",\x82\x80\x19%\n" +
+	"#session.permissions.pendingRequests\x90\x02\x01\x12\xd7\x01\n" +
 	"\x15ResetSessionApprovals\x12E.copilot.cli.v1.SessionPermissionsServiceResetSessionApprovalsRequest\x1aF.copilot.cli.v1.SessionPermissionsServiceResetSessionApprovalsResponse\"/\x82\x80\x19+\n" +
 	")session.permissions.resetSessionApprovals\x12\xb7\x01\n" +
 	"\rSetApproveAll\x12=.copilot.cli.v1.SessionPermissionsServiceSetApproveAllRequest\x1a>.copilot.cli.v1.SessionPermissionsServiceSetApproveAllResponse\"'\x82\x80\x19#\n" +

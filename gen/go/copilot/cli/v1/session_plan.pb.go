@@ -801,16 +801,16 @@ const file_copilot_cli_v1_session_plan_proto_rawDesc = "" +
 	"\x06_titleB\x0e\n" +
 	"\f_descriptionB\t\n" +
 	"\a_statusB\r\n" +
-	"\v_created_at2\xa8\x06\n" +
+	"\v_created_at2\xb2\x06\n" +
 	"\x12SessionPlanService\x12\x86\x01\n" +
 	"\x06Delete\x12/.copilot.cli.v1.SessionPlanServiceDeleteRequest\x1a0.copilot.cli.v1.SessionPlanServiceDeleteResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.plan.delete\x12~\n" +
-	"\x04Read\x12-.copilot.cli.v1.SessionPlanServiceReadRequest\x1a..copilot.cli.v1.SessionPlanServiceReadResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11session.plan.read\x12\x9e\x01\n" +
-	"\fReadSqlTodos\x125.copilot.cli.v1.SessionPlanServiceReadSqlTodosRequest\x1a6.copilot.cli.v1.SessionPlanServiceReadSqlTodosResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.plan.readSqlTodos\x12\xde\x01\n" +
-	"\x1cReadSqlTodosWithDependencies\x12E.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesRequest\x1aF.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesResponse\"/\x82\x80\x19+\n" +
-	")session.plan.readSqlTodosWithDependencies\x12\x86\x01\n" +
+	"\x13session.plan.delete\x12\x81\x01\n" +
+	"\x04Read\x12-.copilot.cli.v1.SessionPlanServiceReadRequest\x1a..copilot.cli.v1.SessionPlanServiceReadResponse\"\x1a\x82\x80\x19\x13\n" +
+	"\x11session.plan.read\x90\x02\x01\x12\xa1\x01\n" +
+	"\fReadSqlTodos\x125.copilot.cli.v1.SessionPlanServiceReadSqlTodosRequest\x1a6.copilot.cli.v1.SessionPlanServiceReadSqlTodosResponse\"\"\x82\x80\x19\x1b\n" +
+	"\x19session.plan.readSqlTodos\x90\x02\x01\x12\xe1\x01\n" +
+	"\x1cReadSqlTodosWithDependencies\x12E.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesRequest\x1aF.copilot.cli.v1.SessionPlanServiceReadSqlTodosWithDependenciesResponse\"2\x82\x80\x19+\n" +
+	")session.plan.readSqlTodosWithDependencies\x90\x02\x01\x12\x86\x01\n" +
 	"\x06Update\x12/.copilot.cli.v1.SessionPlanServiceUpdateRequest\x1a0.copilot.cli.v1.SessionPlanServiceUpdateResponse\"\x19\x82\x80\x19\x15\n" +
 	"\x13session.plan.updateB\xcb\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x10SessionPlanProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -1416,16 +1416,16 @@ const file_copilot_cli_v1_session_plugins_proto_rawDesc = "" +
 	"\n" +
 	"\bdeferred\x12@\n" +
 	"(MANAGED_PLUGIN_RETRY_STATUS_NOT_REQUIRED\x10\x06\x1a\x12\x82\x80\x19\x0e\n" +
-	"\fnot_required2\xfc\t\n" +
+	"\fnot_required2\xff\t\n" +
 	"\x15SessionPluginsService\x12\x9b\x01\n" +
 	"\aDisable\x123.copilot.cli.v1.SessionPluginsServiceDisableRequest\x1a4.copilot.cli.v1.SessionPluginsServiceDisableResponse\"%\x82\x80\x19!\n" +
 	"\x17session.plugins.disable*\x061.0.87\x12\x97\x01\n" +
 	"\x06Enable\x122.copilot.cli.v1.SessionPluginsServiceEnableRequest\x1a3.copilot.cli.v1.SessionPluginsServiceEnableResponse\"$\x82\x80\x19 \n" +
 	"\x16session.plugins.enable*\x061.0.87\x12\x9b\x01\n" +
 	"\aInstall\x123.copilot.cli.v1.SessionPluginsServiceInstallRequest\x1a4.copilot.cli.v1.SessionPluginsServiceInstallResponse\"%\x82\x80\x19!\n" +
-	"\x17session.plugins.install*\x061.0.87\x12\x87\x01\n" +
-	"\x04List\x120.copilot.cli.v1.SessionPluginsServiceListRequest\x1a1.copilot.cli.v1.SessionPluginsServiceListResponse\"\x1a\x82\x80\x19\x16\n" +
-	"\x14session.plugins.list\x12\x8f\x01\n" +
+	"\x17session.plugins.install*\x061.0.87\x12\x8a\x01\n" +
+	"\x04List\x120.copilot.cli.v1.SessionPluginsServiceListRequest\x1a1.copilot.cli.v1.SessionPluginsServiceListResponse\"\x1d\x82\x80\x19\x16\n" +
+	"\x14session.plugins.list\x90\x02\x01\x12\x8f\x01\n" +
 	"\x06Reload\x122.copilot.cli.v1.SessionPluginsServiceReloadRequest\x1a3.copilot.cli.v1.SessionPluginsServiceReloadResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x16session.plugins.reload\x12\xb0\x01\n" +
 	"\fRetryManaged\x128.copilot.cli.v1.SessionPluginsServiceRetryManagedRequest\x1a9.copilot.cli.v1.SessionPluginsServiceRetryManagedResponse\"+\x82\x80\x19'\n" +

@@ -936,15 +936,15 @@ const file_copilot_cli_v1_session_providers_proto_rawDesc = "" +
 	"\flocalNetwork\x12C\n" +
 	"/MODEL_PROVIDER_DISCOVERY_NETWORK_SCOPE_INTERNET\x10\x05\x1a\x0e\x82\x80\x19\n" +
 	"\n" +
-	"\binternet2\x9d\x04\n" +
+	"\binternet2\xa3\x04\n" +
 	"\x17SessionProvidersService\x12\xa5\x01\n" +
 	"\bDiscover\x126.copilot.cli.v1.SessionProvidersServiceDiscoverRequest\x1a7.copilot.cli.v1.SessionProvidersServiceDiscoverResponse\"(\x82\x80\x19$\n" +
-	"\x1asession.providers.discover*\x061.0.92\x12\xad\x01\n" +
+	"\x1asession.providers.discover*\x061.0.92\x12\xb0\x01\n" +
 	"\n" +
-	"GetCatalog\x128.copilot.cli.v1.SessionProvidersServiceGetCatalogRequest\x1a9.copilot.cli.v1.SessionProvidersServiceGetCatalogResponse\"*\x82\x80\x19&\n" +
-	"\x1csession.providers.getCatalog*\x061.0.92\x12\xa9\x01\n" +
-	"\tGetStatus\x127.copilot.cli.v1.SessionProvidersServiceGetStatusRequest\x1a8.copilot.cli.v1.SessionProvidersServiceGetStatusResponse\")\x82\x80\x19%\n" +
-	"\x1bsession.providers.getStatus*\x061.0.92B\xd0\x01\n" +
+	"GetCatalog\x128.copilot.cli.v1.SessionProvidersServiceGetCatalogRequest\x1a9.copilot.cli.v1.SessionProvidersServiceGetCatalogResponse\"-\x82\x80\x19&\n" +
+	"\x1csession.providers.getCatalog*\x061.0.92\x90\x02\x01\x12\xac\x01\n" +
+	"\tGetStatus\x127.copilot.cli.v1.SessionProvidersServiceGetStatusRequest\x1a8.copilot.cli.v1.SessionProvidersServiceGetStatusResponse\",\x82\x80\x19%\n" +
+	"\x1bsession.providers.getStatus*\x061.0.92\x90\x02\x01B\xd0\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x15SessionProvidersProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

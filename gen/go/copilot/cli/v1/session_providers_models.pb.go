@@ -732,10 +732,10 @@ const file_copilot_cli_v1_session_providers_models_proto_rawDesc = "" +
 	"/MODEL_PROVIDER_CONFIGURATION_DISPOSITION_CREATE\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06create\x12X\n" +
 	";MODEL_PROVIDER_CONFIGURATION_DISPOSITION_ALREADY_CONFIGURED\x10\x02\x1a\x17\x82\x80\x19\x13\n" +
-	"\x11alreadyConfigured2\xb5\x03\n" +
-	"\x1dSessionProvidersModelsService\x12\xa8\x01\n" +
-	"\x04List\x128.copilot.cli.v1.SessionProvidersModelsServiceListRequest\x1a9.copilot.cli.v1.SessionProvidersModelsServiceListResponse\"+\x82\x80\x19'\n" +
-	"\x1dsession.providers.models.list*\x061.0.92\x12\xe8\x01\n" +
+	"\x11alreadyConfigured2\xb8\x03\n" +
+	"\x1dSessionProvidersModelsService\x12\xab\x01\n" +
+	"\x04List\x128.copilot.cli.v1.SessionProvidersModelsServiceListRequest\x1a9.copilot.cli.v1.SessionProvidersModelsServiceListResponse\".\x82\x80\x19'\n" +
+	"\x1dsession.providers.models.list*\x061.0.92\x90\x02\x01\x12\xe8\x01\n" +
 	"\x14PrepareConfiguration\x12H.copilot.cli.v1.SessionProvidersModelsServicePrepareConfigurationRequest\x1aI.copilot.cli.v1.SessionProvidersModelsServicePrepareConfigurationResponse\";\x82\x80\x197\n" +
 	"-session.providers.models.prepareConfiguration*\x061.0.92B\xd6\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x1bSessionProvidersModelsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

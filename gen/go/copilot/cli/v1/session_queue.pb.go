@@ -2974,7 +2974,7 @@ const file_copilot_cli_v1_session_queue_proto_rawDesc = "" +
 	"\aProcess\x129.copilot.cli.v1.InternalSessionQueueServiceProcessRequest\x1a:.copilot.cli.v1.InternalSessionQueueServiceProcessResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\x15session.queue.process \x01\x12\xa3\x01\n" +
 	"\bSnapshot\x12:.copilot.cli.v1.InternalSessionQueueServiceSnapshotRequest\x1a;.copilot.cli.v1.InternalSessionQueueServiceSnapshotResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x16session.queue.snapshot \x012\x95\x0f\n" +
+	"\x16session.queue.snapshot \x012\x98\x0f\n" +
 	"\x13SessionQueueService\x12\xb1\x01\n" +
 	"\x0eAppendSteering\x128.copilot.cli.v1.SessionQueueServiceAppendSteeringRequest\x1a9.copilot.cli.v1.SessionQueueServiceAppendSteeringResponse\"*\x82\x80\x19&\n" +
 	"\x1csession.queue.appendSteering*\x061.0.87\x12\x85\x01\n" +
@@ -2985,9 +2985,9 @@ const file_copilot_cli_v1_session_queue_proto_rawDesc = "" +
 	"\bInsertAt\x122.copilot.cli.v1.SessionQueueServiceInsertAtRequest\x1a3.copilot.cli.v1.SessionQueueServiceInsertAtResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x16session.queue.insertAt\x12\x91\x01\n" +
 	"\bMoveItem\x122.copilot.cli.v1.SessionQueueServiceMoveItemRequest\x1a3.copilot.cli.v1.SessionQueueServiceMoveItemResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.queue.moveItem\x12\xa1\x01\n" +
-	"\fPendingItems\x126.copilot.cli.v1.SessionQueueServicePendingItemsRequest\x1a7.copilot.cli.v1.SessionQueueServicePendingItemsResponse\" \x82\x80\x19\x1c\n" +
-	"\x1asession.queue.pendingItems\x12\x91\x01\n" +
+	"\x16session.queue.moveItem\x12\xa4\x01\n" +
+	"\fPendingItems\x126.copilot.cli.v1.SessionQueueServicePendingItemsRequest\x1a7.copilot.cli.v1.SessionQueueServicePendingItemsResponse\"#\x82\x80\x19\x1c\n" +
+	"\x1asession.queue.pendingItems\x90\x02\x01\x12\x91\x01\n" +
 	"\bRemoveAt\x122.copilot.cli.v1.SessionQueueServiceRemoveAtRequest\x1a3.copilot.cli.v1.SessionQueueServiceRemoveAtResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x16session.queue.removeAt\x12\xb1\x01\n" +
 	"\x10RemoveMostRecent\x12:.copilot.cli.v1.SessionQueueServiceRemoveMostRecentRequest\x1a;.copilot.cli.v1.SessionQueueServiceRemoveMostRecentResponse\"$\x82\x80\x19 \n" +

@@ -1019,10 +1019,10 @@ const file_copilot_cli_v1_session_quota_proto_rawDesc = "" +
 	"\x1bSESSION_QUOTA_PLAN_TIER_MAX\x10\a\x1a\t\x82\x80\x19\x05\n" +
 	"\x03max\x122\n" +
 	"\x1fSESSION_QUOTA_PLAN_TIER_UNKNOWN\x10\b\x1a\r\x82\x80\x19\t\n" +
-	"\aunknown2\xe4\x03\n" +
-	"\x13SessionQuotaService\x12\x86\x01\n" +
-	"\x03Get\x12-.copilot.cli.v1.SessionQuotaServiceGetRequest\x1a..copilot.cli.v1.SessionQuotaServiceGetResponse\" \x82\x80\x19\x1c\n" +
-	"\x11session.quota.get*\a1.0.102\x12\x96\x01\n" +
+	"\aunknown2\xe7\x03\n" +
+	"\x13SessionQuotaService\x12\x89\x01\n" +
+	"\x03Get\x12-.copilot.cli.v1.SessionQuotaServiceGetRequest\x1a..copilot.cli.v1.SessionQuotaServiceGetResponse\"#\x82\x80\x19\x1c\n" +
+	"\x11session.quota.get*\a1.0.102\x90\x02\x01\x12\x96\x01\n" +
 	"\aRefresh\x121.copilot.cli.v1.SessionQuotaServiceRefreshRequest\x1a2.copilot.cli.v1.SessionQuotaServiceRefreshResponse\"$\x82\x80\x19 \n" +
 	"\x15session.quota.refresh*\a1.0.102\x12\xaa\x01\n" +
 	"\fTakeWarnings\x126.copilot.cli.v1.SessionQuotaServiceTakeWarningsRequest\x1a7.copilot.cli.v1.SessionQuotaServiceTakeWarningsResponse\")\x82\x80\x19%\n" +

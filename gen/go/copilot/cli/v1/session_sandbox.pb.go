@@ -630,14 +630,14 @@ const file_copilot_cli_v1_session_sandbox_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12<\n" +
 	"\x16suggested_inject_hosts\x18\x02 \x03(\tB\x06\x82\x80\x19\x02\x18\x01R\x14suggestedInjectHosts\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xe2\x06\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2\xe5\x06\n" +
 	"\x15SessionSandboxService\x12\xc5\x01\n" +
 	"\x11DisableForSession\x12=.copilot.cli.v1.SessionSandboxServiceDisableForSessionRequest\x1a>.copilot.cli.v1.SessionSandboxServiceDisableForSessionResponse\"1\x82\x80\x19-\n" +
 	"!session.sandbox.disableForSession*\b1.0.84-4\x12\xe0\x01\n" +
 	"\x18GetCredentialSuggestions\x12D.copilot.cli.v1.SessionSandboxServiceGetCredentialSuggestionsRequest\x1aE.copilot.cli.v1.SessionSandboxServiceGetCredentialSuggestionsResponse\"7\x82\x80\x193\n" +
-	"(session.sandbox.getCredentialSuggestions*\a1.0.102\x12\xcf\x01\n" +
-	"\x14GetEnforcementStatus\x12@.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusRequest\x1aA.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusResponse\"2\x82\x80\x19.\n" +
-	"$session.sandbox.getEnforcementStatus*\x061.0.82\x12\xcb\x01\n" +
+	"(session.sandbox.getCredentialSuggestions*\a1.0.102\x12\xd2\x01\n" +
+	"\x14GetEnforcementStatus\x12@.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusRequest\x1aA.copilot.cli.v1.SessionSandboxServiceGetEnforcementStatusResponse\"5\x82\x80\x19.\n" +
+	"$session.sandbox.getEnforcementStatus*\x061.0.82\x90\x02\x01\x12\xcb\x01\n" +
 	"\x13GrantPathForRequest\x12?.copilot.cli.v1.SessionSandboxServiceGrantPathForRequestRequest\x1a@.copilot.cli.v1.SessionSandboxServiceGrantPathForRequestResponse\"1\x82\x80\x19-\n" +
 	"#session.sandbox.grantPathForRequest*\x061.0.92B\xce\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x13SessionSandboxProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -1449,10 +1449,10 @@ const file_copilot_cli_v1_session_schedule_proto_rawDesc = "" +
 	"\aHydrate\x12<.copilot.cli.v1.InternalSessionScheduleServiceHydrateRequest\x1a=.copilot.cli.v1.InternalSessionScheduleServiceHydrateResponse\" \x82\x80\x19\x1c\n" +
 	"\x18session.schedule.hydrate \x01\x12\xc4\x01\n" +
 	"\x0eRearmSelfPaced\x12C.copilot.cli.v1.InternalSessionScheduleServiceRearmSelfPacedRequest\x1aD.copilot.cli.v1.InternalSessionScheduleServiceRearmSelfPacedResponse\"'\x82\x80\x19#\n" +
-	"\x1fsession.schedule.rearmSelfPaced \x012\xb2\x02\n" +
-	"\x16SessionScheduleService\x12\x8a\x01\n" +
-	"\x04List\x121.copilot.cli.v1.SessionScheduleServiceListRequest\x1a2.copilot.cli.v1.SessionScheduleServiceListResponse\"\x1b\x82\x80\x19\x17\n" +
-	"\x15session.schedule.list\x12\x8a\x01\n" +
+	"\x1fsession.schedule.rearmSelfPaced \x012\xb5\x02\n" +
+	"\x16SessionScheduleService\x12\x8d\x01\n" +
+	"\x04List\x121.copilot.cli.v1.SessionScheduleServiceListRequest\x1a2.copilot.cli.v1.SessionScheduleServiceListResponse\"\x1e\x82\x80\x19\x17\n" +
+	"\x15session.schedule.list\x90\x02\x01\x12\x8a\x01\n" +
 	"\x04Stop\x121.copilot.cli.v1.SessionScheduleServiceStopRequest\x1a2.copilot.cli.v1.SessionScheduleServiceStopResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.schedule.stopB\xcf\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x14SessionScheduleProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -966,19 +966,19 @@ const file_copilot_cli_v1_session_skills_proto_rawDesc = "" +
 	"\x18disable_model_invocation\x18\x06 \x01(\bH\x00R\x16disableModelInvocation\x88\x01\x01\x12\x1e\n" +
 	"\n" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x1b\n" +
-	"\x19_disable_model_invocation2\x94\a\n" +
+	"\x19_disable_model_invocation2\x9a\a\n" +
 	"\x14SessionSkillsService\x12\x90\x01\n" +
 	"\aDisable\x122.copilot.cli.v1.SessionSkillsServiceDisableRequest\x1a3.copilot.cli.v1.SessionSkillsServiceDisableResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x16session.skills.disable\x12\x8c\x01\n" +
 	"\x06Enable\x121.copilot.cli.v1.SessionSkillsServiceEnableRequest\x1a2.copilot.cli.v1.SessionSkillsServiceEnableResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.skills.enable\x12\xa4\x01\n" +
 	"\fEnsureLoaded\x127.copilot.cli.v1.SessionSkillsServiceEnsureLoadedRequest\x1a8.copilot.cli.v1.SessionSkillsServiceEnsureLoadedResponse\"!\x82\x80\x19\x1d\n" +
-	"\x1bsession.skills.ensureLoaded\x12\x9c\x01\n" +
+	"\x1bsession.skills.ensureLoaded\x12\x9f\x01\n" +
 	"\n" +
-	"GetInvoked\x125.copilot.cli.v1.SessionSkillsServiceGetInvokedRequest\x1a6.copilot.cli.v1.SessionSkillsServiceGetInvokedResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.skills.getInvoked\x12\x84\x01\n" +
-	"\x04List\x12/.copilot.cli.v1.SessionSkillsServiceListRequest\x1a0.copilot.cli.v1.SessionSkillsServiceListResponse\"\x19\x82\x80\x19\x15\n" +
-	"\x13session.skills.list\x12\x8c\x01\n" +
+	"GetInvoked\x125.copilot.cli.v1.SessionSkillsServiceGetInvokedRequest\x1a6.copilot.cli.v1.SessionSkillsServiceGetInvokedResponse\"\"\x82\x80\x19\x1b\n" +
+	"\x19session.skills.getInvoked\x90\x02\x01\x12\x87\x01\n" +
+	"\x04List\x12/.copilot.cli.v1.SessionSkillsServiceListRequest\x1a0.copilot.cli.v1.SessionSkillsServiceListResponse\"\x1c\x82\x80\x19\x15\n" +
+	"\x13session.skills.list\x90\x02\x01\x12\x8c\x01\n" +
 	"\x06Reload\x121.copilot.cli.v1.SessionSkillsServiceReloadRequest\x1a2.copilot.cli.v1.SessionSkillsServiceReloadResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.skills.reloadB\xcd\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x12SessionSkillsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

@@ -4253,23 +4253,23 @@ const file_copilot_cli_v1_session_tasks_proto_rawDesc = "" +
 	"\x12TASK_STATUS_FAILED\x10\x04\x1a\f\x82\x80\x19\b\n" +
 	"\x06failed\x12*\n" +
 	"\x15TASK_STATUS_CANCELLED\x10\x05\x1a\x0f\x82\x80\x19\v\n" +
-	"\tcancelled2\xfe\x11\n" +
+	"\tcancelled2\x87\x12\n" +
 	"\x13SessionTasksService\x12\x89\x01\n" +
 	"\x06Cancel\x120.copilot.cli.v1.SessionTasksServiceCancelRequest\x1a1.copilot.cli.v1.SessionTasksServiceCancelResponse\"\x1a\x82\x80\x19\x16\n" +
 	"\x14session.tasks.cancel\x12\xc1\x01\n" +
 	"\x14GetCurrentPromotable\x12>.copilot.cli.v1.SessionTasksServiceGetCurrentPromotableRequest\x1a?.copilot.cli.v1.SessionTasksServiceGetCurrentPromotableResponse\"(\x82\x80\x19$\n" +
-	"\"session.tasks.getCurrentPromotable\x12\x9d\x01\n" +
-	"\vGetProgress\x125.copilot.cli.v1.SessionTasksServiceGetProgressRequest\x1a6.copilot.cli.v1.SessionTasksServiceGetProgressResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.tasks.getProgress\x12\x81\x01\n" +
-	"\x04List\x12..copilot.cli.v1.SessionTasksServiceListRequest\x1a/.copilot.cli.v1.SessionTasksServiceListResponse\"\x18\x82\x80\x19\x14\n" +
-	"\x12session.tasks.list\x12\xd9\x01\n" +
+	"\"session.tasks.getCurrentPromotable\x12\xa0\x01\n" +
+	"\vGetProgress\x125.copilot.cli.v1.SessionTasksServiceGetProgressRequest\x1a6.copilot.cli.v1.SessionTasksServiceGetProgressResponse\"\"\x82\x80\x19\x1b\n" +
+	"\x19session.tasks.getProgress\x90\x02\x01\x12\x84\x01\n" +
+	"\x04List\x12..copilot.cli.v1.SessionTasksServiceListRequest\x1a/.copilot.cli.v1.SessionTasksServiceListResponse\"\x1b\x82\x80\x19\x14\n" +
+	"\x12session.tasks.list\x90\x02\x01\x12\xd9\x01\n" +
 	"\x1aPromoteCurrentToBackground\x12D.copilot.cli.v1.SessionTasksServicePromoteCurrentToBackgroundRequest\x1aE.copilot.cli.v1.SessionTasksServicePromoteCurrentToBackgroundResponse\".\x82\x80\x19*\n" +
 	"(session.tasks.promoteCurrentToBackground\x12\xbd\x01\n" +
 	"\x13PromoteToBackground\x12=.copilot.cli.v1.SessionTasksServicePromoteToBackgroundRequest\x1a>.copilot.cli.v1.SessionTasksServicePromoteToBackgroundResponse\"'\x82\x80\x19#\n" +
-	"!session.tasks.promoteToBackground\x12\xa2\x01\n" +
+	"!session.tasks.promoteToBackground\x12\xa5\x01\n" +
 	"\n" +
-	"ReadOutput\x124.copilot.cli.v1.SessionTasksServiceReadOutputRequest\x1a5.copilot.cli.v1.SessionTasksServiceReadOutputResponse\"'\x82\x80\x19#\n" +
-	"\x18session.tasks.readOutput*\a1.0.102\x12\x8d\x01\n" +
+	"ReadOutput\x124.copilot.cli.v1.SessionTasksServiceReadOutputRequest\x1a5.copilot.cli.v1.SessionTasksServiceReadOutputResponse\"*\x82\x80\x19#\n" +
+	"\x18session.tasks.readOutput*\a1.0.102\x90\x02\x01\x12\x8d\x01\n" +
 	"\aRefresh\x121.copilot.cli.v1.SessionTasksServiceRefreshRequest\x1a2.copilot.cli.v1.SessionTasksServiceRefreshResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.tasks.refresh\x12\x99\x01\n" +
 	"\bRegister\x122.copilot.cli.v1.SessionTasksServiceRegisterRequest\x1a3.copilot.cli.v1.SessionTasksServiceRegisterResponse\"$\x82\x80\x19 \n" +

@@ -2904,14 +2904,14 @@ const file_copilot_cli_v1_session_tools_proto_rawDesc = "" +
 	"\n" +
 	"\brejected\x12)\n" +
 	"\x17TOOL_RESULT_TYPE_DENIED\x10\x05\x1a\f\x82\x80\x19\b\n" +
-	"\x06denied2\x95\r\n" +
+	"\x06denied2\x98\r\n" +
 	"\x13SessionToolsService\x12\x8d\x01\n" +
 	"\aExecute\x121.copilot.cli.v1.SessionToolsServiceExecuteRequest\x1a2.copilot.cli.v1.SessionToolsServiceExecuteResponse\"\x1b\x82\x80\x19\x17\n" +
 	"\x15session.tools.execute\x12\xc5\x01\n" +
 	"\x15GetBuiltinDescriptors\x12?.copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsRequest\x1a@.copilot.cli.v1.SessionToolsServiceGetBuiltinDescriptorsResponse\")\x82\x80\x19%\n" +
-	"#session.tools.getBuiltinDescriptors\x12\xb9\x01\n" +
-	"\x12GetCurrentMetadata\x12<.copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest\x1a=.copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse\"&\x82\x80\x19\"\n" +
-	" session.tools.getCurrentMetadata\x12\xc5\x01\n" +
+	"#session.tools.getBuiltinDescriptors\x12\xbc\x01\n" +
+	"\x12GetCurrentMetadata\x12<.copilot.cli.v1.SessionToolsServiceGetCurrentMetadataRequest\x1a=.copilot.cli.v1.SessionToolsServiceGetCurrentMetadataResponse\")\x82\x80\x19\"\n" +
+	" session.tools.getCurrentMetadata\x90\x02\x01\x12\xc5\x01\n" +
 	"\x15HandlePendingToolCall\x12?.copilot.cli.v1.SessionToolsServiceHandlePendingToolCallRequest\x1a@.copilot.cli.v1.SessionToolsServiceHandlePendingToolCallResponse\")\x82\x80\x19%\n" +
 	"#session.tools.handlePendingToolCall\x12\xc5\x01\n" +
 	"\x15InitializeAndValidate\x12?.copilot.cli.v1.SessionToolsServiceInitializeAndValidateRequest\x1a@.copilot.cli.v1.SessionToolsServiceInitializeAndValidateResponse\")\x82\x80\x19%\n" +

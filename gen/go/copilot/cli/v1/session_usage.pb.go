@@ -423,11 +423,11 @@ const file_copilot_cli_v1_session_usage_proto_rawDesc = "" +
 	"\x0e_current_model2\xe4\x01\n" +
 	"\x1bInternalSessionUsageService\x12\xc4\x01\n" +
 	"\x0eSetCodeChanges\x12@.copilot.cli.v1.InternalSessionUsageServiceSetCodeChangesRequest\x1aA.copilot.cli.v1.InternalSessionUsageServiceSetCodeChangesResponse\"-\x82\x80\x19)\n" +
-	"\x1csession.usage.setCodeChanges \x01*\a1.0.1022\xb1\x01\n" +
-	"\x13SessionUsageService\x12\x99\x01\n" +
+	"\x1csession.usage.setCodeChanges \x01*\a1.0.1022\xb4\x01\n" +
+	"\x13SessionUsageService\x12\x9c\x01\n" +
 	"\n" +
-	"GetMetrics\x124.copilot.cli.v1.SessionUsageServiceGetMetricsRequest\x1a5.copilot.cli.v1.SessionUsageServiceGetMetricsResponse\"\x1e\x82\x80\x19\x1a\n" +
-	"\x18session.usage.getMetricsB\xcc\x01\n" +
+	"GetMetrics\x124.copilot.cli.v1.SessionUsageServiceGetMetricsRequest\x1a5.copilot.cli.v1.SessionUsageServiceGetMetricsResponse\"!\x82\x80\x19\x1a\n" +
+	"\x18session.usage.getMetrics\x90\x02\x01B\xcc\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x11SessionUsageProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

@@ -376,10 +376,10 @@ const file_copilot_cli_v1_session_visibility_proto_rawDesc = "" +
 	"\x04repo\x126\n" +
 	"\"SESSION_VISIBILITY_STATUS_UNSHARED\x10\x02\x1a\x0e\x82\x80\x19\n" +
 	"\n" +
-	"\bunshared2\xb8\x02\n" +
-	"\x18SessionVisibilityService\x12\x8c\x01\n" +
-	"\x03Get\x122.copilot.cli.v1.SessionVisibilityServiceGetRequest\x1a3.copilot.cli.v1.SessionVisibilityServiceGetResponse\"\x1c\x82\x80\x19\x18\n" +
-	"\x16session.visibility.get\x12\x8c\x01\n" +
+	"\bunshared2\xbb\x02\n" +
+	"\x18SessionVisibilityService\x12\x8f\x01\n" +
+	"\x03Get\x122.copilot.cli.v1.SessionVisibilityServiceGetRequest\x1a3.copilot.cli.v1.SessionVisibilityServiceGetResponse\"\x1f\x82\x80\x19\x18\n" +
+	"\x16session.visibility.get\x90\x02\x01\x12\x8c\x01\n" +
 	"\x03Set\x122.copilot.cli.v1.SessionVisibilityServiceSetRequest\x1a3.copilot.cli.v1.SessionVisibilityServiceSetResponse\"\x1c\x82\x80\x19\x18\n" +
 	"\x16session.visibility.setB\xd1\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\x16SessionVisibilityProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"

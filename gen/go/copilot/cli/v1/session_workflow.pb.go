@@ -5607,20 +5607,20 @@ const file_copilot_cli_v1_session_workflow_proto_rawDesc = "" +
 	"\x0eResumeFromTool\x12C.copilot.cli.v1.InternalSessionWorkflowServiceResumeFromToolRequest\x1aD.copilot.cli.v1.InternalSessionWorkflowServiceResumeFromToolResponse\"/\x82\x80\x19+\n" +
 	"\x1fsession.workflow.resumeFromTool \x01*\x061.0.87\x12\xc0\x01\n" +
 	"\vRunFromTool\x12@.copilot.cli.v1.InternalSessionWorkflowServiceRunFromToolRequest\x1aA.copilot.cli.v1.InternalSessionWorkflowServiceRunFromToolResponse\",\x82\x80\x19(\n" +
-	"\x1csession.workflow.runFromTool \x01*\x061.0.872\xda\f\n" +
+	"\x1csession.workflow.runFromTool \x01*\x061.0.872\xe6\f\n" +
 	"\x16SessionWorkflowService\x12\x96\x01\n" +
 	"\x05Agent\x122.copilot.cli.v1.SessionWorkflowServiceAgentRequest\x1a3.copilot.cli.v1.SessionWorkflowServiceAgentResponse\"$\x82\x80\x19 \n" +
 	"\x16session.workflow.agent*\x061.0.87\x12\x9a\x01\n" +
 	"\x06Cancel\x123.copilot.cli.v1.SessionWorkflowServiceCancelRequest\x1a4.copilot.cli.v1.SessionWorkflowServiceCancelResponse\"%\x82\x80\x19!\n" +
-	"\x17session.workflow.cancel*\x061.0.87\x12\x9a\x01\n" +
-	"\x06GetRun\x123.copilot.cli.v1.SessionWorkflowServiceGetRunRequest\x1a4.copilot.cli.v1.SessionWorkflowServiceGetRunResponse\"%\x82\x80\x19!\n" +
-	"\x17session.workflow.getRun*\x061.0.87\x12\xb2\x01\n" +
-	"\fGetRunDetail\x129.copilot.cli.v1.SessionWorkflowServiceGetRunDetailRequest\x1a:.copilot.cli.v1.SessionWorkflowServiceGetRunDetailResponse\"+\x82\x80\x19'\n" +
-	"\x1dsession.workflow.getRunDetail*\x061.0.87\x12\xba\x01\n" +
-	"\x0eGetRunProgress\x12;.copilot.cli.v1.SessionWorkflowServiceGetRunProgressRequest\x1a<.copilot.cli.v1.SessionWorkflowServiceGetRunProgressResponse\"-\x82\x80\x19)\n" +
-	"\x1fsession.workflow.getRunProgress*\x061.0.87\x12\xa2\x01\n" +
-	"\bListRuns\x125.copilot.cli.v1.SessionWorkflowServiceListRunsRequest\x1a6.copilot.cli.v1.SessionWorkflowServiceListRunsResponse\"'\x82\x80\x19#\n" +
-	"\x19session.workflow.listRuns*\x061.0.87\x12\x8e\x01\n" +
+	"\x17session.workflow.cancel*\x061.0.87\x12\x9d\x01\n" +
+	"\x06GetRun\x123.copilot.cli.v1.SessionWorkflowServiceGetRunRequest\x1a4.copilot.cli.v1.SessionWorkflowServiceGetRunResponse\"(\x82\x80\x19!\n" +
+	"\x17session.workflow.getRun*\x061.0.87\x90\x02\x01\x12\xb5\x01\n" +
+	"\fGetRunDetail\x129.copilot.cli.v1.SessionWorkflowServiceGetRunDetailRequest\x1a:.copilot.cli.v1.SessionWorkflowServiceGetRunDetailResponse\".\x82\x80\x19'\n" +
+	"\x1dsession.workflow.getRunDetail*\x061.0.87\x90\x02\x01\x12\xbd\x01\n" +
+	"\x0eGetRunProgress\x12;.copilot.cli.v1.SessionWorkflowServiceGetRunProgressRequest\x1a<.copilot.cli.v1.SessionWorkflowServiceGetRunProgressResponse\"0\x82\x80\x19)\n" +
+	"\x1fsession.workflow.getRunProgress*\x061.0.87\x90\x02\x01\x12\xa5\x01\n" +
+	"\bListRuns\x125.copilot.cli.v1.SessionWorkflowServiceListRunsRequest\x1a6.copilot.cli.v1.SessionWorkflowServiceListRunsResponse\"*\x82\x80\x19#\n" +
+	"\x19session.workflow.listRuns*\x061.0.87\x90\x02\x01\x12\x8e\x01\n" +
 	"\x03Log\x120.copilot.cli.v1.SessionWorkflowServiceLogRequest\x1a1.copilot.cli.v1.SessionWorkflowServiceLogResponse\"\"\x82\x80\x19\x1e\n" +
 	"\x14session.workflow.log*\x061.0.87\x12\x96\x01\n" +
 	"\x05Pause\x122.copilot.cli.v1.SessionWorkflowServicePauseRequest\x1a3.copilot.cli.v1.SessionWorkflowServicePauseResponse\"$\x82\x80\x19 \n" +

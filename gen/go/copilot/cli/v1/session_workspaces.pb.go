@@ -4168,7 +4168,7 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"-WORKSPACES_WORKSPACE_DETAILS_HOST_TYPE_GITHUB\x10\x01\x1a\f\x82\x80\x19\b\n" +
 	"\x06github\x129\n" +
 	"*WORKSPACES_WORKSPACE_DETAILS_HOST_TYPE_ADO\x10\x02\x1a\t\x82\x80\x19\x05\n" +
-	"\x03ado2\xaa\x1d\n" +
+	"\x03ado2\xb6\x1d\n" +
 	"\x18SessionWorkspacesService\x12\xa8\x01\n" +
 	"\n" +
 	"AddSummary\x129.copilot.cli.v1.SessionWorkspacesServiceAddSummaryRequest\x1a:.copilot.cli.v1.SessionWorkspacesServiceAddSummaryResponse\"#\x82\x80\x19\x1f\n" +
@@ -4185,17 +4185,17 @@ const file_copilot_cli_v1_session_workspaces_proto_rawDesc = "" +
 	"\x04Diff\x123.copilot.cli.v1.SessionWorkspacesServiceDiffRequest\x1a4.copilot.cli.v1.SessionWorkspacesServiceDiffResponse\"\x1d\x82\x80\x19\x19\n" +
 	"\x17session.workspaces.diff\x12\x98\x01\n" +
 	"\x06Ensure\x125.copilot.cli.v1.SessionWorkspacesServiceEnsureRequest\x1a6.copilot.cli.v1.SessionWorkspacesServiceEnsureResponse\"\x1f\x82\x80\x19\x1b\n" +
-	"\x19session.workspaces.ensure\x12\xb0\x01\n" +
-	"\fGetWorkspace\x12;.copilot.cli.v1.SessionWorkspacesServiceGetWorkspaceRequest\x1a<.copilot.cli.v1.SessionWorkspacesServiceGetWorkspaceResponse\"%\x82\x80\x19!\n" +
-	"\x1fsession.workspaces.getWorkspace\x12\xbc\x01\n" +
-	"\x0fListCheckpoints\x12>.copilot.cli.v1.SessionWorkspacesServiceListCheckpointsRequest\x1a?.copilot.cli.v1.SessionWorkspacesServiceListCheckpointsResponse\"(\x82\x80\x19$\n" +
-	"\"session.workspaces.listCheckpoints\x12\xa4\x01\n" +
+	"\x19session.workspaces.ensure\x12\xb3\x01\n" +
+	"\fGetWorkspace\x12;.copilot.cli.v1.SessionWorkspacesServiceGetWorkspaceRequest\x1a<.copilot.cli.v1.SessionWorkspacesServiceGetWorkspaceResponse\"(\x82\x80\x19!\n" +
+	"\x1fsession.workspaces.getWorkspace\x90\x02\x01\x12\xbf\x01\n" +
+	"\x0fListCheckpoints\x12>.copilot.cli.v1.SessionWorkspacesServiceListCheckpointsRequest\x1a?.copilot.cli.v1.SessionWorkspacesServiceListCheckpointsResponse\"+\x82\x80\x19$\n" +
+	"\"session.workspaces.listCheckpoints\x90\x02\x01\x12\xa4\x01\n" +
 	"\tListFiles\x128.copilot.cli.v1.SessionWorkspacesServiceListFilesRequest\x1a9.copilot.cli.v1.SessionWorkspacesServiceListFilesResponse\"\"\x82\x80\x19\x1e\n" +
-	"\x1csession.workspaces.listFiles\x12\xd8\x01\n" +
-	"\x16ReadAutopilotObjective\x12E.copilot.cli.v1.SessionWorkspacesServiceReadAutopilotObjectiveRequest\x1aF.copilot.cli.v1.SessionWorkspacesServiceReadAutopilotObjectiveResponse\"/\x82\x80\x19+\n" +
-	")session.workspaces.readAutopilotObjective\x12\xb8\x01\n" +
-	"\x0eReadCheckpoint\x12=.copilot.cli.v1.SessionWorkspacesServiceReadCheckpointRequest\x1a>.copilot.cli.v1.SessionWorkspacesServiceReadCheckpointResponse\"'\x82\x80\x19#\n" +
-	"!session.workspaces.readCheckpoint\x12\xa0\x01\n" +
+	"\x1csession.workspaces.listFiles\x12\xdb\x01\n" +
+	"\x16ReadAutopilotObjective\x12E.copilot.cli.v1.SessionWorkspacesServiceReadAutopilotObjectiveRequest\x1aF.copilot.cli.v1.SessionWorkspacesServiceReadAutopilotObjectiveResponse\"2\x82\x80\x19+\n" +
+	")session.workspaces.readAutopilotObjective\x90\x02\x01\x12\xbb\x01\n" +
+	"\x0eReadCheckpoint\x12=.copilot.cli.v1.SessionWorkspacesServiceReadCheckpointRequest\x1a>.copilot.cli.v1.SessionWorkspacesServiceReadCheckpointResponse\"*\x82\x80\x19#\n" +
+	"!session.workspaces.readCheckpoint\x90\x02\x01\x12\xa0\x01\n" +
 	"\bReadFile\x127.copilot.cli.v1.SessionWorkspacesServiceReadFileRequest\x1a8.copilot.cli.v1.SessionWorkspacesServiceReadFileResponse\"!\x82\x80\x19\x1d\n" +
 	"\x1bsession.workspaces.readFile\x12\xb0\x01\n" +
 	"\n" +

@@ -9317,7 +9317,7 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x1fRegisterExtensionToolsOnSession\x12M.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionRequest\x1aN.copilot.cli.v1.InternalSessionsServiceRegisterExtensionToolsOnSessionResponse\"=\x82\x80\x196\n" +
 	"(sessions.registerExtensionToolsOnSession \x012\b1.0.84-4\x88\x02\x01\x12\xd3\x01\n" +
 	"\x15UpdateWorkspaceFields\x12C.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsRequest\x1aD.copilot.cli.v1.InternalSessionsServiceUpdateWorkspaceFieldsResponse\"/\x82\x80\x19+\n" +
-	"\x1esessions.updateWorkspaceFields \x01*\a1.0.1022\xdc\x1e\n" +
+	"\x1esessions.updateWorkspaceFields \x01*\a1.0.1022\xe8\x1e\n" +
 	"\x0fSessionsService\x12\x8c\x01\n" +
 	"\n" +
 	"BulkDelete\x120.copilot.cli.v1.SessionsServiceBulkDeleteRequest\x1a1.copilot.cli.v1.SessionsServiceBulkDeleteResponse\"\x19\x82\x80\x19\x15\n" +
@@ -9338,15 +9338,15 @@ const file_copilot_cli_v1_sessions_proto_rawDesc = "" +
 	"\x04Fork\x12*.copilot.cli.v1.SessionsServiceForkRequest\x1a+.copilot.cli.v1.SessionsServiceForkResponse\"\x13\x82\x80\x19\x0f\n" +
 	"\rsessions.fork\x12\xb2\x01\n" +
 	"\x11GetClientMetadata\x127.copilot.cli.v1.SessionsServiceGetClientMetadataRequest\x1a8.copilot.cli.v1.SessionsServiceGetClientMetadataResponse\"*\x82\x80\x19&\n" +
-	"\x1asessions.getClientMetadata*\b1.0.84-4\x12\xa8\x01\n" +
-	"\x11GetLastForContext\x127.copilot.cli.v1.SessionsServiceGetLastForContextRequest\x1a8.copilot.cli.v1.SessionsServiceGetLastForContextResponse\" \x82\x80\x19\x1c\n" +
-	"\x1asessions.getLastForContext\x12\xbc\x01\n" +
-	"\x16GetRemoteControlStatus\x12<.copilot.cli.v1.SessionsServiceGetRemoteControlStatusRequest\x1a=.copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse\"%\x82\x80\x19!\n" +
-	"\x1fsessions.getRemoteControlStatus\x12\x84\x01\n" +
-	"\bGetSizes\x12..copilot.cli.v1.SessionsServiceGetSizesRequest\x1a/.copilot.cli.v1.SessionsServiceGetSizesResponse\"\x17\x82\x80\x19\x13\n" +
-	"\x11sessions.getSizes\x12t\n" +
-	"\x04List\x12*.copilot.cli.v1.SessionsServiceListRequest\x1a+.copilot.cli.v1.SessionsServiceListResponse\"\x13\x82\x80\x19\x0f\n" +
-	"\rsessions.list\x12\xb8\x01\n" +
+	"\x1asessions.getClientMetadata*\b1.0.84-4\x12\xab\x01\n" +
+	"\x11GetLastForContext\x127.copilot.cli.v1.SessionsServiceGetLastForContextRequest\x1a8.copilot.cli.v1.SessionsServiceGetLastForContextResponse\"#\x82\x80\x19\x1c\n" +
+	"\x1asessions.getLastForContext\x90\x02\x01\x12\xbf\x01\n" +
+	"\x16GetRemoteControlStatus\x12<.copilot.cli.v1.SessionsServiceGetRemoteControlStatusRequest\x1a=.copilot.cli.v1.SessionsServiceGetRemoteControlStatusResponse\"(\x82\x80\x19!\n" +
+	"\x1fsessions.getRemoteControlStatus\x90\x02\x01\x12\x87\x01\n" +
+	"\bGetSizes\x12..copilot.cli.v1.SessionsServiceGetSizesRequest\x1a/.copilot.cli.v1.SessionsServiceGetSizesResponse\"\x1a\x82\x80\x19\x13\n" +
+	"\x11sessions.getSizes\x90\x02\x01\x12w\n" +
+	"\x04List\x12*.copilot.cli.v1.SessionsServiceListRequest\x1a+.copilot.cli.v1.SessionsServiceListResponse\"\x16\x82\x80\x19\x0f\n" +
+	"\rsessions.list\x90\x02\x01\x12\xb8\x01\n" +
 	"\x15LoadDeferredRepoHooks\x12;.copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksRequest\x1a<.copilot.cli.v1.SessionsServiceLoadDeferredRepoHooksResponse\"$\x82\x80\x19 \n" +
 	"\x1esessions.loadDeferredRepoHooks\x12t\n" +
 	"\x04Open\x12*.copilot.cli.v1.SessionsServiceOpenRequest\x1a+.copilot.cli.v1.SessionsServiceOpenResponse\"\x13\x82\x80\x19\x0f\n" +

@@ -153,11 +153,11 @@ const file_copilot_cli_v1_status_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\aversion\x121\n" +
 	"\x10protocol_version\x18\x02 \x01(\x03B\x06\x82\x80\x19\x02\x18\x01R\x0fprotocolVersion\x12\x1e\n" +
 	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2{\n" +
-	"\rStatusService\x12j\n" +
-	"\x03Get\x12'.copilot.cli.v1.StatusServiceGetRequest\x1a(.copilot.cli.v1.StatusServiceGetResponse\"\x10\x82\x80\x19\f\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra2~\n" +
+	"\rStatusService\x12m\n" +
+	"\x03Get\x12'.copilot.cli.v1.StatusServiceGetRequest\x1a(.copilot.cli.v1.StatusServiceGetResponse\"\x13\x82\x80\x19\f\n" +
 	"\n" +
-	"status.getB\xc6\x01\n" +
+	"status.get\x90\x02\x01B\xc6\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\vStatusProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 
 var (

@@ -260,11 +260,11 @@ const file_copilot_cli_v1_tools_proto_rawDesc = "" +
 	"json_extra\x18\xe8\a \x01(\tR\tjsonExtraB\x12\n" +
 	"\x10_namespaced_nameB\x12\n" +
 	"\x10_parameters_jsonB\x0f\n" +
-	"\r_instructions2{\n" +
-	"\fToolsService\x12k\n" +
-	"\x04List\x12'.copilot.cli.v1.ToolsServiceListRequest\x1a(.copilot.cli.v1.ToolsServiceListResponse\"\x10\x82\x80\x19\f\n" +
+	"\r_instructions2~\n" +
+	"\fToolsService\x12n\n" +
+	"\x04List\x12'.copilot.cli.v1.ToolsServiceListRequest\x1a(.copilot.cli.v1.ToolsServiceListResponse\"\x13\x82\x80\x19\f\n" +
 	"\n" +
-	"tools.listB\xc5\x01\n" +
+	"tools.list\x90\x02\x01B\xc5\x01\n" +
 	"\x1cio.github.copilotgrpc.cli.v1B\n" +
 	"ToolsProtoP\x01Z@github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1;cliv1\xa2\x02\x04CGCL\xaa\x02\x12CopilotGrpc.Cli.V1\xba\x02\fCopilotCliV1\xca\x02\x12CopilotGrpc\\Cli\\V1\xea\x02\x14CopilotGrpc::Cli::V1b\x06proto3"
 

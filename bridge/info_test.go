@@ -1,0 +1,21 @@
+package bridge
+
+import (
+	"testing"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
+)
+
+// Journals are durable with a directory only.
+func TestDurableJournalIsACapability(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[bool]*rig{
+		false: newRig(t, fakecli.Script{}), true: newKept(t, always(fakecli.Script{})).rig,
+	} {
+		info, err := r.Runtimes.GetServerInfo(t.Context(), &bridgev1.GetServerInfoRequest{})
+		if err != nil || info.GetCapabilities().GetDurableJournal() != want {
+			t.Errorf("durable: %v, %v, want %v", info.GetCapabilities(), err, want)
+		}
+	}
+}
