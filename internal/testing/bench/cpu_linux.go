@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,26 @@ func cpuTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("cpu clock of process %d: %w", pid, err)
 	}
 	return time.Duration(now.Nano()), nil
+}
+
+// childOf returns the only child of a process.
+func childOf(pid int) (int, error) {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return 0, err
+	}
+	var children []string
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			return 0, err
+		}
+		children = append(children, strings.Fields(string(text))...)
+	}
+	if len(children) != 1 {
+		return 0, fmt.Errorf("process %d has %d children, want 1", pid, len(children))
+	}
+	return strconv.Atoi(children[0])
 }
 
 // anonymous returns the bytes of a process's memory that are its own.

@@ -17,6 +17,8 @@ import (
 type contender struct {
 	name   string
 	bridge *bridge
+	// shim is the official SDK for Node through the server's shim; nil until it is used.
+	shim *driver
 	// cpu is µs by what was done, p50 the round trips' median.
 	cpu, p50 map[string]*sample
 }
@@ -43,6 +45,9 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	var all []*contender
 	defer func() {
 		for _, c := range all {
+			if c.shim != nil {
+				r.end(c.name+"'s shim", c.shim.close)
+			}
 			r.end(c.name, c.bridge.stop)
 		}
 	}()
@@ -58,7 +63,9 @@ func (r *run) versus(ctx context.Context) (Table, error) {
 	}
 	for i := range r.cfg.Repeats + 1 {
 		for _, at := range rand.Perm(len(all)) {
-			if err := all[at].compete(ctx, r); err != nil {
+			one := *r
+			one.cfg.Server = r.cfg.Versus[at]
+			if err := all[at].compete(ctx, &one); err != nil {
 				return t, fmt.Errorf("%s: %w", all[at].name, err)
 			}
 			if i == 0 { // the first round warms up
@@ -93,9 +100,10 @@ func against(s, first *sample) []string {
 func (c *contender) compete(ctx context.Context, r *run) error {
 	var errs []error
 	for name, turn := range map[string]func(context.Context, *run) error{
-		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips, manySessions: c.manySessions,
+		"ingest": c.ingest, "scale": c.scale, "roundtrip": c.trips, manySessions: c.manySessions, "shim": c.shimTrips,
 	} {
-		if len(r.cfg.Only) == 0 && name != manySessions || slices.Contains(r.cfg.Only, name) {
+		asked := len(r.cfg.Only) == 0 && name != manySessions && name != "shim"
+		if asked || slices.Contains(r.cfg.Only, name) {
 			errs = append(errs, turn(ctx, r))
 		}
 	}
@@ -160,6 +168,41 @@ func (c *contender) trips(ctx context.Context, r *run) error {
 		}
 		note(c.cpu, what, got.cpu)
 		note(c.p50, what, percentile(got.took, 0.5))
+	}
+	return nil
+}
+
+// shimTrips makes the round trips with the SDK for Node through the shim. Beside the CPU time of the server it notes
+// that of the shim's process.
+func (c *contender) shimTrips(ctx context.Context, r *run) (err error) {
+	if c.shim == nil {
+		if c.shim, err = r.throughShim(ctx, c.bridge, nil); err != nil {
+			return err
+		}
+	}
+	shim, err := childOf(c.shim.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	for what, series := range map[string]func(context.Context, int) ([]float64, error){
+		"send, SDK for Node, shim": c.shim.sends, "tool call, SDK for Node, shim": c.shim.tools,
+	} {
+		before, err := cpuTime(shim)
+		if err != nil {
+			return err
+		}
+		got, err := r.measured(c.bridge, r.cfg.Operations,
+			func() ([]float64, error) { return series(ctx, r.cfg.Operations) })
+		if err != nil {
+			return err
+		}
+		after, err := cpuTime(shim)
+		if err != nil {
+			return err
+		}
+		note(c.cpu, what, got.cpu)
+		note(c.p50, what, percentile(got.took, 0.5))
+		note(c.cpu, what+"'s process", micros(after-before)/float64(r.cfg.Operations))
 	}
 	return nil
 }
