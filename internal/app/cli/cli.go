@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -36,6 +37,8 @@ type program struct {
 	getenv  func(string) string
 	// again tells of the second signal, after the first has ended the context.
 	again <-chan struct{}
+	// processors sets how many processors the goroutines of this process use.
+	processors func(n int)
 }
 
 // command is one of the program's commands.
@@ -81,6 +84,7 @@ func Main(version string, args []string) int {
 	defer release()
 	p := &program{
 		version: version, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, again: again,
+		processors: func(n int) { runtime.GOMAXPROCS(n) },
 	}
 	return p.main(ctx, standingIn(os.Args[0], args))
 }

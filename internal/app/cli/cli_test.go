@@ -41,6 +41,7 @@ func newProgram(env []string, stdin string) (p *program, stdout, stderr *bytes.B
 			}
 			return ""
 		},
+		processors: func(int) {},
 	}, stdout, stderr
 }
 

@@ -123,6 +123,7 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 	}
 	defer closeLog()
 	outliveReaders()
+	o.useOneProcessor(p)
 	bridge, err := o.bridge(ctx, p, logger)
 	if err != nil {
 		return err
@@ -144,6 +145,15 @@ func shimCommand(ctx context.Context, p *program, args []string) (err error) {
 		return s.Serve(ctx, newStdio(p.stdin, p.stdout), true)
 	}
 	return o.listen(ctx, p, s)
+}
+
+// useOneProcessor makes a shim that only carries one program's messages run its goroutines on one processor. They
+// follow each other and seldom run at the same time; on several processors each hand-over wakes another thread.
+// GOMAXPROCS in the environment has priority.
+func (o *shimOptions) useOneProcessor(p *program) {
+	if o.stdio && o.target != "" && p.getenv("GOMAXPROCS") == "" {
+		p.processors(1)
+	}
 }
 
 // listen serves connections on a TCP port, of which it tells as the CLI does.

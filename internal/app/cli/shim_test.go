@@ -90,6 +90,30 @@ func TestShimCounts(t *testing.T) {
 	}
 }
 
+// TestShimProcessors: a shim for one program in front of another process uses one processor, unless the user says how
+// many.
+func TestShimProcessors(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		o    shimOptions
+		env  []string
+		want []int
+	}{
+		{shimOptions{stdio: true, target: "unix:/s"}, nil, []int{1}},
+		{shimOptions{stdio: true, target: "unix:/s"}, []string{"GOMAXPROCS=4"}, nil},
+		{shimOptions{target: "unix:/s"}, nil, nil},
+		{shimOptions{stdio: true}, nil, nil},
+	} {
+		p, _, _ := newProgram(tc.env, "")
+		var got []int
+		p.processors = func(n int) { got = append(got, n) }
+		tc.o.useOneProcessor(p)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%+v with %q sets %v, want %v", tc.o, tc.env, got, tc.want)
+		}
+	}
+}
+
 // TestShimFlagsOfTheCLI: with a bridge elsewhere the CLI's command line is not ours to change.
 func TestShimFlagsOfTheCLI(t *testing.T) {
 	t.Parallel()
