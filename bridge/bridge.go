@@ -277,11 +277,6 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 		Operations: b.operations, Shutdown: b.shutdown, Admission: b.admission, Log: cfg.Logger,
 		MaxAttachmentBytes: func() int { return b.tuned.Load().MaxAttachmentBytes },
 	})
-	b.Participants = attach.New(attach.Config{
-		Sessions: b.store, Opener: b.Sessions, Parser: parser, Sender: b.Turns, Callbacks: b.Callbacks,
-		Admission: b.admission, Streams: b.Events, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec,
-		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
-	})
 	b.CLI = passthrough.New(passthrough.Config{
 		Sessions: b.store, Opener: b.Sessions, Sender: b.Turns, Admission: b.admission, Tenants: b.tenants,
 		Runtime: func(ctx context.Context, p runtime.Profile) (passthrough.Runtime, error) {
@@ -292,6 +287,11 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 			return rt, nil
 		},
 		Codec: b.codec, Operations: b.operations, Shutdown: b.shutdown, Shells: b.shells, Raw: cfg.Raw, Sole: cfg.Sole,
+	})
+	b.Participants = attach.New(attach.Config{
+		Sessions: b.store, Opener: b.Sessions, Parser: parser, Sender: b.Turns, Exactly: b.CLI, Callbacks: b.Callbacks,
+		Admission: b.admission, Streams: b.Events, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec,
+		Observer: cfg.Observer, Audit: cfg.Audit, Log: cfg.Logger,
 	})
 }
 

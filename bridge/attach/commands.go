@@ -45,6 +45,8 @@ func (a *Attachment) command(ctx context.Context, c *bridgev1.AttachCommand) (*b
 			return nil, err
 		}
 		return &bridgev1.AttachDone{MessageId: sent.GetMessageId(), Position: sent.GetPosition()}, nil
+	case *bridgev1.AttachCommand_ExactSend:
+		return a.sendExactly(ctx, do.ExactSend, c.GetRequestId())
 	case *bridgev1.AttachCommand_Abort:
 		_, at, err := a.s.Sender().Abort(ctx)
 		return done(at, err)
@@ -118,5 +120,8 @@ func commandFailed(c *bridgev1.AttachCommand, err error) *bridgev1.AttachRespons
 
 func failedFrame(what *bridgev1.AttachFailed, err error) *bridgev1.AttachResponse {
 	what.Failure, _ = fault.Failure(err)
+	if f, _ := fault.Public(err); f.RPC != nil {
+		what.RpcError = &bridgev1.JsonRpcError{Code: f.RPC.Code, Message: f.RPC.Message, DataJson: f.RPC.Data}
+	}
 	return &bridgev1.AttachResponse{Frame: &bridgev1.AttachResponse_Failed{Failed: what}}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/position"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -40,6 +42,32 @@ func (a *Attachment) refusal(err error) error {
 		method, id = "session.resume", a.start.GetJoinSessionId()
 	}
 	return session.Exactly(fields.Within(err, "start."), method, id)
+}
+
+// sendExactly sends a prompt as the CLI's own method does.
+func (a *Attachment) sendExactly(
+	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+) (*bridgev1.AttachDone, error) {
+	const at = "command.exact_send"
+	switch {
+	case !a.start.GetExact():
+		return nil, fault.New(fault.InvalidField, "the participation was not started with exact").WithField(at)
+	case r.GetSessionId() != a.name:
+		return nil, fault.New(fault.InvalidField, "the session of this stream is %q", a.name).
+			WithField(at + ".session_id")
+	case r.GetWait():
+		return nil, fault.New(fault.InvalidField, "a command cannot wait for the end of a turn").WithField(at + ".wait")
+	}
+	ctx, recorder := position.WithRecorder(ctx)
+	result, err := a.svc.exactly.SendExactly(ctx, r, requestID)
+	if err != nil {
+		return nil, err
+	}
+	done := &bridgev1.AttachDone{MessageId: result.GetMessageId(), SendResult: result}
+	if p, ok := recorder.Position(); ok {
+		done.Position = session.Proto(journal.Position(p))
+	}
+	return done, nil
 }
 
 // answered says in started what the CLI answered, to a caller that asks for that.

@@ -21,6 +21,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // Sessions finds sessions for callers.
@@ -45,6 +46,14 @@ type Sender interface {
 	Send(ctx context.Context, r *bridgev1.SendRequest) (*bridgev1.SendResponse, error)
 }
 
+// ExactSender sends prompts as calls of copilot.cli.v1 with exact fidelity do.
+type ExactSender interface {
+	// SendExactly records the journal position of the CLI's reply (package position). Its errors have the CLI's own.
+	SendExactly(
+		ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+	) (*cliv1.SessionServiceSendResponse, error)
+}
+
 // Callbacks gives the CLI what participants answer.
 type Callbacks interface {
 	// Answer gives the CLI a participant's answer to a callback.
@@ -67,6 +76,7 @@ type Service struct {
 	opener     Opener
 	parser     *request.Parser
 	sender     Sender
+	exactly    ExactSender
 	callbacks  Callbacks
 	admission  Admission
 	streams    *stream.Service
@@ -84,6 +94,7 @@ type Config struct {
 	Opener     Opener
 	Parser     *request.Parser
 	Sender     Sender
+	Exactly    ExactSender
 	Callbacks  Callbacks
 	Admission  Admission
 	Streams    *stream.Service
@@ -98,8 +109,8 @@ type Config struct {
 // New returns a service.
 func New(c Config) *Service {
 	return &Service{
-		sessions: c.Sessions, opener: c.Opener, parser: c.Parser, sender: c.Sender, callbacks: c.Callbacks,
-		admission: c.Admission, streams: c.Streams, operations: c.Operations, shutdown: c.Shutdown, codec: c.Codec,
-		observer: c.Observer, audit: c.Audit, log: c.Log,
+		sessions: c.Sessions, opener: c.Opener, parser: c.Parser, sender: c.Sender, exactly: c.Exactly,
+		callbacks: c.Callbacks, admission: c.Admission, streams: c.Streams, operations: c.Operations,
+		shutdown: c.Shutdown, codec: c.Codec, observer: c.Observer, audit: c.Audit, log: c.Log,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -11,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/operation"
 	"github.com/copilot-grpc/copilot-grpc/bridge/settle"
+	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
 // beginsTurn has the methods that give a session a prompt.
@@ -40,6 +42,28 @@ func (svc *Service) promptOnce(ctx context.Context, c *call, requestID string) (
 		}
 	}
 	return reply.GetValue(), nil
+}
+
+// methodSend describes the rpc of session.send.
+var methodSend = cliv1.File_copilot_cli_v1_session_proto.Services().ByName("SessionService").Methods().ByName("Send")
+
+// SendExactly makes the call SessionService.Send of copilot.cli.v1 with exact fidelity.
+func (svc *Service) SendExactly(
+	ctx context.Context, r *cliv1.SessionServiceSendRequest, requestID string,
+) (*cliv1.SessionServiceSendResponse, error) {
+	request, err := proto.Marshal(r)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "encoding a request")
+	}
+	reply, err := svc.CallCLI(ctx, methodSend, request, true, requestID, nil)
+	if err != nil {
+		return nil, err
+	}
+	result := &cliv1.SessionServiceSendResponse{}
+	if err := proto.Unmarshal(reply, result); err != nil {
+		return nil, fault.Wrap(err, fault.Internal, "decoding a result")
+	}
+	return result, nil
 }
 
 // settlePrompt settles a prompt that a crash interrupted.

@@ -604,8 +604,9 @@ type AttachCommand struct {
 	//	*AttachCommand_Abort
 	//	*AttachCommand_SetTools
 	//	*AttachCommand_SetHandlers
+	//	*AttachCommand_ExactSend
 	Command isAttachCommand_Command `protobuf_oneof:"command"`
-	// Makes `send` idempotent; see SendRequest.
+	// Makes `send` and `exact_send` idempotent; see SendRequest.
 	RequestId     string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -691,6 +692,15 @@ func (x *AttachCommand) GetSetHandlers() *Handlers {
 	return nil
 }
 
+func (x *AttachCommand) GetExactSend() *v1.SessionServiceSendRequest {
+	if x != nil {
+		if x, ok := x.Command.(*AttachCommand_ExactSend); ok {
+			return x.ExactSend
+		}
+	}
+	return nil
+}
+
 func (x *AttachCommand) GetRequestId() string {
 	if x != nil {
 		return x.RequestId
@@ -722,6 +732,14 @@ type AttachCommand_SetHandlers struct {
 	SetHandlers *Handlers `protobuf:"bytes,5,opt,name=set_handlers,json=setHandlers,proto3,oneof"`
 }
 
+type AttachCommand_ExactSend struct {
+	// Sends a prompt like copilot.cli.v1.SessionService.Send with the metadata `copilot-fidelity:
+	// exact`, for a start with `exact`; else INVALID_FIELD. `wait` must be unset. `done` contains
+	// the CLI's result, `failed` a JsonRpcError. A repetition with the same request id may use
+	// either call.
+	ExactSend *v1.SessionServiceSendRequest `protobuf:"bytes,7,opt,name=exact_send,json=exactSend,proto3,oneof"`
+}
+
 func (*AttachCommand_Send) isAttachCommand_Command() {}
 
 func (*AttachCommand_Abort) isAttachCommand_Command() {}
@@ -729,6 +747,8 @@ func (*AttachCommand_Abort) isAttachCommand_Command() {}
 func (*AttachCommand_SetTools) isAttachCommand_Command() {}
 
 func (*AttachCommand_SetHandlers) isAttachCommand_Command() {}
+
+func (*AttachCommand_ExactSend) isAttachCommand_Command() {}
 
 // AbortCommand stops the running turn.
 type AbortCommand struct {
@@ -1241,7 +1261,9 @@ type AttachDone struct {
 	// Set for `send`.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// The journal's last position when the CLI replied.
-	Position      *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	Position *Position `protobuf:"bytes,4,opt,name=position,proto3" json:"position,omitempty"`
+	// Set for `exact_send`.
+	SendResult    *v1.SessionServiceSendResponse `protobuf:"bytes,5,opt,name=send_result,json=sendResult,proto3" json:"send_result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1315,6 +1337,13 @@ func (x *AttachDone) GetPosition() *Position {
 	return nil
 }
 
+func (x *AttachDone) GetSendResult() *v1.SessionServiceSendResponse {
+	if x != nil {
+		return x.SendResult
+	}
+	return nil
+}
+
 type isAttachDone_Subject interface {
 	isAttachDone_Subject()
 }
@@ -1341,8 +1370,10 @@ type AttachFailed struct {
 	//	*AttachFailed_CommandId
 	//	*AttachFailed_CallbackId
 	//	*AttachFailed_ModelRequestId
-	Subject       isAttachFailed_Subject `protobuf_oneof:"subject"`
-	Failure       *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	Subject isAttachFailed_Subject `protobuf_oneof:"subject"`
+	Failure *Failure               `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Set for `exact_send`.
+	RpcError      *JsonRpcError `protobuf:"bytes,5,opt,name=rpc_error,json=rpcError,proto3" json:"rpc_error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1414,6 +1445,13 @@ func (x *AttachFailed) GetModelRequestId() string {
 func (x *AttachFailed) GetFailure() *Failure {
 	if x != nil {
 		return x.Failure
+	}
+	return nil
+}
+
+func (x *AttachFailed) GetRpcError() *JsonRpcError {
+	if x != nil {
+		return x.RpcError
 	}
 	return nil
 }
@@ -2334,14 +2372,16 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\x0eCallbackAnswer\x12\x1f\n" +
 	"\vcallback_id\x18\x01 \x01(\tR\n" +
 	"callbackId\x121\n" +
-	"\x06answer\x18\x02 \x01(\v2\x19.copilot.bridge.v1.AnswerR\x06answer\"\xc7\x02\n" +
+	"\x06answer\x18\x02 \x01(\v2\x19.copilot.bridge.v1.AnswerR\x06answer\"\x93\x03\n" +
 	"\rAttachCommand\x12\x1d\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tR\tcommandId\x12/\n" +
 	"\x04send\x18\x02 \x01(\v2\x19.copilot.bridge.v1.PromptH\x00R\x04send\x127\n" +
 	"\x05abort\x18\x03 \x01(\v2\x1f.copilot.bridge.v1.AbortCommandH\x00R\x05abort\x12A\n" +
 	"\tset_tools\x18\x04 \x01(\v2\".copilot.bridge.v1.SetToolsCommandH\x00R\bsetTools\x12@\n" +
-	"\fset_handlers\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.HandlersH\x00R\vsetHandlers\x12\x1d\n" +
+	"\fset_handlers\x18\x05 \x01(\v2\x1b.copilot.bridge.v1.HandlersH\x00R\vsetHandlers\x12J\n" +
+	"\n" +
+	"exact_send\x18\a \x01(\v2).copilot.cli.v1.SessionServiceSendRequestH\x00R\texactSend\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x06 \x01(\tR\trequestIdB\t\n" +
 	"\acommand\"\x0e\n" +
@@ -2373,7 +2413,7 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"\rcreate_result\x18\x05 \x01(\v2,.copilot.cli.v1.SessionServiceCreateResponseH\x00R\fcreateResult\x12S\n" +
 	"\rresume_result\x18\x06 \x01(\v2,.copilot.cli.v1.SessionServiceResumeResponseH\x00R\fresumeResult\x127\n" +
 	"\bposition\x18\a \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\b\n" +
-	"\x06result\"\xb3\x01\n" +
+	"\x06result\"\x80\x02\n" +
 	"\n" +
 	"AttachDone\x12\x1f\n" +
 	"\n" +
@@ -2382,15 +2422,18 @@ const file_copilot_bridge_v1_callback_service_proto_rawDesc = "" +
 	"callbackId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x127\n" +
-	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bpositionB\t\n" +
-	"\asubject\"\xbf\x01\n" +
+	"\bposition\x18\x04 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12K\n" +
+	"\vsend_result\x18\x05 \x01(\v2*.copilot.cli.v1.SessionServiceSendResponseR\n" +
+	"sendResultB\t\n" +
+	"\asubject\"\xfd\x01\n" +
 	"\fAttachFailed\x12\x1f\n" +
 	"\n" +
 	"command_id\x18\x01 \x01(\tH\x00R\tcommandId\x12!\n" +
 	"\vcallback_id\x18\x02 \x01(\tH\x00R\n" +
 	"callbackId\x12*\n" +
 	"\x10model_request_id\x18\x04 \x01(\tH\x00R\x0emodelRequestId\x124\n" +
-	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailureB\t\n" +
+	"\afailure\x18\x03 \x01(\v2\x1a.copilot.bridge.v1.FailureR\afailure\x12<\n" +
+	"\trpc_error\x18\x05 \x01(\v2\x1f.copilot.bridge.v1.JsonRpcErrorR\brpcErrorB\t\n" +
 	"\asubject\"o\n" +
 	"\x12ListPendingRequest\x12\x1d\n" +
 	"\n" +
@@ -2518,14 +2561,17 @@ var file_copilot_bridge_v1_callback_service_proto_goTypes = []any{
 	(*v1.CommandDeclaration)(nil),           // 44: copilot.cli.v1.CommandDeclaration
 	(*Answer)(nil),                          // 45: copilot.bridge.v1.Answer
 	(*Prompt)(nil),                          // 46: copilot.bridge.v1.Prompt
-	(*SubscribeResponse)(nil),               // 47: copilot.bridge.v1.SubscribeResponse
-	(*Session)(nil),                         // 48: copilot.bridge.v1.Session
-	(*v1.SessionServiceCreateResponse)(nil), // 49: copilot.cli.v1.SessionServiceCreateResponse
-	(*v1.SessionServiceResumeResponse)(nil), // 50: copilot.cli.v1.SessionServiceResumeResponse
-	(*Failure)(nil),                         // 51: copilot.bridge.v1.Failure
-	(*Callback)(nil),                        // 52: copilot.bridge.v1.Callback
-	(CallbackKind)(0),                       // 53: copilot.bridge.v1.CallbackKind
-	(*CallbackResolved)(nil),                // 54: copilot.bridge.v1.CallbackResolved
+	(*v1.SessionServiceSendRequest)(nil),    // 47: copilot.cli.v1.SessionServiceSendRequest
+	(*SubscribeResponse)(nil),               // 48: copilot.bridge.v1.SubscribeResponse
+	(*Session)(nil),                         // 49: copilot.bridge.v1.Session
+	(*v1.SessionServiceCreateResponse)(nil), // 50: copilot.cli.v1.SessionServiceCreateResponse
+	(*v1.SessionServiceResumeResponse)(nil), // 51: copilot.cli.v1.SessionServiceResumeResponse
+	(*v1.SessionServiceSendResponse)(nil),   // 52: copilot.cli.v1.SessionServiceSendResponse
+	(*Failure)(nil),                         // 53: copilot.bridge.v1.Failure
+	(*JsonRpcError)(nil),                    // 54: copilot.bridge.v1.JsonRpcError
+	(*Callback)(nil),                        // 55: copilot.bridge.v1.Callback
+	(CallbackKind)(0),                       // 56: copilot.bridge.v1.CallbackKind
+	(*CallbackResolved)(nil),                // 57: copilot.bridge.v1.CallbackResolved
 }
 var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	30, // 0: copilot.bridge.v1.ReadCallbackRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
@@ -2553,52 +2599,55 @@ var file_copilot_bridge_v1_callback_service_proto_depIdxs = []int32{
 	6,  // 22: copilot.bridge.v1.AttachCommand.abort:type_name -> copilot.bridge.v1.AbortCommand
 	7,  // 23: copilot.bridge.v1.AttachCommand.set_tools:type_name -> copilot.bridge.v1.SetToolsCommand
 	35, // 24: copilot.bridge.v1.AttachCommand.set_handlers:type_name -> copilot.bridge.v1.Handlers
-	34, // 25: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
-	12, // 26: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
-	47, // 27: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	13, // 28: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
-	14, // 29: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
-	11, // 30: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
-	48, // 31: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
-	49, // 32: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
-	50, // 33: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
-	37, // 34: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
-	37, // 35: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
-	51, // 36: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
-	52, // 37: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
-	18, // 38: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
-	36, // 39: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
-	36, // 40: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
-	53, // 41: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
-	29, // 42: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
-	52, // 43: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
-	20, // 44: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
-	21, // 45: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
-	22, // 46: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
-	23, // 47: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
-	24, // 48: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
-	54, // 49: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
-	45, // 50: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
-	31, // 51: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
-	37, // 52: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
-	37, // 53: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
-	2,  // 54: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
-	15, // 55: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
-	17, // 56: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
-	0,  // 57: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
-	26, // 58: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
-	25, // 59: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
-	10, // 60: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
-	16, // 61: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
-	19, // 62: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
-	1,  // 63: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
-	27, // 64: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
-	28, // 65: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
-	60, // [60:66] is the sub-list for method output_type
-	54, // [54:60] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	47, // 25: copilot.bridge.v1.AttachCommand.exact_send:type_name -> copilot.cli.v1.SessionServiceSendRequest
+	34, // 26: copilot.bridge.v1.SetToolsCommand.tools:type_name -> copilot.cli.v1.ToolDefinition
+	12, // 27: copilot.bridge.v1.AttachResponse.started:type_name -> copilot.bridge.v1.AttachStarted
+	48, // 28: copilot.bridge.v1.AttachResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	13, // 29: copilot.bridge.v1.AttachResponse.done:type_name -> copilot.bridge.v1.AttachDone
+	14, // 30: copilot.bridge.v1.AttachResponse.failed:type_name -> copilot.bridge.v1.AttachFailed
+	11, // 31: copilot.bridge.v1.AttachResponse.opening:type_name -> copilot.bridge.v1.AttachOpening
+	49, // 32: copilot.bridge.v1.AttachStarted.session:type_name -> copilot.bridge.v1.Session
+	50, // 33: copilot.bridge.v1.AttachStarted.create_result:type_name -> copilot.cli.v1.SessionServiceCreateResponse
+	51, // 34: copilot.bridge.v1.AttachStarted.resume_result:type_name -> copilot.cli.v1.SessionServiceResumeResponse
+	37, // 35: copilot.bridge.v1.AttachStarted.position:type_name -> copilot.bridge.v1.Position
+	37, // 36: copilot.bridge.v1.AttachDone.position:type_name -> copilot.bridge.v1.Position
+	52, // 37: copilot.bridge.v1.AttachDone.send_result:type_name -> copilot.cli.v1.SessionServiceSendResponse
+	53, // 38: copilot.bridge.v1.AttachFailed.failure:type_name -> copilot.bridge.v1.Failure
+	54, // 39: copilot.bridge.v1.AttachFailed.rpc_error:type_name -> copilot.bridge.v1.JsonRpcError
+	55, // 40: copilot.bridge.v1.ListPendingResponse.callbacks:type_name -> copilot.bridge.v1.Callback
+	18, // 41: copilot.bridge.v1.WatchPendingRequest.filter:type_name -> copilot.bridge.v1.PendingFilter
+	36, // 42: copilot.bridge.v1.WatchPendingRequest.grace:type_name -> google.protobuf.Duration
+	36, // 43: copilot.bridge.v1.WatchPendingRequest.heartbeat_interval:type_name -> google.protobuf.Duration
+	56, // 44: copilot.bridge.v1.PendingFilter.kinds:type_name -> copilot.bridge.v1.CallbackKind
+	29, // 45: copilot.bridge.v1.PendingFilter.labels:type_name -> copilot.bridge.v1.PendingFilter.LabelsEntry
+	55, // 46: copilot.bridge.v1.WatchPendingResponse.requested:type_name -> copilot.bridge.v1.Callback
+	20, // 47: copilot.bridge.v1.WatchPendingResponse.resolved:type_name -> copilot.bridge.v1.PendingResolved
+	21, // 48: copilot.bridge.v1.WatchPendingResponse.caught_up:type_name -> copilot.bridge.v1.PendingCaughtUp
+	22, // 49: copilot.bridge.v1.WatchPendingResponse.reset:type_name -> copilot.bridge.v1.PendingReset
+	23, // 50: copilot.bridge.v1.WatchPendingResponse.heartbeat:type_name -> copilot.bridge.v1.PendingHeartbeat
+	24, // 51: copilot.bridge.v1.WatchPendingResponse.unmatched:type_name -> copilot.bridge.v1.PendingUnmatched
+	57, // 52: copilot.bridge.v1.PendingResolved.resolved:type_name -> copilot.bridge.v1.CallbackResolved
+	45, // 53: copilot.bridge.v1.ResolveRequest.answer:type_name -> copilot.bridge.v1.Answer
+	31, // 54: copilot.bridge.v1.SendModelResponseRequest.response:type_name -> copilot.bridge.v1.ModelResponse
+	37, // 55: copilot.bridge.v1.SendModelResponseResponse.position:type_name -> copilot.bridge.v1.Position
+	37, // 56: copilot.bridge.v1.ResolveResponse.position:type_name -> copilot.bridge.v1.Position
+	2,  // 57: copilot.bridge.v1.CallbackService.Attach:input_type -> copilot.bridge.v1.AttachRequest
+	15, // 58: copilot.bridge.v1.CallbackService.ListPending:input_type -> copilot.bridge.v1.ListPendingRequest
+	17, // 59: copilot.bridge.v1.CallbackService.WatchPending:input_type -> copilot.bridge.v1.WatchPendingRequest
+	0,  // 60: copilot.bridge.v1.CallbackService.ReadCallback:input_type -> copilot.bridge.v1.ReadCallbackRequest
+	26, // 61: copilot.bridge.v1.CallbackService.SendModelResponse:input_type -> copilot.bridge.v1.SendModelResponseRequest
+	25, // 62: copilot.bridge.v1.CallbackService.Resolve:input_type -> copilot.bridge.v1.ResolveRequest
+	10, // 63: copilot.bridge.v1.CallbackService.Attach:output_type -> copilot.bridge.v1.AttachResponse
+	16, // 64: copilot.bridge.v1.CallbackService.ListPending:output_type -> copilot.bridge.v1.ListPendingResponse
+	19, // 65: copilot.bridge.v1.CallbackService.WatchPending:output_type -> copilot.bridge.v1.WatchPendingResponse
+	1,  // 66: copilot.bridge.v1.CallbackService.ReadCallback:output_type -> copilot.bridge.v1.ReadCallbackResponse
+	27, // 67: copilot.bridge.v1.CallbackService.SendModelResponse:output_type -> copilot.bridge.v1.SendModelResponseResponse
+	28, // 68: copilot.bridge.v1.CallbackService.Resolve:output_type -> copilot.bridge.v1.ResolveResponse
+	63, // [63:69] is the sub-list for method output_type
+	57, // [57:63] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_callback_service_proto_init() }
@@ -2630,6 +2679,7 @@ func file_copilot_bridge_v1_callback_service_proto_init() {
 		(*AttachCommand_Abort)(nil),
 		(*AttachCommand_SetTools)(nil),
 		(*AttachCommand_SetHandlers)(nil),
+		(*AttachCommand_ExactSend)(nil),
 	}
 	file_copilot_bridge_v1_callback_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*AttachResponse_Started)(nil),

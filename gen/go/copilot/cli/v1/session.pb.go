@@ -3151,240 +3151,6 @@ func (x *SessionServiceResumeRequest) GetJsonExtra() string {
 	return ""
 }
 
-type SessionServiceSendRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The prompt.
-	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	// Text to show in the timeline instead of the prompt.
-	DisplayPrompt *string `protobuf:"bytes,3,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
-	// Files, directories, selections, data and references that go with the
-	// prompt.
-	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// What happens when a turn is running. Absent: enqueue.
-	Mode SendMode `protobuf:"varint,5,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
-	// Puts the prompt before those already queued.
-	Prepend *bool `protobuf:"varint,6,opt,name=prepend,proto3,oneof" json:"prepend,omitempty"`
-	// Whether the prompt counts against the user's quota.
-	Billable *bool `protobuf:"varint,7,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
-	// Tool without which the prompt is to fail.
-	RequiredTool *string `protobuf:"bytes,8,opt,name=required_tool,json=requiredTool,proto3,oneof" json:"required_tool,omitempty"`
-	// Internal to the CLI.
-	Source *string `protobuf:"bytes,9,opt,name=source,proto3,oneof" json:"source,omitempty"`
-	// Agent mode for this prompt.
-	AgentMode SendAgentMode `protobuf:"varint,10,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
-	// HTTP headers for the requests to the model in this turn, merged over those
-	// of the provider.
-	RequestHeaders map[string]string `protobuf:"bytes,11,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// W3C trace context.
-	Traceparent *string `protobuf:"bytes,12,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
-	// W3C trace state.
-	Tracestate *string `protobuf:"bytes,13,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
-	// Answers only when the turn has ended.
-	Wait *bool `protobuf:"varint,14,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
-	// Format of the answer, as the model's endpoint defines it. Since CLI 1.0.85.
-	ResponseFormat *ResponseFormat `protobuf:"bytes,15,opt,name=response_format,json=responseFormat,proto3" json:"response_format,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionServiceSendRequest) Reset() {
-	*x = SessionServiceSendRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionServiceSendRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionServiceSendRequest) ProtoMessage() {}
-
-func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionServiceSendRequest.ProtoReflect.Descriptor instead.
-func (*SessionServiceSendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
-}
-
-func (x *SessionServiceSendRequest) GetSessionId() string {
-	if x != nil {
-		return x.SessionId
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetPrompt() string {
-	if x != nil {
-		return x.Prompt
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetDisplayPrompt() string {
-	if x != nil && x.DisplayPrompt != nil {
-		return *x.DisplayPrompt
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetAttachments() []*Attachment {
-	if x != nil {
-		return x.Attachments
-	}
-	return nil
-}
-
-func (x *SessionServiceSendRequest) GetMode() SendMode {
-	if x != nil {
-		return x.Mode
-	}
-	return SendMode_SEND_MODE_UNSPECIFIED
-}
-
-func (x *SessionServiceSendRequest) GetPrepend() bool {
-	if x != nil && x.Prepend != nil {
-		return *x.Prepend
-	}
-	return false
-}
-
-func (x *SessionServiceSendRequest) GetBillable() bool {
-	if x != nil && x.Billable != nil {
-		return *x.Billable
-	}
-	return false
-}
-
-func (x *SessionServiceSendRequest) GetRequiredTool() string {
-	if x != nil && x.RequiredTool != nil {
-		return *x.RequiredTool
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetSource() string {
-	if x != nil && x.Source != nil {
-		return *x.Source
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetAgentMode() SendAgentMode {
-	if x != nil {
-		return x.AgentMode
-	}
-	return SendAgentMode_SEND_AGENT_MODE_UNSPECIFIED
-}
-
-func (x *SessionServiceSendRequest) GetRequestHeaders() map[string]string {
-	if x != nil {
-		return x.RequestHeaders
-	}
-	return nil
-}
-
-func (x *SessionServiceSendRequest) GetTraceparent() string {
-	if x != nil && x.Traceparent != nil {
-		return *x.Traceparent
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetTracestate() string {
-	if x != nil && x.Tracestate != nil {
-		return *x.Tracestate
-	}
-	return ""
-}
-
-func (x *SessionServiceSendRequest) GetWait() bool {
-	if x != nil && x.Wait != nil {
-		return *x.Wait
-	}
-	return false
-}
-
-func (x *SessionServiceSendRequest) GetResponseFormat() *ResponseFormat {
-	if x != nil {
-		return x.ResponseFormat
-	}
-	return nil
-}
-
-func (x *SessionServiceSendRequest) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
-type SessionServiceSendResponse struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Members without a field above, as the text of a JSON object.
-	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SessionServiceSendResponse) Reset() {
-	*x = SessionServiceSendResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SessionServiceSendResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SessionServiceSendResponse) ProtoMessage() {}
-
-func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SessionServiceSendResponse.ProtoReflect.Descriptor instead.
-func (*SessionServiceSendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
-}
-
-func (x *SessionServiceSendResponse) GetMessageId() string {
-	if x != nil {
-		return x.MessageId
-	}
-	return ""
-}
-
-func (x *SessionServiceSendResponse) GetJsonExtra() string {
-	if x != nil {
-		return x.JsonExtra
-	}
-	return ""
-}
-
 type SessionServiceSendMessagesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
@@ -3409,7 +3175,7 @@ type SessionServiceSendMessagesRequest struct {
 
 func (x *SessionServiceSendMessagesRequest) Reset() {
 	*x = SessionServiceSendMessagesRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3421,7 +3187,7 @@ func (x *SessionServiceSendMessagesRequest) String() string {
 func (*SessionServiceSendMessagesRequest) ProtoMessage() {}
 
 func (x *SessionServiceSendMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3434,7 +3200,7 @@ func (x *SessionServiceSendMessagesRequest) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use SessionServiceSendMessagesRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SessionServiceSendMessagesRequest) GetSessionId() string {
@@ -3525,7 +3291,7 @@ type SessionServiceSendMessagesResponse struct {
 
 func (x *SessionServiceSendMessagesResponse) Reset() {
 	*x = SessionServiceSendMessagesResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3303,7 @@ func (x *SessionServiceSendMessagesResponse) String() string {
 func (*SessionServiceSendMessagesResponse) ProtoMessage() {}
 
 func (x *SessionServiceSendMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3316,7 @@ func (x *SessionServiceSendMessagesResponse) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceSendMessagesResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSendMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SessionServiceSendMessagesResponse) GetMessageIds() []string {
@@ -3580,7 +3346,7 @@ type SessionServiceSetForegroundRequest struct {
 
 func (x *SessionServiceSetForegroundRequest) Reset() {
 	*x = SessionServiceSetForegroundRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3358,7 @@ func (x *SessionServiceSetForegroundRequest) String() string {
 func (*SessionServiceSetForegroundRequest) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3371,7 @@ func (x *SessionServiceSetForegroundRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionServiceSetForegroundRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SessionServiceSetForegroundRequest) GetSessionId() string {
@@ -3637,7 +3403,7 @@ type SessionServiceSetForegroundResponse struct {
 
 func (x *SessionServiceSetForegroundResponse) Reset() {
 	*x = SessionServiceSetForegroundResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3415,7 @@ func (x *SessionServiceSetForegroundResponse) String() string {
 func (*SessionServiceSetForegroundResponse) ProtoMessage() {}
 
 func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3428,7 @@ func (x *SessionServiceSetForegroundResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use SessionServiceSetForegroundResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSetForegroundResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionServiceSetForegroundResponse) GetSuccess() bool {
@@ -3701,7 +3467,7 @@ type SessionServiceShutdownRequest struct {
 
 func (x *SessionServiceShutdownRequest) Reset() {
 	*x = SessionServiceShutdownRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3479,7 @@ func (x *SessionServiceShutdownRequest) String() string {
 func (*SessionServiceShutdownRequest) ProtoMessage() {}
 
 func (x *SessionServiceShutdownRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3492,7 @@ func (x *SessionServiceShutdownRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceShutdownRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceShutdownRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SessionServiceShutdownRequest) GetSessionId() string {
@@ -3775,7 +3541,7 @@ type SessionServiceShutdownResponse struct {
 
 func (x *SessionServiceShutdownResponse) Reset() {
 	*x = SessionServiceShutdownResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3553,7 @@ func (x *SessionServiceShutdownResponse) String() string {
 func (*SessionServiceShutdownResponse) ProtoMessage() {}
 
 func (x *SessionServiceShutdownResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3566,7 @@ func (x *SessionServiceShutdownResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceShutdownResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceShutdownResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SessionServiceShutdownResponse) GetUnrecognized() string {
@@ -3821,7 +3587,7 @@ type SessionServiceSuspendRequest struct {
 
 func (x *SessionServiceSuspendRequest) Reset() {
 	*x = SessionServiceSuspendRequest{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3599,7 @@ func (x *SessionServiceSuspendRequest) String() string {
 func (*SessionServiceSuspendRequest) ProtoMessage() {}
 
 func (x *SessionServiceSuspendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3612,7 @@ func (x *SessionServiceSuspendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSuspendRequest.ProtoReflect.Descriptor instead.
 func (*SessionServiceSuspendRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SessionServiceSuspendRequest) GetSessionId() string {
@@ -3874,7 +3640,7 @@ type SessionServiceSuspendResponse struct {
 
 func (x *SessionServiceSuspendResponse) Reset() {
 	*x = SessionServiceSuspendResponse{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3652,7 @@ func (x *SessionServiceSuspendResponse) String() string {
 func (*SessionServiceSuspendResponse) ProtoMessage() {}
 
 func (x *SessionServiceSuspendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3665,7 @@ func (x *SessionServiceSuspendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionServiceSuspendResponse.ProtoReflect.Descriptor instead.
 func (*SessionServiceSuspendResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SessionServiceSuspendResponse) GetUnrecognized() string {
@@ -3927,7 +3693,7 @@ type SendMessageItem struct {
 
 func (x *SendMessageItem) Reset() {
 	*x = SendMessageItem{}
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3939,7 +3705,7 @@ func (x *SendMessageItem) String() string {
 func (*SendMessageItem) ProtoMessage() {}
 
 func (x *SendMessageItem) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3952,7 +3718,7 @@ func (x *SendMessageItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendMessageItem.ProtoReflect.Descriptor instead.
 func (*SendMessageItem) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SendMessageItem) GetPrompt() string {
@@ -4439,47 +4205,7 @@ const file_copilot_cli_v1_session_proto_rawDesc = "" +
 	"\x0f_disable_resumeB\x18\n" +
 	"\x16_continue_pending_workB(\n" +
 	"&_github_token_provider_registration_idB\x15\n" +
-	"\x13_has_skill_provider\"\xb6\a\n" +
-	"\x19SessionServiceSendRequest\x12%\n" +
-	"\n" +
-	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
-	"\x06prompt\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12*\n" +
-	"\x0edisplay_prompt\x18\x03 \x01(\tH\x00R\rdisplayPrompt\x88\x01\x01\x12<\n" +
-	"\vattachments\x18\x04 \x03(\v2\x1a.copilot.cli.v1.AttachmentR\vattachments\x12,\n" +
-	"\x04mode\x18\x05 \x01(\x0e2\x18.copilot.cli.v1.SendModeR\x04mode\x12\x1d\n" +
-	"\aprepend\x18\x06 \x01(\bH\x01R\aprepend\x88\x01\x01\x12\x1f\n" +
-	"\bbillable\x18\a \x01(\bH\x02R\bbillable\x88\x01\x01\x12(\n" +
-	"\rrequired_tool\x18\b \x01(\tH\x03R\frequiredTool\x88\x01\x01\x12#\n" +
-	"\x06source\x18\t \x01(\tB\x06\x82\x80\x19\x020\x01H\x04R\x06source\x88\x01\x01\x12<\n" +
-	"\n" +
-	"agent_mode\x18\n" +
-	" \x01(\x0e2\x1d.copilot.cli.v1.SendAgentModeR\tagentMode\x12k\n" +
-	"\x0frequest_headers\x18\v \x03(\v2=.copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntryB\x03\x80\x01\x01R\x0erequestHeaders\x12%\n" +
-	"\vtraceparent\x18\f \x01(\tH\x05R\vtraceparent\x88\x01\x01\x12#\n" +
-	"\n" +
-	"tracestate\x18\r \x01(\tH\x06R\n" +
-	"tracestate\x88\x01\x01\x12\x17\n" +
-	"\x04wait\x18\x0e \x01(\bH\aR\x04wait\x88\x01\x01\x12G\n" +
-	"\x0fresponse_format\x18\x0f \x01(\v2\x1e.copilot.cli.v1.ResponseFormatR\x0eresponseFormat\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aA\n" +
-	"\x13RequestHeadersEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
-	"\x0f_display_promptB\n" +
-	"\n" +
-	"\b_prependB\v\n" +
-	"\t_billableB\x10\n" +
-	"\x0e_required_toolB\t\n" +
-	"\a_sourceB\x0e\n" +
-	"\f_traceparentB\r\n" +
-	"\v_tracestateB\a\n" +
-	"\x05_wait\"c\n" +
-	"\x1aSessionServiceSendResponse\x12%\n" +
-	"\n" +
-	"message_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tmessageId\x12\x1e\n" +
-	"\n" +
-	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xd4\x05\n" +
+	"\x13_has_skill_provider\"\xd4\x05\n" +
 	"!SessionServiceSendMessagesRequest\x12%\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12C\n" +
@@ -4612,7 +4338,7 @@ func file_copilot_cli_v1_session_proto_rawDescGZIP() []byte {
 	return file_copilot_cli_v1_session_proto_rawDescData
 }
 
-var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_copilot_cli_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_copilot_cli_v1_session_proto_goTypes = []any{
 	(*InternalSessionServiceSendSystemNotificationRequest)(nil),  // 0: copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
 	(*InternalSessionServiceSendSystemNotificationResponse)(nil), // 1: copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
@@ -4642,200 +4368,194 @@ var file_copilot_cli_v1_session_proto_goTypes = []any{
 	(*SessionServiceLogRequest)(nil),                             // 25: copilot.cli.v1.SessionServiceLogRequest
 	(*SessionServiceLogResponse)(nil),                            // 26: copilot.cli.v1.SessionServiceLogResponse
 	(*SessionServiceResumeRequest)(nil),                          // 27: copilot.cli.v1.SessionServiceResumeRequest
-	(*SessionServiceSendRequest)(nil),                            // 28: copilot.cli.v1.SessionServiceSendRequest
-	(*SessionServiceSendResponse)(nil),                           // 29: copilot.cli.v1.SessionServiceSendResponse
-	(*SessionServiceSendMessagesRequest)(nil),                    // 30: copilot.cli.v1.SessionServiceSendMessagesRequest
-	(*SessionServiceSendMessagesResponse)(nil),                   // 31: copilot.cli.v1.SessionServiceSendMessagesResponse
-	(*SessionServiceSetForegroundRequest)(nil),                   // 32: copilot.cli.v1.SessionServiceSetForegroundRequest
-	(*SessionServiceSetForegroundResponse)(nil),                  // 33: copilot.cli.v1.SessionServiceSetForegroundResponse
-	(*SessionServiceShutdownRequest)(nil),                        // 34: copilot.cli.v1.SessionServiceShutdownRequest
-	(*SessionServiceShutdownResponse)(nil),                       // 35: copilot.cli.v1.SessionServiceShutdownResponse
-	(*SessionServiceSuspendRequest)(nil),                         // 36: copilot.cli.v1.SessionServiceSuspendRequest
-	(*SessionServiceSuspendResponse)(nil),                        // 37: copilot.cli.v1.SessionServiceSuspendResponse
-	(*SendMessageItem)(nil),                                      // 38: copilot.cli.v1.SendMessageItem
-	nil,                                                          // 39: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
-	nil,                                                          // 40: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
-	nil,                                                          // 41: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	nil,                                                          // 42: copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
-	(AbortReason)(0),                                             // 43: copilot.cli.v1.AbortReason
-	(ReasoningSummary)(0),                                        // 44: copilot.cli.v1.ReasoningSummary
-	(ContextTier)(0),                                             // 45: copilot.cli.v1.ContextTier
-	(*ToolDefinition)(nil),                                       // 46: copilot.cli.v1.ToolDefinition
-	(*ToolSearchConfig)(nil),                                     // 47: copilot.cli.v1.ToolSearchConfig
-	(*CanvasDeclaration)(nil),                                    // 48: copilot.cli.v1.CanvasDeclaration
-	(*ExtensionIdentity)(nil),                                    // 49: copilot.cli.v1.ExtensionIdentity
-	(*CanvasProviderIdentity)(nil),                               // 50: copilot.cli.v1.CanvasProviderIdentity
-	(*CommandDeclaration)(nil),                                   // 51: copilot.cli.v1.CommandDeclaration
-	(*SystemMessageConfig)(nil),                                  // 52: copilot.cli.v1.SystemMessageConfig
-	(*StringList)(nil),                                           // 53: copilot.cli.v1.StringList
-	(ToolFilterPrecedence)(0),                                    // 54: copilot.cli.v1.ToolFilterPrecedence
-	(*ProviderConfig)(nil),                                       // 55: copilot.cli.v1.ProviderConfig
-	(*NamedProviderConfig)(nil),                                  // 56: copilot.cli.v1.NamedProviderConfig
-	(*ProviderModelConfig)(nil),                                  // 57: copilot.cli.v1.ProviderModelConfig
-	(*CapiSessionOptions)(nil),                                   // 58: copilot.cli.v1.CapiSessionOptions
-	(*SessionLimitsConfig)(nil),                                  // 59: copilot.cli.v1.SessionLimitsConfig
-	(*ModelCapabilitiesOverride)(nil),                            // 60: copilot.cli.v1.ModelCapabilitiesOverride
-	(*LargeOutputConfig)(nil),                                    // 61: copilot.cli.v1.LargeOutputConfig
-	(*SessionGitHubMcpToolConfig)(nil),                           // 62: copilot.cli.v1.SessionGitHubMcpToolConfig
-	(TokenStorage)(0),                                            // 63: copilot.cli.v1.TokenStorage
-	(EnvValueMode)(0),                                            // 64: copilot.cli.v1.EnvValueMode
-	(EmbeddingCacheStorage)(0),                                   // 65: copilot.cli.v1.EmbeddingCacheStorage
-	(*CustomAgentConfig)(nil),                                    // 66: copilot.cli.v1.CustomAgentConfig
-	(*DefaultAgentConfig)(nil),                                   // 67: copilot.cli.v1.DefaultAgentConfig
-	(*InfiniteSessionConfig)(nil),                                // 68: copilot.cli.v1.InfiniteSessionConfig
-	(*MemoryConfig)(nil),                                         // 69: copilot.cli.v1.MemoryConfig
-	(RemoteSessionExposure)(0),                                   // 70: copilot.cli.v1.RemoteSessionExposure
-	(*ExperimentAssignments)(nil),                                // 71: copilot.cli.v1.ExperimentAssignments
-	(*SessionManagedSettings)(nil),                               // 72: copilot.cli.v1.SessionManagedSettings
-	(*CloudSessionConfig)(nil),                                   // 73: copilot.cli.v1.CloudSessionConfig
-	(*SessionEvent)(nil),                                         // 74: copilot.cli.v1.SessionEvent
-	(*LocalSessionMetadataValue)(nil),                            // 75: copilot.cli.v1.LocalSessionMetadataValue
-	(*SessionListFilter)(nil),                                    // 76: copilot.cli.v1.SessionListFilter
-	(SessionLogLevel)(0),                                         // 77: copilot.cli.v1.SessionLogLevel
-	(*OpenCanvasInstance)(nil),                                   // 78: copilot.cli.v1.OpenCanvasInstance
-	(*WorkflowFactoryDeclaration)(nil),                           // 79: copilot.cli.v1.WorkflowFactoryDeclaration
-	(*Attachment)(nil),                                           // 80: copilot.cli.v1.Attachment
-	(SendMode)(0),                                                // 81: copilot.cli.v1.SendMode
-	(SendAgentMode)(0),                                           // 82: copilot.cli.v1.SendAgentMode
-	(*ResponseFormat)(nil),                                       // 83: copilot.cli.v1.ResponseFormat
-	(ShutdownType)(0),                                            // 84: copilot.cli.v1.ShutdownType
-	(*McpSerializableServerConfig)(nil),                          // 85: copilot.cli.v1.McpSerializableServerConfig
-	(*SessionServiceCreateResponse)(nil),                         // 86: copilot.cli.v1.SessionServiceCreateResponse
-	(*SessionServiceResumeResponse)(nil),                         // 87: copilot.cli.v1.SessionServiceResumeResponse
+	(*SessionServiceSendMessagesRequest)(nil),                    // 28: copilot.cli.v1.SessionServiceSendMessagesRequest
+	(*SessionServiceSendMessagesResponse)(nil),                   // 29: copilot.cli.v1.SessionServiceSendMessagesResponse
+	(*SessionServiceSetForegroundRequest)(nil),                   // 30: copilot.cli.v1.SessionServiceSetForegroundRequest
+	(*SessionServiceSetForegroundResponse)(nil),                  // 31: copilot.cli.v1.SessionServiceSetForegroundResponse
+	(*SessionServiceShutdownRequest)(nil),                        // 32: copilot.cli.v1.SessionServiceShutdownRequest
+	(*SessionServiceShutdownResponse)(nil),                       // 33: copilot.cli.v1.SessionServiceShutdownResponse
+	(*SessionServiceSuspendRequest)(nil),                         // 34: copilot.cli.v1.SessionServiceSuspendRequest
+	(*SessionServiceSuspendResponse)(nil),                        // 35: copilot.cli.v1.SessionServiceSuspendResponse
+	(*SendMessageItem)(nil),                                      // 36: copilot.cli.v1.SendMessageItem
+	nil,                                                          // 37: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	nil,                                                          // 38: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	nil,                                                          // 39: copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	(AbortReason)(0),                                             // 40: copilot.cli.v1.AbortReason
+	(ReasoningSummary)(0),                                        // 41: copilot.cli.v1.ReasoningSummary
+	(ContextTier)(0),                                             // 42: copilot.cli.v1.ContextTier
+	(*ToolDefinition)(nil),                                       // 43: copilot.cli.v1.ToolDefinition
+	(*ToolSearchConfig)(nil),                                     // 44: copilot.cli.v1.ToolSearchConfig
+	(*CanvasDeclaration)(nil),                                    // 45: copilot.cli.v1.CanvasDeclaration
+	(*ExtensionIdentity)(nil),                                    // 46: copilot.cli.v1.ExtensionIdentity
+	(*CanvasProviderIdentity)(nil),                               // 47: copilot.cli.v1.CanvasProviderIdentity
+	(*CommandDeclaration)(nil),                                   // 48: copilot.cli.v1.CommandDeclaration
+	(*SystemMessageConfig)(nil),                                  // 49: copilot.cli.v1.SystemMessageConfig
+	(*StringList)(nil),                                           // 50: copilot.cli.v1.StringList
+	(ToolFilterPrecedence)(0),                                    // 51: copilot.cli.v1.ToolFilterPrecedence
+	(*ProviderConfig)(nil),                                       // 52: copilot.cli.v1.ProviderConfig
+	(*NamedProviderConfig)(nil),                                  // 53: copilot.cli.v1.NamedProviderConfig
+	(*ProviderModelConfig)(nil),                                  // 54: copilot.cli.v1.ProviderModelConfig
+	(*CapiSessionOptions)(nil),                                   // 55: copilot.cli.v1.CapiSessionOptions
+	(*SessionLimitsConfig)(nil),                                  // 56: copilot.cli.v1.SessionLimitsConfig
+	(*ModelCapabilitiesOverride)(nil),                            // 57: copilot.cli.v1.ModelCapabilitiesOverride
+	(*LargeOutputConfig)(nil),                                    // 58: copilot.cli.v1.LargeOutputConfig
+	(*SessionGitHubMcpToolConfig)(nil),                           // 59: copilot.cli.v1.SessionGitHubMcpToolConfig
+	(TokenStorage)(0),                                            // 60: copilot.cli.v1.TokenStorage
+	(EnvValueMode)(0),                                            // 61: copilot.cli.v1.EnvValueMode
+	(EmbeddingCacheStorage)(0),                                   // 62: copilot.cli.v1.EmbeddingCacheStorage
+	(*CustomAgentConfig)(nil),                                    // 63: copilot.cli.v1.CustomAgentConfig
+	(*DefaultAgentConfig)(nil),                                   // 64: copilot.cli.v1.DefaultAgentConfig
+	(*InfiniteSessionConfig)(nil),                                // 65: copilot.cli.v1.InfiniteSessionConfig
+	(*MemoryConfig)(nil),                                         // 66: copilot.cli.v1.MemoryConfig
+	(RemoteSessionExposure)(0),                                   // 67: copilot.cli.v1.RemoteSessionExposure
+	(*ExperimentAssignments)(nil),                                // 68: copilot.cli.v1.ExperimentAssignments
+	(*SessionManagedSettings)(nil),                               // 69: copilot.cli.v1.SessionManagedSettings
+	(*CloudSessionConfig)(nil),                                   // 70: copilot.cli.v1.CloudSessionConfig
+	(*SessionEvent)(nil),                                         // 71: copilot.cli.v1.SessionEvent
+	(*LocalSessionMetadataValue)(nil),                            // 72: copilot.cli.v1.LocalSessionMetadataValue
+	(*SessionListFilter)(nil),                                    // 73: copilot.cli.v1.SessionListFilter
+	(SessionLogLevel)(0),                                         // 74: copilot.cli.v1.SessionLogLevel
+	(*OpenCanvasInstance)(nil),                                   // 75: copilot.cli.v1.OpenCanvasInstance
+	(*WorkflowFactoryDeclaration)(nil),                           // 76: copilot.cli.v1.WorkflowFactoryDeclaration
+	(SendMode)(0),                                                // 77: copilot.cli.v1.SendMode
+	(SendAgentMode)(0),                                           // 78: copilot.cli.v1.SendAgentMode
+	(*ResponseFormat)(nil),                                       // 79: copilot.cli.v1.ResponseFormat
+	(ShutdownType)(0),                                            // 80: copilot.cli.v1.ShutdownType
+	(*Attachment)(nil),                                           // 81: copilot.cli.v1.Attachment
+	(*McpSerializableServerConfig)(nil),                          // 82: copilot.cli.v1.McpSerializableServerConfig
+	(*SessionServiceSendRequest)(nil),                            // 83: copilot.cli.v1.SessionServiceSendRequest
+	(*SessionServiceCreateResponse)(nil),                         // 84: copilot.cli.v1.SessionServiceCreateResponse
+	(*SessionServiceResumeResponse)(nil),                         // 85: copilot.cli.v1.SessionServiceResumeResponse
+	(*SessionServiceSendResponse)(nil),                           // 86: copilot.cli.v1.SessionServiceSendResponse
 }
 var file_copilot_cli_v1_session_proto_depIdxs = []int32{
-	43,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
-	44,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	45,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	46,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	47,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	48,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	49,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	50,  // 7: copilot.cli.v1.SessionServiceCreateRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	51,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	52,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	53,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	53,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
-	54,  // 12: copilot.cli.v1.SessionServiceCreateRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	55,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	56,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	57,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	58,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	59,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	60,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	61,  // 19: copilot.cli.v1.SessionServiceCreateRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	62,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	39,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
-	63,  // 22: copilot.cli.v1.SessionServiceCreateRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	64,  // 23: copilot.cli.v1.SessionServiceCreateRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	65,  // 24: copilot.cli.v1.SessionServiceCreateRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	66,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	67,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	53,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	68,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	69,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
-	70,  // 30: copilot.cli.v1.SessionServiceCreateRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	71,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	72,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	73,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	74,  // 34: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
-	75,  // 35: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	76,  // 36: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
-	75,  // 37: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
-	77,  // 38: copilot.cli.v1.SessionServiceLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	44,  // 39: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	45,  // 40: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
-	46,  // 41: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
-	47,  // 42: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	48,  // 43: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	49,  // 44: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	50,  // 45: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	51,  // 46: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	52,  // 47: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	53,  // 48: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
-	53,  // 49: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
-	54,  // 50: copilot.cli.v1.SessionServiceResumeRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	55,  // 51: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	56,  // 52: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	57,  // 53: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	58,  // 54: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	59,  // 55: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	60,  // 56: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	61,  // 57: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	62,  // 58: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	40,  // 59: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
-	63,  // 60: copilot.cli.v1.SessionServiceResumeRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	64,  // 61: copilot.cli.v1.SessionServiceResumeRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	65,  // 62: copilot.cli.v1.SessionServiceResumeRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	66,  // 63: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	67,  // 64: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	53,  // 65: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	68,  // 66: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	69,  // 67: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
-	70,  // 68: copilot.cli.v1.SessionServiceResumeRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	71,  // 69: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	72,  // 70: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	78,  // 71: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	79,  // 72: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	80,  // 73: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
-	81,  // 74: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
-	82,  // 75: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	41,  // 76: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
-	83,  // 77: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	38,  // 78: copilot.cli.v1.SessionServiceSendMessagesRequest.messages:type_name -> copilot.cli.v1.SendMessageItem
-	81,  // 79: copilot.cli.v1.SessionServiceSendMessagesRequest.mode:type_name -> copilot.cli.v1.SendMode
-	82,  // 80: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
-	42,  // 81: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
-	83,  // 82: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
-	84,  // 83: copilot.cli.v1.SessionServiceShutdownRequest.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
-	80,  // 84: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
-	85,  // 85: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	85,  // 86: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	0,   // 87: copilot.cli.v1.InternalSessionService.SendSystemNotification:input_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
-	2,   // 88: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
-	4,   // 89: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:input_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
-	6,   // 90: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
-	7,   // 91: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
-	9,   // 92: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
-	11,  // 93: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
-	13,  // 94: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
-	15,  // 95: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
-	17,  // 96: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
-	19,  // 97: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
-	21,  // 98: copilot.cli.v1.SessionService.InterruptMainTurn:input_type -> copilot.cli.v1.SessionServiceInterruptMainTurnRequest
-	23,  // 99: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
-	25,  // 100: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
-	27,  // 101: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
-	28,  // 102: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
-	30,  // 103: copilot.cli.v1.SessionService.SendMessages:input_type -> copilot.cli.v1.SessionServiceSendMessagesRequest
-	32,  // 104: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
-	34,  // 105: copilot.cli.v1.SessionService.Shutdown:input_type -> copilot.cli.v1.SessionServiceShutdownRequest
-	36,  // 106: copilot.cli.v1.SessionService.Suspend:input_type -> copilot.cli.v1.SessionServiceSuspendRequest
-	1,   // 107: copilot.cli.v1.InternalSessionService.SendSystemNotification:output_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
-	3,   // 108: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
-	5,   // 109: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:output_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
-	86,  // 110: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
-	8,   // 111: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
-	10,  // 112: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
-	12,  // 113: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
-	14,  // 114: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
-	16,  // 115: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
-	18,  // 116: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
-	20,  // 117: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
-	22,  // 118: copilot.cli.v1.SessionService.InterruptMainTurn:output_type -> copilot.cli.v1.SessionServiceInterruptMainTurnResponse
-	24,  // 119: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
-	26,  // 120: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
-	87,  // 121: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
-	29,  // 122: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
-	31,  // 123: copilot.cli.v1.SessionService.SendMessages:output_type -> copilot.cli.v1.SessionServiceSendMessagesResponse
-	33,  // 124: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
-	35,  // 125: copilot.cli.v1.SessionService.Shutdown:output_type -> copilot.cli.v1.SessionServiceShutdownResponse
-	37,  // 126: copilot.cli.v1.SessionService.Suspend:output_type -> copilot.cli.v1.SessionServiceSuspendResponse
-	107, // [107:127] is the sub-list for method output_type
-	87,  // [87:107] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	40,  // 0: copilot.cli.v1.SessionServiceAbortRequest.reason:type_name -> copilot.cli.v1.AbortReason
+	41,  // 1: copilot.cli.v1.SessionServiceCreateRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	42,  // 2: copilot.cli.v1.SessionServiceCreateRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	43,  // 3: copilot.cli.v1.SessionServiceCreateRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	44,  // 4: copilot.cli.v1.SessionServiceCreateRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	45,  // 5: copilot.cli.v1.SessionServiceCreateRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	46,  // 6: copilot.cli.v1.SessionServiceCreateRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	47,  // 7: copilot.cli.v1.SessionServiceCreateRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	48,  // 8: copilot.cli.v1.SessionServiceCreateRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	49,  // 9: copilot.cli.v1.SessionServiceCreateRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	50,  // 10: copilot.cli.v1.SessionServiceCreateRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	50,  // 11: copilot.cli.v1.SessionServiceCreateRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	51,  // 12: copilot.cli.v1.SessionServiceCreateRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	52,  // 13: copilot.cli.v1.SessionServiceCreateRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	53,  // 14: copilot.cli.v1.SessionServiceCreateRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	54,  // 15: copilot.cli.v1.SessionServiceCreateRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	55,  // 16: copilot.cli.v1.SessionServiceCreateRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	56,  // 17: copilot.cli.v1.SessionServiceCreateRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	57,  // 18: copilot.cli.v1.SessionServiceCreateRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	58,  // 19: copilot.cli.v1.SessionServiceCreateRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	59,  // 20: copilot.cli.v1.SessionServiceCreateRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	37,  // 21: copilot.cli.v1.SessionServiceCreateRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry
+	60,  // 22: copilot.cli.v1.SessionServiceCreateRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	61,  // 23: copilot.cli.v1.SessionServiceCreateRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	62,  // 24: copilot.cli.v1.SessionServiceCreateRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	63,  // 25: copilot.cli.v1.SessionServiceCreateRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	64,  // 26: copilot.cli.v1.SessionServiceCreateRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	50,  // 27: copilot.cli.v1.SessionServiceCreateRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	65,  // 28: copilot.cli.v1.SessionServiceCreateRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	66,  // 29: copilot.cli.v1.SessionServiceCreateRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	67,  // 30: copilot.cli.v1.SessionServiceCreateRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	68,  // 31: copilot.cli.v1.SessionServiceCreateRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	69,  // 32: copilot.cli.v1.SessionServiceCreateRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	70,  // 33: copilot.cli.v1.SessionServiceCreateRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	71,  // 34: copilot.cli.v1.SessionServiceGetMessagesResponse.events:type_name -> copilot.cli.v1.SessionEvent
+	72,  // 35: copilot.cli.v1.SessionServiceGetMetadataResponse.session:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	73,  // 36: copilot.cli.v1.SessionServiceListRequest.filter:type_name -> copilot.cli.v1.SessionListFilter
+	72,  // 37: copilot.cli.v1.SessionServiceListResponse.sessions:type_name -> copilot.cli.v1.LocalSessionMetadataValue
+	74,  // 38: copilot.cli.v1.SessionServiceLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	41,  // 39: copilot.cli.v1.SessionServiceResumeRequest.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	42,  // 40: copilot.cli.v1.SessionServiceResumeRequest.context_tier:type_name -> copilot.cli.v1.ContextTier
+	43,  // 41: copilot.cli.v1.SessionServiceResumeRequest.tools:type_name -> copilot.cli.v1.ToolDefinition
+	44,  // 42: copilot.cli.v1.SessionServiceResumeRequest.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	45,  // 43: copilot.cli.v1.SessionServiceResumeRequest.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	46,  // 44: copilot.cli.v1.SessionServiceResumeRequest.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	47,  // 45: copilot.cli.v1.SessionServiceResumeRequest.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	48,  // 46: copilot.cli.v1.SessionServiceResumeRequest.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	49,  // 47: copilot.cli.v1.SessionServiceResumeRequest.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	50,  // 48: copilot.cli.v1.SessionServiceResumeRequest.available_tools:type_name -> copilot.cli.v1.StringList
+	50,  // 49: copilot.cli.v1.SessionServiceResumeRequest.excluded_tools:type_name -> copilot.cli.v1.StringList
+	51,  // 50: copilot.cli.v1.SessionServiceResumeRequest.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	52,  // 51: copilot.cli.v1.SessionServiceResumeRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	53,  // 52: copilot.cli.v1.SessionServiceResumeRequest.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	54,  // 53: copilot.cli.v1.SessionServiceResumeRequest.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	55,  // 54: copilot.cli.v1.SessionServiceResumeRequest.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	56,  // 55: copilot.cli.v1.SessionServiceResumeRequest.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	57,  // 56: copilot.cli.v1.SessionServiceResumeRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	58,  // 57: copilot.cli.v1.SessionServiceResumeRequest.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	59,  // 58: copilot.cli.v1.SessionServiceResumeRequest.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	38,  // 59: copilot.cli.v1.SessionServiceResumeRequest.mcp_servers:type_name -> copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry
+	60,  // 60: copilot.cli.v1.SessionServiceResumeRequest.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	61,  // 61: copilot.cli.v1.SessionServiceResumeRequest.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	62,  // 62: copilot.cli.v1.SessionServiceResumeRequest.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	63,  // 63: copilot.cli.v1.SessionServiceResumeRequest.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	64,  // 64: copilot.cli.v1.SessionServiceResumeRequest.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	50,  // 65: copilot.cli.v1.SessionServiceResumeRequest.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	65,  // 66: copilot.cli.v1.SessionServiceResumeRequest.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	66,  // 67: copilot.cli.v1.SessionServiceResumeRequest.memory:type_name -> copilot.cli.v1.MemoryConfig
+	67,  // 68: copilot.cli.v1.SessionServiceResumeRequest.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	68,  // 69: copilot.cli.v1.SessionServiceResumeRequest.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	69,  // 70: copilot.cli.v1.SessionServiceResumeRequest.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	75,  // 71: copilot.cli.v1.SessionServiceResumeRequest.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	76,  // 72: copilot.cli.v1.SessionServiceResumeRequest.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
+	36,  // 73: copilot.cli.v1.SessionServiceSendMessagesRequest.messages:type_name -> copilot.cli.v1.SendMessageItem
+	77,  // 74: copilot.cli.v1.SessionServiceSendMessagesRequest.mode:type_name -> copilot.cli.v1.SendMode
+	78,  // 75: copilot.cli.v1.SessionServiceSendMessagesRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	39,  // 76: copilot.cli.v1.SessionServiceSendMessagesRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendMessagesRequest.RequestHeadersEntry
+	79,  // 77: copilot.cli.v1.SessionServiceSendMessagesRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	80,  // 78: copilot.cli.v1.SessionServiceShutdownRequest.shutdown_type:type_name -> copilot.cli.v1.ShutdownType
+	81,  // 79: copilot.cli.v1.SendMessageItem.attachments:type_name -> copilot.cli.v1.Attachment
+	82,  // 80: copilot.cli.v1.SessionServiceCreateRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	82,  // 81: copilot.cli.v1.SessionServiceResumeRequest.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	0,   // 82: copilot.cli.v1.InternalSessionService.SendSystemNotification:input_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationRequest
+	2,   // 83: copilot.cli.v1.SessionService.Abort:input_type -> copilot.cli.v1.SessionServiceAbortRequest
+	4,   // 84: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:input_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsRequest
+	6,   // 85: copilot.cli.v1.SessionService.Create:input_type -> copilot.cli.v1.SessionServiceCreateRequest
+	7,   // 86: copilot.cli.v1.SessionService.Delete:input_type -> copilot.cli.v1.SessionServiceDeleteRequest
+	9,   // 87: copilot.cli.v1.SessionService.Destroy:input_type -> copilot.cli.v1.SessionServiceDestroyRequest
+	11,  // 88: copilot.cli.v1.SessionService.Detach:input_type -> copilot.cli.v1.SessionServiceDetachRequest
+	13,  // 89: copilot.cli.v1.SessionService.GetForeground:input_type -> copilot.cli.v1.SessionServiceGetForegroundRequest
+	15,  // 90: copilot.cli.v1.SessionService.GetLastId:input_type -> copilot.cli.v1.SessionServiceGetLastIdRequest
+	17,  // 91: copilot.cli.v1.SessionService.GetMessages:input_type -> copilot.cli.v1.SessionServiceGetMessagesRequest
+	19,  // 92: copilot.cli.v1.SessionService.GetMetadata:input_type -> copilot.cli.v1.SessionServiceGetMetadataRequest
+	21,  // 93: copilot.cli.v1.SessionService.InterruptMainTurn:input_type -> copilot.cli.v1.SessionServiceInterruptMainTurnRequest
+	23,  // 94: copilot.cli.v1.SessionService.List:input_type -> copilot.cli.v1.SessionServiceListRequest
+	25,  // 95: copilot.cli.v1.SessionService.Log:input_type -> copilot.cli.v1.SessionServiceLogRequest
+	27,  // 96: copilot.cli.v1.SessionService.Resume:input_type -> copilot.cli.v1.SessionServiceResumeRequest
+	83,  // 97: copilot.cli.v1.SessionService.Send:input_type -> copilot.cli.v1.SessionServiceSendRequest
+	28,  // 98: copilot.cli.v1.SessionService.SendMessages:input_type -> copilot.cli.v1.SessionServiceSendMessagesRequest
+	30,  // 99: copilot.cli.v1.SessionService.SetForeground:input_type -> copilot.cli.v1.SessionServiceSetForegroundRequest
+	32,  // 100: copilot.cli.v1.SessionService.Shutdown:input_type -> copilot.cli.v1.SessionServiceShutdownRequest
+	34,  // 101: copilot.cli.v1.SessionService.Suspend:input_type -> copilot.cli.v1.SessionServiceSuspendRequest
+	1,   // 102: copilot.cli.v1.InternalSessionService.SendSystemNotification:output_type -> copilot.cli.v1.InternalSessionServiceSendSystemNotificationResponse
+	3,   // 103: copilot.cli.v1.SessionService.Abort:output_type -> copilot.cli.v1.SessionServiceAbortResponse
+	5,   // 104: copilot.cli.v1.SessionService.CancelAllBackgroundAgents:output_type -> copilot.cli.v1.SessionServiceCancelAllBackgroundAgentsResponse
+	84,  // 105: copilot.cli.v1.SessionService.Create:output_type -> copilot.cli.v1.SessionServiceCreateResponse
+	8,   // 106: copilot.cli.v1.SessionService.Delete:output_type -> copilot.cli.v1.SessionServiceDeleteResponse
+	10,  // 107: copilot.cli.v1.SessionService.Destroy:output_type -> copilot.cli.v1.SessionServiceDestroyResponse
+	12,  // 108: copilot.cli.v1.SessionService.Detach:output_type -> copilot.cli.v1.SessionServiceDetachResponse
+	14,  // 109: copilot.cli.v1.SessionService.GetForeground:output_type -> copilot.cli.v1.SessionServiceGetForegroundResponse
+	16,  // 110: copilot.cli.v1.SessionService.GetLastId:output_type -> copilot.cli.v1.SessionServiceGetLastIdResponse
+	18,  // 111: copilot.cli.v1.SessionService.GetMessages:output_type -> copilot.cli.v1.SessionServiceGetMessagesResponse
+	20,  // 112: copilot.cli.v1.SessionService.GetMetadata:output_type -> copilot.cli.v1.SessionServiceGetMetadataResponse
+	22,  // 113: copilot.cli.v1.SessionService.InterruptMainTurn:output_type -> copilot.cli.v1.SessionServiceInterruptMainTurnResponse
+	24,  // 114: copilot.cli.v1.SessionService.List:output_type -> copilot.cli.v1.SessionServiceListResponse
+	26,  // 115: copilot.cli.v1.SessionService.Log:output_type -> copilot.cli.v1.SessionServiceLogResponse
+	85,  // 116: copilot.cli.v1.SessionService.Resume:output_type -> copilot.cli.v1.SessionServiceResumeResponse
+	86,  // 117: copilot.cli.v1.SessionService.Send:output_type -> copilot.cli.v1.SessionServiceSendResponse
+	29,  // 118: copilot.cli.v1.SessionService.SendMessages:output_type -> copilot.cli.v1.SessionServiceSendMessagesResponse
+	31,  // 119: copilot.cli.v1.SessionService.SetForeground:output_type -> copilot.cli.v1.SessionServiceSetForegroundResponse
+	33,  // 120: copilot.cli.v1.SessionService.Shutdown:output_type -> copilot.cli.v1.SessionServiceShutdownResponse
+	35,  // 121: copilot.cli.v1.SessionService.Suspend:output_type -> copilot.cli.v1.SessionServiceSuspendResponse
+	102, // [102:122] is the sub-list for method output_type
+	82,  // [82:102] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_proto_init() }
@@ -4861,19 +4581,18 @@ func file_copilot_cli_v1_session_proto_init() {
 	file_copilot_cli_v1_session_proto_msgTypes[25].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[27].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[28].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[30].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[31].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[32].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[33].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[34].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_proto_msgTypes[35].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[37].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_proto_msgTypes[38].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_proto_rawDesc), len(file_copilot_cli_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

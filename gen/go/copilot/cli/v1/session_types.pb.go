@@ -1474,6 +1474,240 @@ func (x *SessionServiceResumeResponse) GetJsonExtra() string {
 	return ""
 }
 
+type SessionServiceSendRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The prompt.
+	Prompt string `protobuf:"bytes,2,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	// Text to show in the timeline instead of the prompt.
+	DisplayPrompt *string `protobuf:"bytes,3,opt,name=display_prompt,json=displayPrompt,proto3,oneof" json:"display_prompt,omitempty"`
+	// Files, directories, selections, data and references that go with the
+	// prompt.
+	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
+	// What happens when a turn is running. Absent: enqueue.
+	Mode SendMode `protobuf:"varint,5,opt,name=mode,proto3,enum=copilot.cli.v1.SendMode" json:"mode,omitempty"`
+	// Puts the prompt before those already queued.
+	Prepend *bool `protobuf:"varint,6,opt,name=prepend,proto3,oneof" json:"prepend,omitempty"`
+	// Whether the prompt counts against the user's quota.
+	Billable *bool `protobuf:"varint,7,opt,name=billable,proto3,oneof" json:"billable,omitempty"`
+	// Tool without which the prompt is to fail.
+	RequiredTool *string `protobuf:"bytes,8,opt,name=required_tool,json=requiredTool,proto3,oneof" json:"required_tool,omitempty"`
+	// Internal to the CLI.
+	Source *string `protobuf:"bytes,9,opt,name=source,proto3,oneof" json:"source,omitempty"`
+	// Agent mode for this prompt.
+	AgentMode SendAgentMode `protobuf:"varint,10,opt,name=agent_mode,json=agentMode,proto3,enum=copilot.cli.v1.SendAgentMode" json:"agent_mode,omitempty"`
+	// HTTP headers for the requests to the model in this turn, merged over those
+	// of the provider.
+	RequestHeaders map[string]string `protobuf:"bytes,11,rep,name=request_headers,json=requestHeaders,proto3" json:"request_headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// W3C trace context.
+	Traceparent *string `protobuf:"bytes,12,opt,name=traceparent,proto3,oneof" json:"traceparent,omitempty"`
+	// W3C trace state.
+	Tracestate *string `protobuf:"bytes,13,opt,name=tracestate,proto3,oneof" json:"tracestate,omitempty"`
+	// Answers only when the turn has ended.
+	Wait *bool `protobuf:"varint,14,opt,name=wait,proto3,oneof" json:"wait,omitempty"`
+	// Format of the answer, as the model's endpoint defines it. Since CLI 1.0.85.
+	ResponseFormat *ResponseFormat `protobuf:"bytes,15,opt,name=response_format,json=responseFormat,proto3" json:"response_format,omitempty"`
+	// Members without a field above, as the text of a JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSendRequest) Reset() {
+	*x = SessionServiceSendRequest{}
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSendRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSendRequest) ProtoMessage() {}
+
+func (x *SessionServiceSendRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSendRequest.ProtoReflect.Descriptor instead.
+func (*SessionServiceSendRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SessionServiceSendRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetPrompt() string {
+	if x != nil {
+		return x.Prompt
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetDisplayPrompt() string {
+	if x != nil && x.DisplayPrompt != nil {
+		return *x.DisplayPrompt
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetAttachments() []*Attachment {
+	if x != nil {
+		return x.Attachments
+	}
+	return nil
+}
+
+func (x *SessionServiceSendRequest) GetMode() SendMode {
+	if x != nil {
+		return x.Mode
+	}
+	return SendMode_SEND_MODE_UNSPECIFIED
+}
+
+func (x *SessionServiceSendRequest) GetPrepend() bool {
+	if x != nil && x.Prepend != nil {
+		return *x.Prepend
+	}
+	return false
+}
+
+func (x *SessionServiceSendRequest) GetBillable() bool {
+	if x != nil && x.Billable != nil {
+		return *x.Billable
+	}
+	return false
+}
+
+func (x *SessionServiceSendRequest) GetRequiredTool() string {
+	if x != nil && x.RequiredTool != nil {
+		return *x.RequiredTool
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetAgentMode() SendAgentMode {
+	if x != nil {
+		return x.AgentMode
+	}
+	return SendAgentMode_SEND_AGENT_MODE_UNSPECIFIED
+}
+
+func (x *SessionServiceSendRequest) GetRequestHeaders() map[string]string {
+	if x != nil {
+		return x.RequestHeaders
+	}
+	return nil
+}
+
+func (x *SessionServiceSendRequest) GetTraceparent() string {
+	if x != nil && x.Traceparent != nil {
+		return *x.Traceparent
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetTracestate() string {
+	if x != nil && x.Tracestate != nil {
+		return *x.Tracestate
+	}
+	return ""
+}
+
+func (x *SessionServiceSendRequest) GetWait() bool {
+	if x != nil && x.Wait != nil {
+		return *x.Wait
+	}
+	return false
+}
+
+func (x *SessionServiceSendRequest) GetResponseFormat() *ResponseFormat {
+	if x != nil {
+		return x.ResponseFormat
+	}
+	return nil
+}
+
+func (x *SessionServiceSendRequest) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
+type SessionServiceSendResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	MessageId string                 `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Members without a field above, as the text of a JSON object.
+	JsonExtra     string `protobuf:"bytes,1000,opt,name=json_extra,json=jsonExtra,proto3" json:"json_extra,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionServiceSendResponse) Reset() {
+	*x = SessionServiceSendResponse{}
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionServiceSendResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionServiceSendResponse) ProtoMessage() {}
+
+func (x *SessionServiceSendResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionServiceSendResponse.ProtoReflect.Descriptor instead.
+func (*SessionServiceSendResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SessionServiceSendResponse) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *SessionServiceSendResponse) GetJsonExtra() string {
+	if x != nil {
+		return x.JsonExtra
+	}
+	return ""
+}
+
 // An action on a canvas.
 type CanvasActionDeclaration struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1491,7 +1725,7 @@ type CanvasActionDeclaration struct {
 
 func (x *CanvasActionDeclaration) Reset() {
 	*x = CanvasActionDeclaration{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1737,7 @@ func (x *CanvasActionDeclaration) String() string {
 func (*CanvasActionDeclaration) ProtoMessage() {}
 
 func (x *CanvasActionDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[2]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1750,7 @@ func (x *CanvasActionDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasActionDeclaration.ProtoReflect.Descriptor instead.
 func (*CanvasActionDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{2}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CanvasActionDeclaration) GetName() string {
@@ -1570,7 +1804,7 @@ type CanvasDeclaration struct {
 
 func (x *CanvasDeclaration) Reset() {
 	*x = CanvasDeclaration{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1582,7 +1816,7 @@ func (x *CanvasDeclaration) String() string {
 func (*CanvasDeclaration) ProtoMessage() {}
 
 func (x *CanvasDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[3]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1829,7 @@ func (x *CanvasDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasDeclaration.ProtoReflect.Descriptor instead.
 func (*CanvasDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{3}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CanvasDeclaration) GetId() string {
@@ -1655,7 +1889,7 @@ type CanvasProviderIdentity struct {
 
 func (x *CanvasProviderIdentity) Reset() {
 	*x = CanvasProviderIdentity{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +1901,7 @@ func (x *CanvasProviderIdentity) String() string {
 func (*CanvasProviderIdentity) ProtoMessage() {}
 
 func (x *CanvasProviderIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[4]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +1914,7 @@ func (x *CanvasProviderIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanvasProviderIdentity.ProtoReflect.Descriptor instead.
 func (*CanvasProviderIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{4}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CanvasProviderIdentity) GetId() string {
@@ -1719,7 +1953,7 @@ type CapiSessionOptions struct {
 
 func (x *CapiSessionOptions) Reset() {
 	*x = CapiSessionOptions{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1965,7 @@ func (x *CapiSessionOptions) String() string {
 func (*CapiSessionOptions) ProtoMessage() {}
 
 func (x *CapiSessionOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[5]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1978,7 @@ func (x *CapiSessionOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapiSessionOptions.ProtoReflect.Descriptor instead.
 func (*CapiSessionOptions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{5}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CapiSessionOptions) GetEnableWebSocketResponses() bool {
@@ -1781,7 +2015,7 @@ type CloudSessionConfig struct {
 
 func (x *CloudSessionConfig) Reset() {
 	*x = CloudSessionConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +2027,7 @@ func (x *CloudSessionConfig) String() string {
 func (*CloudSessionConfig) ProtoMessage() {}
 
 func (x *CloudSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[6]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +2040,7 @@ func (x *CloudSessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloudSessionConfig.ProtoReflect.Descriptor instead.
 func (*CloudSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{6}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CloudSessionConfig) GetRepository() *CloudSessionRepository {
@@ -1840,7 +2074,7 @@ type CloudSessionRepository struct {
 
 func (x *CloudSessionRepository) Reset() {
 	*x = CloudSessionRepository{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +2086,7 @@ func (x *CloudSessionRepository) String() string {
 func (*CloudSessionRepository) ProtoMessage() {}
 
 func (x *CloudSessionRepository) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[7]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +2099,7 @@ func (x *CloudSessionRepository) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloudSessionRepository.ProtoReflect.Descriptor instead.
 func (*CloudSessionRepository) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{7}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CloudSessionRepository) GetOwner() string {
@@ -1911,7 +2145,7 @@ type CommandDeclaration struct {
 
 func (x *CommandDeclaration) Reset() {
 	*x = CommandDeclaration{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2157,7 @@ func (x *CommandDeclaration) String() string {
 func (*CommandDeclaration) ProtoMessage() {}
 
 func (x *CommandDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[8]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2170,7 @@ func (x *CommandDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandDeclaration.ProtoReflect.Descriptor instead.
 func (*CommandDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{8}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CommandDeclaration) GetName() string {
@@ -1994,7 +2228,7 @@ type CustomAgentConfig struct {
 
 func (x *CustomAgentConfig) Reset() {
 	*x = CustomAgentConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2240,7 @@ func (x *CustomAgentConfig) String() string {
 func (*CustomAgentConfig) ProtoMessage() {}
 
 func (x *CustomAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[9]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2253,7 @@ func (x *CustomAgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CustomAgentConfig.ProtoReflect.Descriptor instead.
 func (*CustomAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{9}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CustomAgentConfig) GetName() string {
@@ -2112,7 +2346,7 @@ type DefaultAgentConfig struct {
 
 func (x *DefaultAgentConfig) Reset() {
 	*x = DefaultAgentConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2358,7 @@ func (x *DefaultAgentConfig) String() string {
 func (*DefaultAgentConfig) ProtoMessage() {}
 
 func (x *DefaultAgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[10]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2371,7 @@ func (x *DefaultAgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DefaultAgentConfig.ProtoReflect.Descriptor instead.
 func (*DefaultAgentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{10}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DefaultAgentConfig) GetExcludedTools() []string {
@@ -2179,7 +2413,7 @@ type ExperimentAssignments struct {
 
 func (x *ExperimentAssignments) Reset() {
 	*x = ExperimentAssignments{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2425,7 @@ func (x *ExperimentAssignments) String() string {
 func (*ExperimentAssignments) ProtoMessage() {}
 
 func (x *ExperimentAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[11]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2438,7 @@ func (x *ExperimentAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExperimentAssignments.ProtoReflect.Descriptor instead.
 func (*ExperimentAssignments) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{11}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExperimentAssignments) GetFeatures() []string {
@@ -2279,7 +2513,7 @@ type ExperimentConfig struct {
 
 func (x *ExperimentConfig) Reset() {
 	*x = ExperimentConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2525,7 @@ func (x *ExperimentConfig) String() string {
 func (*ExperimentConfig) ProtoMessage() {}
 
 func (x *ExperimentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[12]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2538,7 @@ func (x *ExperimentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExperimentConfig.ProtoReflect.Descriptor instead.
 func (*ExperimentConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{12}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExperimentConfig) GetId() string {
@@ -2343,7 +2577,7 @@ type ExtensionIdentity struct {
 
 func (x *ExtensionIdentity) Reset() {
 	*x = ExtensionIdentity{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2589,7 @@ func (x *ExtensionIdentity) String() string {
 func (*ExtensionIdentity) ProtoMessage() {}
 
 func (x *ExtensionIdentity) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[13]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2602,7 @@ func (x *ExtensionIdentity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtensionIdentity.ProtoReflect.Descriptor instead.
 func (*ExtensionIdentity) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{13}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExtensionIdentity) GetSource() string {
@@ -2418,7 +2652,7 @@ type ExternalToolTextResultForLlm struct {
 
 func (x *ExternalToolTextResultForLlm) Reset() {
 	*x = ExternalToolTextResultForLlm{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2664,7 @@ func (x *ExternalToolTextResultForLlm) String() string {
 func (*ExternalToolTextResultForLlm) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlm) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[14]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2677,7 @@ func (x *ExternalToolTextResultForLlm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalToolTextResultForLlm.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlm) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{14}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExternalToolTextResultForLlm) GetTextResultForLlm() string {
@@ -2528,7 +2762,7 @@ type ExternalToolTextResultForLlmBinaryResultsForLlm struct {
 
 func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) Reset() {
 	*x = ExternalToolTextResultForLlmBinaryResultsForLlm{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2540,7 +2774,7 @@ func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) String() string {
 func (*ExternalToolTextResultForLlmBinaryResultsForLlm) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[15]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2553,7 +2787,7 @@ func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) ProtoReflect() protore
 
 // Deprecated: Use ExternalToolTextResultForLlmBinaryResultsForLlm.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmBinaryResultsForLlm) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{15}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExternalToolTextResultForLlmBinaryResultsForLlm) GetBinaryType() ExternalToolTextResultForLlmBinaryResultsForLlmType {
@@ -2619,7 +2853,7 @@ type ExternalToolTextResultForLlmContent struct {
 
 func (x *ExternalToolTextResultForLlmContent) Reset() {
 	*x = ExternalToolTextResultForLlmContent{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2865,7 @@ func (x *ExternalToolTextResultForLlmContent) String() string {
 func (*ExternalToolTextResultForLlmContent) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContent) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[16]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2878,7 @@ func (x *ExternalToolTextResultForLlmContent) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use ExternalToolTextResultForLlmContent.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContent) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{16}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExternalToolTextResultForLlmContent) GetVariant() isExternalToolTextResultForLlmContent_Variant {
@@ -2805,7 +3039,7 @@ type ExternalToolTextResultForLlmContentAudio struct {
 
 func (x *ExternalToolTextResultForLlmContentAudio) Reset() {
 	*x = ExternalToolTextResultForLlmContentAudio{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2817,7 +3051,7 @@ func (x *ExternalToolTextResultForLlmContentAudio) String() string {
 func (*ExternalToolTextResultForLlmContentAudio) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentAudio) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[17]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2830,7 +3064,7 @@ func (x *ExternalToolTextResultForLlmContentAudio) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ExternalToolTextResultForLlmContentAudio.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentAudio) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{17}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExternalToolTextResultForLlmContentAudio) GetData() []byte {
@@ -2868,7 +3102,7 @@ type ExternalToolTextResultForLlmContentImage struct {
 
 func (x *ExternalToolTextResultForLlmContentImage) Reset() {
 	*x = ExternalToolTextResultForLlmContentImage{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +3114,7 @@ func (x *ExternalToolTextResultForLlmContentImage) String() string {
 func (*ExternalToolTextResultForLlmContentImage) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentImage) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[18]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +3127,7 @@ func (x *ExternalToolTextResultForLlmContentImage) ProtoReflect() protoreflect.M
 
 // Deprecated: Use ExternalToolTextResultForLlmContentImage.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentImage) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{18}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ExternalToolTextResultForLlmContentImage) GetData() []byte {
@@ -2929,7 +3163,7 @@ type ExternalToolTextResultForLlmContentResource struct {
 
 func (x *ExternalToolTextResultForLlmContentResource) Reset() {
 	*x = ExternalToolTextResultForLlmContentResource{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2941,7 +3175,7 @@ func (x *ExternalToolTextResultForLlmContentResource) String() string {
 func (*ExternalToolTextResultForLlmContentResource) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentResource) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[19]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2954,7 +3188,7 @@ func (x *ExternalToolTextResultForLlmContentResource) ProtoReflect() protoreflec
 
 // Deprecated: Use ExternalToolTextResultForLlmContentResource.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentResource) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{19}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExternalToolTextResultForLlmContentResource) GetResource() *ExternalToolTextResultForLlmContentResourceDetails {
@@ -2987,7 +3221,7 @@ type ExternalToolTextResultForLlmContentResourceDetails struct {
 
 func (x *ExternalToolTextResultForLlmContentResourceDetails) Reset() {
 	*x = ExternalToolTextResultForLlmContentResourceDetails{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2999,7 +3233,7 @@ func (x *ExternalToolTextResultForLlmContentResourceDetails) String() string {
 func (*ExternalToolTextResultForLlmContentResourceDetails) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentResourceDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[20]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3012,7 +3246,7 @@ func (x *ExternalToolTextResultForLlmContentResourceDetails) ProtoReflect() prot
 
 // Deprecated: Use ExternalToolTextResultForLlmContentResourceDetails.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentResourceDetails) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{20}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExternalToolTextResultForLlmContentResourceDetails) GetVariant() isExternalToolTextResultForLlmContentResourceDetails_Variant {
@@ -3094,7 +3328,7 @@ type ExternalToolTextResultForLlmContentResourceLink struct {
 
 func (x *ExternalToolTextResultForLlmContentResourceLink) Reset() {
 	*x = ExternalToolTextResultForLlmContentResourceLink{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3340,7 @@ func (x *ExternalToolTextResultForLlmContentResourceLink) String() string {
 func (*ExternalToolTextResultForLlmContentResourceLink) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentResourceLink) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[21]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3353,7 @@ func (x *ExternalToolTextResultForLlmContentResourceLink) ProtoReflect() protore
 
 // Deprecated: Use ExternalToolTextResultForLlmContentResourceLink.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentResourceLink) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{21}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExternalToolTextResultForLlmContentResourceLink) GetIcons() []*ExternalToolTextResultForLlmContentResourceLinkIcon {
@@ -3193,7 +3427,7 @@ type ExternalToolTextResultForLlmContentResourceLinkIcon struct {
 
 func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) Reset() {
 	*x = ExternalToolTextResultForLlmContentResourceLinkIcon{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3439,7 @@ func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) String() string {
 func (*ExternalToolTextResultForLlmContentResourceLinkIcon) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[22]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3452,7 @@ func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) ProtoReflect() pro
 
 // Deprecated: Use ExternalToolTextResultForLlmContentResourceLinkIcon.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentResourceLinkIcon) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{22}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExternalToolTextResultForLlmContentResourceLinkIcon) GetSrc() string {
@@ -3273,7 +3507,7 @@ type ExternalToolTextResultForLlmContentShellExit struct {
 
 func (x *ExternalToolTextResultForLlmContentShellExit) Reset() {
 	*x = ExternalToolTextResultForLlmContentShellExit{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3285,7 +3519,7 @@ func (x *ExternalToolTextResultForLlmContentShellExit) String() string {
 func (*ExternalToolTextResultForLlmContentShellExit) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentShellExit) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[23]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3298,7 +3532,7 @@ func (x *ExternalToolTextResultForLlmContentShellExit) ProtoReflect() protorefle
 
 // Deprecated: Use ExternalToolTextResultForLlmContentShellExit.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentShellExit) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{23}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExternalToolTextResultForLlmContentShellExit) GetShellId() string {
@@ -3364,7 +3598,7 @@ type ExternalToolTextResultForLlmContentTerminal struct {
 
 func (x *ExternalToolTextResultForLlmContentTerminal) Reset() {
 	*x = ExternalToolTextResultForLlmContentTerminal{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3610,7 @@ func (x *ExternalToolTextResultForLlmContentTerminal) String() string {
 func (*ExternalToolTextResultForLlmContentTerminal) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentTerminal) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[24]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3623,7 @@ func (x *ExternalToolTextResultForLlmContentTerminal) ProtoReflect() protoreflec
 
 // Deprecated: Use ExternalToolTextResultForLlmContentTerminal.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentTerminal) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{24}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExternalToolTextResultForLlmContentTerminal) GetText() string {
@@ -3432,7 +3666,7 @@ type ExternalToolTextResultForLlmContentText struct {
 
 func (x *ExternalToolTextResultForLlmContentText) Reset() {
 	*x = ExternalToolTextResultForLlmContentText{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3678,7 @@ func (x *ExternalToolTextResultForLlmContentText) String() string {
 func (*ExternalToolTextResultForLlmContentText) ProtoMessage() {}
 
 func (x *ExternalToolTextResultForLlmContentText) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[25]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3691,7 @@ func (x *ExternalToolTextResultForLlmContentText) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use ExternalToolTextResultForLlmContentText.ProtoReflect.Descriptor instead.
 func (*ExternalToolTextResultForLlmContentText) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{25}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExternalToolTextResultForLlmContentText) GetText() string {
@@ -3493,7 +3727,7 @@ type InfiniteSessionConfig struct {
 
 func (x *InfiniteSessionConfig) Reset() {
 	*x = InfiniteSessionConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3739,7 @@ func (x *InfiniteSessionConfig) String() string {
 func (*InfiniteSessionConfig) ProtoMessage() {}
 
 func (x *InfiniteSessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[26]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3752,7 @@ func (x *InfiniteSessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfiniteSessionConfig.ProtoReflect.Descriptor instead.
 func (*InfiniteSessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{26}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InfiniteSessionConfig) GetEnabled() bool {
@@ -3565,7 +3799,7 @@ type JsonSchemaResponseFormat struct {
 
 func (x *JsonSchemaResponseFormat) Reset() {
 	*x = JsonSchemaResponseFormat{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3811,7 @@ func (x *JsonSchemaResponseFormat) String() string {
 func (*JsonSchemaResponseFormat) ProtoMessage() {}
 
 func (x *JsonSchemaResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[27]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3824,7 @@ func (x *JsonSchemaResponseFormat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JsonSchemaResponseFormat.ProtoReflect.Descriptor instead.
 func (*JsonSchemaResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{27}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JsonSchemaResponseFormat) GetName() string {
@@ -3645,7 +3879,7 @@ type LargeOutputConfig struct {
 
 func (x *LargeOutputConfig) Reset() {
 	*x = LargeOutputConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3891,7 @@ func (x *LargeOutputConfig) String() string {
 func (*LargeOutputConfig) ProtoMessage() {}
 
 func (x *LargeOutputConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[28]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3670,7 +3904,7 @@ func (x *LargeOutputConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LargeOutputConfig.ProtoReflect.Descriptor instead.
 func (*LargeOutputConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{28}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LargeOutputConfig) GetEnabled() bool {
@@ -3718,7 +3952,7 @@ type McpHeadersHandlePendingHeadersRefreshRequest struct {
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequest) Reset() {
 	*x = McpHeadersHandlePendingHeadersRefreshRequest{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3964,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequest) String() string {
 func (*McpHeadersHandlePendingHeadersRefreshRequest) ProtoMessage() {}
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[29]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3977,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequest) ProtoReflect() protorefle
 
 // Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequest.ProtoReflect.Descriptor instead.
 func (*McpHeadersHandlePendingHeadersRefreshRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{29}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequest) GetVariant() isMcpHeadersHandlePendingHeadersRefreshRequest_Variant {
@@ -3838,7 +4072,7 @@ type McpHeadersHandlePendingHeadersRefreshRequestError struct {
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestError) Reset() {
 	*x = McpHeadersHandlePendingHeadersRefreshRequestError{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +4084,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestError) String() string {
 func (*McpHeadersHandlePendingHeadersRefreshRequestError) ProtoMessage() {}
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestError) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[30]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4097,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestError) ProtoReflect() proto
 
 // Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestError.ProtoReflect.Descriptor instead.
 func (*McpHeadersHandlePendingHeadersRefreshRequestError) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{30}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestError) GetMessage() string {
@@ -3894,7 +4128,7 @@ type McpHeadersHandlePendingHeadersRefreshRequestHeaders struct {
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) Reset() {
 	*x = McpHeadersHandlePendingHeadersRefreshRequestHeaders{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4140,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) String() string {
 func (*McpHeadersHandlePendingHeadersRefreshRequestHeaders) ProtoMessage() {}
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[31]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4153,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) ProtoReflect() pro
 
 // Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestHeaders.ProtoReflect.Descriptor instead.
 func (*McpHeadersHandlePendingHeadersRefreshRequestHeaders) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{31}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestHeaders) GetHeaders() map[string]string {
@@ -3954,7 +4188,7 @@ type McpHeadersHandlePendingHeadersRefreshRequestNone struct {
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) Reset() {
 	*x = McpHeadersHandlePendingHeadersRefreshRequestNone{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4200,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) String() string {
 func (*McpHeadersHandlePendingHeadersRefreshRequestNone) ProtoMessage() {}
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[32]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4213,7 @@ func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) ProtoReflect() protor
 
 // Deprecated: Use McpHeadersHandlePendingHeadersRefreshRequestNone.ProtoReflect.Descriptor instead.
 func (*McpHeadersHandlePendingHeadersRefreshRequestNone) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{32}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *McpHeadersHandlePendingHeadersRefreshRequestNone) GetJsonExtra() string {
@@ -4006,7 +4240,7 @@ type McpOauthPendingRequestResponse struct {
 
 func (x *McpOauthPendingRequestResponse) Reset() {
 	*x = McpOauthPendingRequestResponse{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4018,7 +4252,7 @@ func (x *McpOauthPendingRequestResponse) String() string {
 func (*McpOauthPendingRequestResponse) ProtoMessage() {}
 
 func (x *McpOauthPendingRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[33]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4031,7 +4265,7 @@ func (x *McpOauthPendingRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpOauthPendingRequestResponse.ProtoReflect.Descriptor instead.
 func (*McpOauthPendingRequestResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{33}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *McpOauthPendingRequestResponse) GetVariant() isMcpOauthPendingRequestResponse_Variant {
@@ -4120,7 +4354,7 @@ type McpOauthPendingRequestResponseCancelled struct {
 
 func (x *McpOauthPendingRequestResponseCancelled) Reset() {
 	*x = McpOauthPendingRequestResponseCancelled{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4366,7 @@ func (x *McpOauthPendingRequestResponseCancelled) String() string {
 func (*McpOauthPendingRequestResponseCancelled) ProtoMessage() {}
 
 func (x *McpOauthPendingRequestResponseCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[34]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4379,7 @@ func (x *McpOauthPendingRequestResponseCancelled) ProtoReflect() protoreflect.Me
 
 // Deprecated: Use McpOauthPendingRequestResponseCancelled.ProtoReflect.Descriptor instead.
 func (*McpOauthPendingRequestResponseCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{34}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *McpOauthPendingRequestResponseCancelled) GetJsonExtra() string {
@@ -4166,7 +4400,7 @@ type McpOauthPendingRequestResponseRuntimeRefresh struct {
 
 func (x *McpOauthPendingRequestResponseRuntimeRefresh) Reset() {
 	*x = McpOauthPendingRequestResponseRuntimeRefresh{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4178,7 +4412,7 @@ func (x *McpOauthPendingRequestResponseRuntimeRefresh) String() string {
 func (*McpOauthPendingRequestResponseRuntimeRefresh) ProtoMessage() {}
 
 func (x *McpOauthPendingRequestResponseRuntimeRefresh) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[35]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4191,7 +4425,7 @@ func (x *McpOauthPendingRequestResponseRuntimeRefresh) ProtoReflect() protorefle
 
 // Deprecated: Use McpOauthPendingRequestResponseRuntimeRefresh.ProtoReflect.Descriptor instead.
 func (*McpOauthPendingRequestResponseRuntimeRefresh) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{35}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *McpOauthPendingRequestResponseRuntimeRefresh) GetJsonExtra() string {
@@ -4216,7 +4450,7 @@ type McpOauthPendingRequestResponseToken struct {
 
 func (x *McpOauthPendingRequestResponseToken) Reset() {
 	*x = McpOauthPendingRequestResponseToken{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4228,7 +4462,7 @@ func (x *McpOauthPendingRequestResponseToken) String() string {
 func (*McpOauthPendingRequestResponseToken) ProtoMessage() {}
 
 func (x *McpOauthPendingRequestResponseToken) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[36]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4241,7 +4475,7 @@ func (x *McpOauthPendingRequestResponseToken) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use McpOauthPendingRequestResponseToken.ProtoReflect.Descriptor instead.
 func (*McpOauthPendingRequestResponseToken) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{36}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *McpOauthPendingRequestResponseToken) GetAccessToken() string {
@@ -4285,7 +4519,7 @@ type MemoryConfig struct {
 
 func (x *MemoryConfig) Reset() {
 	*x = MemoryConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4531,7 @@ func (x *MemoryConfig) String() string {
 func (*MemoryConfig) ProtoMessage() {}
 
 func (x *MemoryConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[37]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4544,7 @@ func (x *MemoryConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemoryConfig.ProtoReflect.Descriptor instead.
 func (*MemoryConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{37}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MemoryConfig) GetEnabled() bool {
@@ -4342,7 +4576,7 @@ type ModelCapabilitiesOverride struct {
 
 func (x *ModelCapabilitiesOverride) Reset() {
 	*x = ModelCapabilitiesOverride{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4354,7 +4588,7 @@ func (x *ModelCapabilitiesOverride) String() string {
 func (*ModelCapabilitiesOverride) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[38]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4367,7 +4601,7 @@ func (x *ModelCapabilitiesOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverride.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{38}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ModelCapabilitiesOverride) GetSupports() *ModelCapabilitiesOverrideSupports {
@@ -4405,7 +4639,7 @@ type ModelCapabilitiesOverrideLimits struct {
 
 func (x *ModelCapabilitiesOverrideLimits) Reset() {
 	*x = ModelCapabilitiesOverrideLimits{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4651,7 @@ func (x *ModelCapabilitiesOverrideLimits) String() string {
 func (*ModelCapabilitiesOverrideLimits) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[39]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4664,7 @@ func (x *ModelCapabilitiesOverrideLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilitiesOverrideLimits.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{39}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ModelCapabilitiesOverrideLimits) GetMaxPromptTokens() int64 {
@@ -4482,7 +4716,7 @@ type ModelCapabilitiesOverrideLimitsVision struct {
 
 func (x *ModelCapabilitiesOverrideLimitsVision) Reset() {
 	*x = ModelCapabilitiesOverrideLimitsVision{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4728,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) String() string {
 func (*ModelCapabilitiesOverrideLimitsVision) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[40]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4741,7 @@ func (x *ModelCapabilitiesOverrideLimitsVision) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ModelCapabilitiesOverrideLimitsVision.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideLimitsVision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{40}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ModelCapabilitiesOverrideLimitsVision) GetSupportedMediaTypes() []string {
@@ -4554,7 +4788,7 @@ type ModelCapabilitiesOverrideSupports struct {
 
 func (x *ModelCapabilitiesOverrideSupports) Reset() {
 	*x = ModelCapabilitiesOverrideSupports{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4800,7 @@ func (x *ModelCapabilitiesOverrideSupports) String() string {
 func (*ModelCapabilitiesOverrideSupports) ProtoMessage() {}
 
 func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[41]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4813,7 @@ func (x *ModelCapabilitiesOverrideSupports) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ModelCapabilitiesOverrideSupports.ProtoReflect.Descriptor instead.
 func (*ModelCapabilitiesOverrideSupports) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{41}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ModelCapabilitiesOverrideSupports) GetVision() bool {
@@ -4649,7 +4883,7 @@ type NamedProviderConfig struct {
 
 func (x *NamedProviderConfig) Reset() {
 	*x = NamedProviderConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4661,7 +4895,7 @@ func (x *NamedProviderConfig) String() string {
 func (*NamedProviderConfig) ProtoMessage() {}
 
 func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[42]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +4908,7 @@ func (x *NamedProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamedProviderConfig.ProtoReflect.Descriptor instead.
 func (*NamedProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{42}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NamedProviderConfig) GetName() string {
@@ -4782,7 +5016,7 @@ type OpenCanvasInstance struct {
 
 func (x *OpenCanvasInstance) Reset() {
 	*x = OpenCanvasInstance{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5028,7 @@ func (x *OpenCanvasInstance) String() string {
 func (*OpenCanvasInstance) ProtoMessage() {}
 
 func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[43]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5041,7 @@ func (x *OpenCanvasInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenCanvasInstance.ProtoReflect.Descriptor instead.
 func (*OpenCanvasInstance) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{43}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OpenCanvasInstance) GetInstanceId() string {
@@ -4912,7 +5146,7 @@ type PermissionDecision struct {
 
 func (x *PermissionDecision) Reset() {
 	*x = PermissionDecision{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5158,7 @@ func (x *PermissionDecision) String() string {
 func (*PermissionDecision) ProtoMessage() {}
 
 func (x *PermissionDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[44]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5171,7 @@ func (x *PermissionDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecision.ProtoReflect.Descriptor instead.
 func (*PermissionDecision) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{44}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PermissionDecision) GetVariant() isPermissionDecision_Variant {
@@ -5242,7 +5476,7 @@ type PermissionDecisionApproveForLocation struct {
 
 func (x *PermissionDecisionApproveForLocation) Reset() {
 	*x = PermissionDecisionApproveForLocation{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5488,7 @@ func (x *PermissionDecisionApproveForLocation) String() string {
 func (*PermissionDecisionApproveForLocation) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[45]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5501,7 @@ func (x *PermissionDecisionApproveForLocation) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionDecisionApproveForLocation.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{45}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PermissionDecisionApproveForLocation) GetApproval() *PermissionDecisionApproveForLocationApproval {
@@ -5317,7 +5551,7 @@ type PermissionDecisionApproveForLocationApproval struct {
 
 func (x *PermissionDecisionApproveForLocationApproval) Reset() {
 	*x = PermissionDecisionApproveForLocationApproval{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5329,7 +5563,7 @@ func (x *PermissionDecisionApproveForLocationApproval) String() string {
 func (*PermissionDecisionApproveForLocationApproval) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[46]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5342,7 +5576,7 @@ func (x *PermissionDecisionApproveForLocationApproval) ProtoReflect() protorefle
 
 // Deprecated: Use PermissionDecisionApproveForLocationApproval.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{46}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PermissionDecisionApproveForLocationApproval) GetVariant() isPermissionDecisionApproveForLocationApproval_Variant {
@@ -5592,7 +5826,7 @@ type PermissionDecisionApproveForLocationApprovalCommands struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalCommands) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalCommands{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5838,7 @@ func (x *PermissionDecisionApproveForLocationApprovalCommands) String() string {
 func (*PermissionDecisionApproveForLocationApprovalCommands) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[47]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +5851,7 @@ func (x *PermissionDecisionApproveForLocationApprovalCommands) ProtoReflect() pr
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalCommands.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{47}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalCommands) GetCommandIdentifiers() []string {
@@ -5646,7 +5880,7 @@ type PermissionDecisionApproveForLocationApprovalCustomTool struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalCustomTool) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalCustomTool{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5658,7 +5892,7 @@ func (x *PermissionDecisionApproveForLocationApprovalCustomTool) String() string
 func (*PermissionDecisionApproveForLocationApprovalCustomTool) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[48]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5671,7 +5905,7 @@ func (x *PermissionDecisionApproveForLocationApprovalCustomTool) ProtoReflect() 
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{48}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalCustomTool) GetToolName() string {
@@ -5702,7 +5936,7 @@ type PermissionDecisionApproveForLocationApprovalExtensionEnvAccess struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +5948,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) String(
 func (*PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[49]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +5961,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) ProtoRe
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{49}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionEnvAccess) GetExtensionName() string {
@@ -5764,7 +5998,7 @@ type PermissionDecisionApproveForLocationApprovalExtensionManagement struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalExtensionManagement{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +6010,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) String
 func (*PermissionDecisionApproveForLocationApprovalExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[50]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +6023,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) ProtoR
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{50}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionManagement) GetOperation() string {
@@ -5819,7 +6053,7 @@ type PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess struc
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5831,7 +6065,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) 
 func (*PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[51]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5844,7 +6078,7 @@ func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) 
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{51}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess) GetExtensionName() string {
@@ -5877,7 +6111,7 @@ type PermissionDecisionApproveForLocationApprovalFactory struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalFactory) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalFactory{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +6123,7 @@ func (x *PermissionDecisionApproveForLocationApprovalFactory) String() string {
 func (*PermissionDecisionApproveForLocationApprovalFactory) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[52]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6136,7 @@ func (x *PermissionDecisionApproveForLocationApprovalFactory) ProtoReflect() pro
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalFactory.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{52}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{54}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_types.proto.
@@ -5934,7 +6168,7 @@ type PermissionDecisionApproveForLocationApprovalMcp struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalMcp) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalMcp{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5946,7 +6180,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMcp) String() string {
 func (*PermissionDecisionApproveForLocationApprovalMcp) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[53]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5959,7 +6193,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMcp) ProtoReflect() protore
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalMcp.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{53}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalMcp) GetServerName() string {
@@ -5995,7 +6229,7 @@ type PermissionDecisionApproveForLocationApprovalMcpSampling struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalMcpSampling{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6007,7 +6241,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) String() strin
 func (*PermissionDecisionApproveForLocationApprovalMcpSampling) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[54]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6020,7 +6254,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) ProtoReflect()
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalMcpSampling.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalMcpSampling) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{54}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalMcpSampling) GetServerName() string {
@@ -6048,7 +6282,7 @@ type PermissionDecisionApproveForLocationApprovalMemory struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalMemory) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalMemory{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6060,7 +6294,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMemory) String() string {
 func (*PermissionDecisionApproveForLocationApprovalMemory) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[55]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6073,7 +6307,7 @@ func (x *PermissionDecisionApproveForLocationApprovalMemory) ProtoReflect() prot
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalMemory.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{55}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalMemory) GetJsonExtra() string {
@@ -6094,7 +6328,7 @@ type PermissionDecisionApproveForLocationApprovalRead struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalRead) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalRead{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6340,7 @@ func (x *PermissionDecisionApproveForLocationApprovalRead) String() string {
 func (*PermissionDecisionApproveForLocationApprovalRead) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[56]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6353,7 @@ func (x *PermissionDecisionApproveForLocationApprovalRead) ProtoReflect() protor
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalRead.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{56}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalRead) GetJsonExtra() string {
@@ -6142,7 +6376,7 @@ type PermissionDecisionApproveForLocationApprovalWorkflow struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalWorkflow) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalWorkflow{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[57]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6154,7 +6388,7 @@ func (x *PermissionDecisionApproveForLocationApprovalWorkflow) String() string {
 func (*PermissionDecisionApproveForLocationApprovalWorkflow) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[57]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6167,7 +6401,7 @@ func (x *PermissionDecisionApproveForLocationApprovalWorkflow) ProtoReflect() pr
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{57}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalWorkflow) GetApprovalKey() string {
@@ -6195,7 +6429,7 @@ type PermissionDecisionApproveForLocationApprovalWrite struct {
 
 func (x *PermissionDecisionApproveForLocationApprovalWrite) Reset() {
 	*x = PermissionDecisionApproveForLocationApprovalWrite{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[58]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6207,7 +6441,7 @@ func (x *PermissionDecisionApproveForLocationApprovalWrite) String() string {
 func (*PermissionDecisionApproveForLocationApprovalWrite) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForLocationApprovalWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[58]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6220,7 +6454,7 @@ func (x *PermissionDecisionApproveForLocationApprovalWrite) ProtoReflect() proto
 
 // Deprecated: Use PermissionDecisionApproveForLocationApprovalWrite.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForLocationApprovalWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{58}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PermissionDecisionApproveForLocationApprovalWrite) GetJsonExtra() string {
@@ -6244,7 +6478,7 @@ type PermissionDecisionApproveForSession struct {
 
 func (x *PermissionDecisionApproveForSession) Reset() {
 	*x = PermissionDecisionApproveForSession{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6256,7 +6490,7 @@ func (x *PermissionDecisionApproveForSession) String() string {
 func (*PermissionDecisionApproveForSession) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[59]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6269,7 +6503,7 @@ func (x *PermissionDecisionApproveForSession) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use PermissionDecisionApproveForSession.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{59}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PermissionDecisionApproveForSession) GetApproval() *PermissionDecisionApproveForSessionApproval {
@@ -6319,7 +6553,7 @@ type PermissionDecisionApproveForSessionApproval struct {
 
 func (x *PermissionDecisionApproveForSessionApproval) Reset() {
 	*x = PermissionDecisionApproveForSessionApproval{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[60]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6331,7 +6565,7 @@ func (x *PermissionDecisionApproveForSessionApproval) String() string {
 func (*PermissionDecisionApproveForSessionApproval) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApproval) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[60]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6344,7 +6578,7 @@ func (x *PermissionDecisionApproveForSessionApproval) ProtoReflect() protoreflec
 
 // Deprecated: Use PermissionDecisionApproveForSessionApproval.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApproval) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{60}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PermissionDecisionApproveForSessionApproval) GetVariant() isPermissionDecisionApproveForSessionApproval_Variant {
@@ -6594,7 +6828,7 @@ type PermissionDecisionApproveForSessionApprovalCommands struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalCommands) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalCommands{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[61]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6840,7 @@ func (x *PermissionDecisionApproveForSessionApprovalCommands) String() string {
 func (*PermissionDecisionApproveForSessionApprovalCommands) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[61]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6853,7 @@ func (x *PermissionDecisionApproveForSessionApprovalCommands) ProtoReflect() pro
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalCommands.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalCommands) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{61}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalCommands) GetCommandIdentifiers() []string {
@@ -6648,7 +6882,7 @@ type PermissionDecisionApproveForSessionApprovalCustomTool struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalCustomTool) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalCustomTool{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[62]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6894,7 @@ func (x *PermissionDecisionApproveForSessionApprovalCustomTool) String() string 
 func (*PermissionDecisionApproveForSessionApprovalCustomTool) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalCustomTool) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[62]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6907,7 @@ func (x *PermissionDecisionApproveForSessionApprovalCustomTool) ProtoReflect() p
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalCustomTool.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalCustomTool) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{62}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalCustomTool) GetToolName() string {
@@ -6704,7 +6938,7 @@ type PermissionDecisionApproveForSessionApprovalExtensionEnvAccess struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalExtensionEnvAccess{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[63]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6950,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) String()
 func (*PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[63]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6963,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) ProtoRef
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalExtensionEnvAccess.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{63}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionEnvAccess) GetExtensionName() string {
@@ -6766,7 +7000,7 @@ type PermissionDecisionApproveForSessionApprovalExtensionManagement struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalExtensionManagement{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[64]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6778,7 +7012,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) String(
 func (*PermissionDecisionApproveForSessionApprovalExtensionManagement) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[64]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6791,7 +7025,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) ProtoRe
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalExtensionManagement.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalExtensionManagement) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{64}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionManagement) GetOperation() string {
@@ -6821,7 +7055,7 @@ type PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess struct
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[65]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6833,7 +7067,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) S
 func (*PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[65]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6846,7 +7080,7 @@ func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) P
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{65}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess) GetExtensionName() string {
@@ -6879,7 +7113,7 @@ type PermissionDecisionApproveForSessionApprovalFactory struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalFactory) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalFactory{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[66]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6891,7 +7125,7 @@ func (x *PermissionDecisionApproveForSessionApprovalFactory) String() string {
 func (*PermissionDecisionApproveForSessionApprovalFactory) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalFactory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[66]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6904,7 +7138,7 @@ func (x *PermissionDecisionApproveForSessionApprovalFactory) ProtoReflect() prot
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalFactory.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalFactory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{66}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{68}
 }
 
 // Deprecated: Marked as deprecated in copilot/cli/v1/session_types.proto.
@@ -6936,7 +7170,7 @@ type PermissionDecisionApproveForSessionApprovalMcp struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalMcp) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalMcp{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[67]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6948,7 +7182,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMcp) String() string {
 func (*PermissionDecisionApproveForSessionApprovalMcp) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalMcp) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[67]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6961,7 +7195,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMcp) ProtoReflect() protoref
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalMcp.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalMcp) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{67}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalMcp) GetServerName() string {
@@ -6997,7 +7231,7 @@ type PermissionDecisionApproveForSessionApprovalMcpSampling struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalMcpSampling{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[68]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7009,7 +7243,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) String() string
 func (*PermissionDecisionApproveForSessionApprovalMcpSampling) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[68]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7022,7 +7256,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) ProtoReflect() 
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalMcpSampling.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalMcpSampling) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{68}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalMcpSampling) GetServerName() string {
@@ -7050,7 +7284,7 @@ type PermissionDecisionApproveForSessionApprovalMemory struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalMemory) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalMemory{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[69]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7062,7 +7296,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMemory) String() string {
 func (*PermissionDecisionApproveForSessionApprovalMemory) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[69]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7309,7 @@ func (x *PermissionDecisionApproveForSessionApprovalMemory) ProtoReflect() proto
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalMemory.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalMemory) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{69}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalMemory) GetJsonExtra() string {
@@ -7096,7 +7330,7 @@ type PermissionDecisionApproveForSessionApprovalRead struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalRead) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalRead{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[70]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7108,7 +7342,7 @@ func (x *PermissionDecisionApproveForSessionApprovalRead) String() string {
 func (*PermissionDecisionApproveForSessionApprovalRead) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalRead) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[70]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7355,7 @@ func (x *PermissionDecisionApproveForSessionApprovalRead) ProtoReflect() protore
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalRead.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalRead) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{70}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalRead) GetJsonExtra() string {
@@ -7144,7 +7378,7 @@ type PermissionDecisionApproveForSessionApprovalWorkflow struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalWorkflow) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalWorkflow{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[71]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +7390,7 @@ func (x *PermissionDecisionApproveForSessionApprovalWorkflow) String() string {
 func (*PermissionDecisionApproveForSessionApprovalWorkflow) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[71]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +7403,7 @@ func (x *PermissionDecisionApproveForSessionApprovalWorkflow) ProtoReflect() pro
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalWorkflow.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalWorkflow) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{71}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalWorkflow) GetApprovalKey() string {
@@ -7197,7 +7431,7 @@ type PermissionDecisionApproveForSessionApprovalWrite struct {
 
 func (x *PermissionDecisionApproveForSessionApprovalWrite) Reset() {
 	*x = PermissionDecisionApproveForSessionApprovalWrite{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[72]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7443,7 @@ func (x *PermissionDecisionApproveForSessionApprovalWrite) String() string {
 func (*PermissionDecisionApproveForSessionApprovalWrite) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveForSessionApprovalWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[72]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7456,7 @@ func (x *PermissionDecisionApproveForSessionApprovalWrite) ProtoReflect() protor
 
 // Deprecated: Use PermissionDecisionApproveForSessionApprovalWrite.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveForSessionApprovalWrite) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{72}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PermissionDecisionApproveForSessionApprovalWrite) GetJsonExtra() string {
@@ -7244,7 +7478,7 @@ type PermissionDecisionApproveOnce struct {
 
 func (x *PermissionDecisionApproveOnce) Reset() {
 	*x = PermissionDecisionApproveOnce{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[73]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7256,7 +7490,7 @@ func (x *PermissionDecisionApproveOnce) String() string {
 func (*PermissionDecisionApproveOnce) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveOnce) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[73]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7269,7 +7503,7 @@ func (x *PermissionDecisionApproveOnce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionApproveOnce.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveOnce) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{73}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PermissionDecisionApproveOnce) GetApprovedInteractively() bool {
@@ -7298,7 +7532,7 @@ type PermissionDecisionApprovePermanently struct {
 
 func (x *PermissionDecisionApprovePermanently) Reset() {
 	*x = PermissionDecisionApprovePermanently{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[74]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7310,7 +7544,7 @@ func (x *PermissionDecisionApprovePermanently) String() string {
 func (*PermissionDecisionApprovePermanently) ProtoMessage() {}
 
 func (x *PermissionDecisionApprovePermanently) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[74]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7323,7 +7557,7 @@ func (x *PermissionDecisionApprovePermanently) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionDecisionApprovePermanently.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApprovePermanently) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{74}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PermissionDecisionApprovePermanently) GetDomain() string {
@@ -7353,7 +7587,7 @@ type PermissionDecisionApproveReadOnlyForSession struct {
 
 func (x *PermissionDecisionApproveReadOnlyForSession) Reset() {
 	*x = PermissionDecisionApproveReadOnlyForSession{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[75]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7365,7 +7599,7 @@ func (x *PermissionDecisionApproveReadOnlyForSession) String() string {
 func (*PermissionDecisionApproveReadOnlyForSession) ProtoMessage() {}
 
 func (x *PermissionDecisionApproveReadOnlyForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[75]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7378,7 +7612,7 @@ func (x *PermissionDecisionApproveReadOnlyForSession) ProtoReflect() protoreflec
 
 // Deprecated: Use PermissionDecisionApproveReadOnlyForSession.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproveReadOnlyForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{75}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PermissionDecisionApproveReadOnlyForSession) GetDirectories() []string {
@@ -7406,7 +7640,7 @@ type PermissionDecisionApproved struct {
 
 func (x *PermissionDecisionApproved) Reset() {
 	*x = PermissionDecisionApproved{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[76]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7418,7 +7652,7 @@ func (x *PermissionDecisionApproved) String() string {
 func (*PermissionDecisionApproved) ProtoMessage() {}
 
 func (x *PermissionDecisionApproved) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[76]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7431,7 +7665,7 @@ func (x *PermissionDecisionApproved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionApproved.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApproved) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{76}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PermissionDecisionApproved) GetJsonExtra() string {
@@ -7454,7 +7688,7 @@ type PermissionDecisionApprovedForLocation struct {
 
 func (x *PermissionDecisionApprovedForLocation) Reset() {
 	*x = PermissionDecisionApprovedForLocation{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[77]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7466,7 +7700,7 @@ func (x *PermissionDecisionApprovedForLocation) String() string {
 func (*PermissionDecisionApprovedForLocation) ProtoMessage() {}
 
 func (x *PermissionDecisionApprovedForLocation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[77]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +7713,7 @@ func (x *PermissionDecisionApprovedForLocation) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use PermissionDecisionApprovedForLocation.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApprovedForLocation) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{77}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *PermissionDecisionApprovedForLocation) GetApproval() *UserToolSessionApproval {
@@ -7515,7 +7749,7 @@ type PermissionDecisionApprovedForSession struct {
 
 func (x *PermissionDecisionApprovedForSession) Reset() {
 	*x = PermissionDecisionApprovedForSession{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[78]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7527,7 +7761,7 @@ func (x *PermissionDecisionApprovedForSession) String() string {
 func (*PermissionDecisionApprovedForSession) ProtoMessage() {}
 
 func (x *PermissionDecisionApprovedForSession) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[78]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7540,7 +7774,7 @@ func (x *PermissionDecisionApprovedForSession) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use PermissionDecisionApprovedForSession.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionApprovedForSession) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{78}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PermissionDecisionApprovedForSession) GetApproval() *UserToolSessionApproval {
@@ -7569,7 +7803,7 @@ type PermissionDecisionCancelled struct {
 
 func (x *PermissionDecisionCancelled) Reset() {
 	*x = PermissionDecisionCancelled{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[79]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7581,7 +7815,7 @@ func (x *PermissionDecisionCancelled) String() string {
 func (*PermissionDecisionCancelled) ProtoMessage() {}
 
 func (x *PermissionDecisionCancelled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[79]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7594,7 +7828,7 @@ func (x *PermissionDecisionCancelled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionCancelled.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionCancelled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{79}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PermissionDecisionCancelled) GetReason() string {
@@ -7624,7 +7858,7 @@ type PermissionDecisionDeniedByContentExclusionPolicy struct {
 
 func (x *PermissionDecisionDeniedByContentExclusionPolicy) Reset() {
 	*x = PermissionDecisionDeniedByContentExclusionPolicy{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[80]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +7870,7 @@ func (x *PermissionDecisionDeniedByContentExclusionPolicy) String() string {
 func (*PermissionDecisionDeniedByContentExclusionPolicy) ProtoMessage() {}
 
 func (x *PermissionDecisionDeniedByContentExclusionPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[80]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +7883,7 @@ func (x *PermissionDecisionDeniedByContentExclusionPolicy) ProtoReflect() protor
 
 // Deprecated: Use PermissionDecisionDeniedByContentExclusionPolicy.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionDeniedByContentExclusionPolicy) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{80}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PermissionDecisionDeniedByContentExclusionPolicy) GetPath() string {
@@ -7686,7 +7920,7 @@ type PermissionDecisionDeniedByPermissionRequestHook struct {
 
 func (x *PermissionDecisionDeniedByPermissionRequestHook) Reset() {
 	*x = PermissionDecisionDeniedByPermissionRequestHook{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[81]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7698,7 +7932,7 @@ func (x *PermissionDecisionDeniedByPermissionRequestHook) String() string {
 func (*PermissionDecisionDeniedByPermissionRequestHook) ProtoMessage() {}
 
 func (x *PermissionDecisionDeniedByPermissionRequestHook) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[81]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7711,7 +7945,7 @@ func (x *PermissionDecisionDeniedByPermissionRequestHook) ProtoReflect() protore
 
 // Deprecated: Use PermissionDecisionDeniedByPermissionRequestHook.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionDeniedByPermissionRequestHook) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{81}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PermissionDecisionDeniedByPermissionRequestHook) GetMessage() string {
@@ -7747,7 +7981,7 @@ type PermissionDecisionDeniedByRules struct {
 
 func (x *PermissionDecisionDeniedByRules) Reset() {
 	*x = PermissionDecisionDeniedByRules{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[82]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7759,7 +7993,7 @@ func (x *PermissionDecisionDeniedByRules) String() string {
 func (*PermissionDecisionDeniedByRules) ProtoMessage() {}
 
 func (x *PermissionDecisionDeniedByRules) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[82]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7772,7 +8006,7 @@ func (x *PermissionDecisionDeniedByRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionDeniedByRules.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionDeniedByRules) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{82}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *PermissionDecisionDeniedByRules) GetRules() []*PermissionRule {
@@ -7802,7 +8036,7 @@ type PermissionDecisionDeniedInteractivelyByUser struct {
 
 func (x *PermissionDecisionDeniedInteractivelyByUser) Reset() {
 	*x = PermissionDecisionDeniedInteractivelyByUser{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[83]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7814,7 +8048,7 @@ func (x *PermissionDecisionDeniedInteractivelyByUser) String() string {
 func (*PermissionDecisionDeniedInteractivelyByUser) ProtoMessage() {}
 
 func (x *PermissionDecisionDeniedInteractivelyByUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[83]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7827,7 +8061,7 @@ func (x *PermissionDecisionDeniedInteractivelyByUser) ProtoReflect() protoreflec
 
 // Deprecated: Use PermissionDecisionDeniedInteractivelyByUser.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionDeniedInteractivelyByUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{83}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PermissionDecisionDeniedInteractivelyByUser) GetFeedback() string {
@@ -7862,7 +8096,7 @@ type PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser struct {
 
 func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Reset() {
 	*x = PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[84]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7874,7 +8108,7 @@ func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Strin
 func (*PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoMessage() {}
 
 func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[84]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7887,7 +8121,7 @@ func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Proto
 
 // Deprecated: Use PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{84}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser) GetJsonExtra() string {
@@ -7910,7 +8144,7 @@ type PermissionDecisionReject struct {
 
 func (x *PermissionDecisionReject) Reset() {
 	*x = PermissionDecisionReject{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[85]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7922,7 +8156,7 @@ func (x *PermissionDecisionReject) String() string {
 func (*PermissionDecisionReject) ProtoMessage() {}
 
 func (x *PermissionDecisionReject) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[85]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7935,7 +8169,7 @@ func (x *PermissionDecisionReject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermissionDecisionReject.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionReject) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{85}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PermissionDecisionReject) GetFeedback() string {
@@ -7963,7 +8197,7 @@ type PermissionDecisionUserNotAvailable struct {
 
 func (x *PermissionDecisionUserNotAvailable) Reset() {
 	*x = PermissionDecisionUserNotAvailable{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[86]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8209,7 @@ func (x *PermissionDecisionUserNotAvailable) String() string {
 func (*PermissionDecisionUserNotAvailable) ProtoMessage() {}
 
 func (x *PermissionDecisionUserNotAvailable) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[86]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8222,7 @@ func (x *PermissionDecisionUserNotAvailable) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use PermissionDecisionUserNotAvailable.ProtoReflect.Descriptor instead.
 func (*PermissionDecisionUserNotAvailable) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{86}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PermissionDecisionUserNotAvailable) GetJsonExtra() string {
@@ -8016,7 +8250,7 @@ type ProtocolMarkerSectionOverride struct {
 
 func (x *ProtocolMarkerSectionOverride) Reset() {
 	*x = ProtocolMarkerSectionOverride{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[87]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8028,7 +8262,7 @@ func (x *ProtocolMarkerSectionOverride) String() string {
 func (*ProtocolMarkerSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[87]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8041,7 +8275,7 @@ func (x *ProtocolMarkerSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolMarkerSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{87}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ProtocolMarkerSectionOverride) GetVariant() isProtocolMarkerSectionOverride_Variant {
@@ -8114,7 +8348,7 @@ type ProtocolMarkerSectionOverridePreserve struct {
 
 func (x *ProtocolMarkerSectionOverridePreserve) Reset() {
 	*x = ProtocolMarkerSectionOverridePreserve{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[88]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8126,7 +8360,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) String() string {
 func (*ProtocolMarkerSectionOverridePreserve) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[88]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8139,7 +8373,7 @@ func (x *ProtocolMarkerSectionOverridePreserve) ProtoReflect() protoreflect.Mess
 
 // Deprecated: Use ProtocolMarkerSectionOverridePreserve.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverridePreserve) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{88}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ProtocolMarkerSectionOverridePreserve) GetJsonExtra() string {
@@ -8160,7 +8394,7 @@ type ProtocolMarkerSectionOverrideTransform struct {
 
 func (x *ProtocolMarkerSectionOverrideTransform) Reset() {
 	*x = ProtocolMarkerSectionOverrideTransform{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[89]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8172,7 +8406,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) String() string {
 func (*ProtocolMarkerSectionOverrideTransform) ProtoMessage() {}
 
 func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[89]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8185,7 +8419,7 @@ func (x *ProtocolMarkerSectionOverrideTransform) ProtoReflect() protoreflect.Mes
 
 // Deprecated: Use ProtocolMarkerSectionOverrideTransform.ProtoReflect.Descriptor instead.
 func (*ProtocolMarkerSectionOverrideTransform) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{89}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ProtocolMarkerSectionOverrideTransform) GetJsonExtra() string {
@@ -8212,7 +8446,7 @@ type ProtocolSectionOverride struct {
 
 func (x *ProtocolSectionOverride) Reset() {
 	*x = ProtocolSectionOverride{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[90]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8224,7 +8458,7 @@ func (x *ProtocolSectionOverride) String() string {
 func (*ProtocolSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[90]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8237,7 +8471,7 @@ func (x *ProtocolSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{90}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ProtocolSectionOverride) GetVariant() isProtocolSectionOverride_Variant {
@@ -8313,7 +8547,7 @@ type ProtocolStaticSectionOverride struct {
 
 func (x *ProtocolStaticSectionOverride) Reset() {
 	*x = ProtocolStaticSectionOverride{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[91]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +8559,7 @@ func (x *ProtocolStaticSectionOverride) String() string {
 func (*ProtocolStaticSectionOverride) ProtoMessage() {}
 
 func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[91]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +8572,7 @@ func (x *ProtocolStaticSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolStaticSectionOverride.ProtoReflect.Descriptor instead.
 func (*ProtocolStaticSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{91}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ProtocolStaticSectionOverride) GetAction() ProtocolStaticSectionAction {
@@ -8375,7 +8609,7 @@ type ProtocolSystemMessageAppendConfig struct {
 
 func (x *ProtocolSystemMessageAppendConfig) Reset() {
 	*x = ProtocolSystemMessageAppendConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[92]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8387,7 +8621,7 @@ func (x *ProtocolSystemMessageAppendConfig) String() string {
 func (*ProtocolSystemMessageAppendConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[92]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8400,7 +8634,7 @@ func (x *ProtocolSystemMessageAppendConfig) ProtoReflect() protoreflect.Message 
 
 // Deprecated: Use ProtocolSystemMessageAppendConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageAppendConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{92}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ProtocolSystemMessageAppendConfig) GetMode() ProtocolAppendMode {
@@ -8437,7 +8671,7 @@ type ProtocolSystemMessageCustomizeConfig struct {
 
 func (x *ProtocolSystemMessageCustomizeConfig) Reset() {
 	*x = ProtocolSystemMessageCustomizeConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[93]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8449,7 +8683,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) String() string {
 func (*ProtocolSystemMessageCustomizeConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[93]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8462,7 +8696,7 @@ func (x *ProtocolSystemMessageCustomizeConfig) ProtoReflect() protoreflect.Messa
 
 // Deprecated: Use ProtocolSystemMessageCustomizeConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageCustomizeConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{93}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ProtocolSystemMessageCustomizeConfig) GetSections() map[string]*ProtocolSectionOverride {
@@ -8499,7 +8733,7 @@ type ProtocolSystemMessageReplaceConfig struct {
 
 func (x *ProtocolSystemMessageReplaceConfig) Reset() {
 	*x = ProtocolSystemMessageReplaceConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[94]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8511,7 +8745,7 @@ func (x *ProtocolSystemMessageReplaceConfig) String() string {
 func (*ProtocolSystemMessageReplaceConfig) ProtoMessage() {}
 
 func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[94]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8524,7 +8758,7 @@ func (x *ProtocolSystemMessageReplaceConfig) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use ProtocolSystemMessageReplaceConfig.ProtoReflect.Descriptor instead.
 func (*ProtocolSystemMessageReplaceConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{94}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ProtocolSystemMessageReplaceConfig) GetContent() string {
@@ -8595,7 +8829,7 @@ type ProviderConfig struct {
 
 func (x *ProviderConfig) Reset() {
 	*x = ProviderConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[95]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8607,7 +8841,7 @@ func (x *ProviderConfig) String() string {
 func (*ProviderConfig) ProtoMessage() {}
 
 func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[95]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8620,7 +8854,7 @@ func (x *ProviderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfig.ProtoReflect.Descriptor instead.
 func (*ProviderConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{95}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ProviderConfig) GetProviderType() ProviderConfigType {
@@ -8769,7 +9003,7 @@ type ProviderConfigAzure struct {
 
 func (x *ProviderConfigAzure) Reset() {
 	*x = ProviderConfigAzure{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[96]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8781,7 +9015,7 @@ func (x *ProviderConfigAzure) String() string {
 func (*ProviderConfigAzure) ProtoMessage() {}
 
 func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[96]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8794,7 +9028,7 @@ func (x *ProviderConfigAzure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderConfigAzure.ProtoReflect.Descriptor instead.
 func (*ProviderConfigAzure) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{96}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ProviderConfigAzure) GetApiVersion() string {
@@ -8841,7 +9075,7 @@ type ProviderModelConfig struct {
 
 func (x *ProviderModelConfig) Reset() {
 	*x = ProviderModelConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[97]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +9087,7 @@ func (x *ProviderModelConfig) String() string {
 func (*ProviderModelConfig) ProtoMessage() {}
 
 func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[97]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +9100,7 @@ func (x *ProviderModelConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderModelConfig.ProtoReflect.Descriptor instead.
 func (*ProviderModelConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{97}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ProviderModelConfig) GetId() string {
@@ -8965,7 +9199,7 @@ type QueuedCommandHandled struct {
 
 func (x *QueuedCommandHandled) Reset() {
 	*x = QueuedCommandHandled{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[98]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8977,7 +9211,7 @@ func (x *QueuedCommandHandled) String() string {
 func (*QueuedCommandHandled) ProtoMessage() {}
 
 func (x *QueuedCommandHandled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[98]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8990,7 +9224,7 @@ func (x *QueuedCommandHandled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedCommandHandled.ProtoReflect.Descriptor instead.
 func (*QueuedCommandHandled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{98}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *QueuedCommandHandled) GetStopProcessingQueue() bool {
@@ -9018,7 +9252,7 @@ type QueuedCommandNotHandled struct {
 
 func (x *QueuedCommandNotHandled) Reset() {
 	*x = QueuedCommandNotHandled{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[99]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9030,7 +9264,7 @@ func (x *QueuedCommandNotHandled) String() string {
 func (*QueuedCommandNotHandled) ProtoMessage() {}
 
 func (x *QueuedCommandNotHandled) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[99]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9043,7 +9277,7 @@ func (x *QueuedCommandNotHandled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedCommandNotHandled.ProtoReflect.Descriptor instead.
 func (*QueuedCommandNotHandled) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{99}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *QueuedCommandNotHandled) GetJsonExtra() string {
@@ -9069,7 +9303,7 @@ type QueuedCommandResult struct {
 
 func (x *QueuedCommandResult) Reset() {
 	*x = QueuedCommandResult{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[100]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9081,7 +9315,7 @@ func (x *QueuedCommandResult) String() string {
 func (*QueuedCommandResult) ProtoMessage() {}
 
 func (x *QueuedCommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[100]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9094,7 +9328,7 @@ func (x *QueuedCommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuedCommandResult.ProtoReflect.Descriptor instead.
 func (*QueuedCommandResult) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{100}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *QueuedCommandResult) GetVariant() isQueuedCommandResult_Variant {
@@ -9168,7 +9402,7 @@ type ResponseFormat struct {
 
 func (x *ResponseFormat) Reset() {
 	*x = ResponseFormat{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[101]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9180,7 +9414,7 @@ func (x *ResponseFormat) String() string {
 func (*ResponseFormat) ProtoMessage() {}
 
 func (x *ResponseFormat) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[101]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9193,7 +9427,7 @@ func (x *ResponseFormat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResponseFormat.ProtoReflect.Descriptor instead.
 func (*ResponseFormat) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{101}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ResponseFormat) GetJsonSchema() *JsonSchemaResponseFormat {
@@ -9225,7 +9459,7 @@ type SessionCapabilities struct {
 
 func (x *SessionCapabilities) Reset() {
 	*x = SessionCapabilities{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[102]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9237,7 +9471,7 @@ func (x *SessionCapabilities) String() string {
 func (*SessionCapabilities) ProtoMessage() {}
 
 func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[102]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9250,7 +9484,7 @@ func (x *SessionCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{102}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SessionCapabilities) GetUi() *SessionUiCapabilities {
@@ -9457,7 +9691,7 @@ type SessionConfig struct {
 
 func (x *SessionConfig) Reset() {
 	*x = SessionConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[103]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9469,7 +9703,7 @@ func (x *SessionConfig) String() string {
 func (*SessionConfig) ProtoMessage() {}
 
 func (x *SessionConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[103]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9482,7 +9716,7 @@ func (x *SessionConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionConfig.ProtoReflect.Descriptor instead.
 func (*SessionConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{103}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SessionConfig) GetClientName() string {
@@ -10066,7 +10300,7 @@ type SessionGitHubMcpToolConfig struct {
 
 func (x *SessionGitHubMcpToolConfig) Reset() {
 	*x = SessionGitHubMcpToolConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[104]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10078,7 +10312,7 @@ func (x *SessionGitHubMcpToolConfig) String() string {
 func (*SessionGitHubMcpToolConfig) ProtoMessage() {}
 
 func (x *SessionGitHubMcpToolConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[104]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10091,7 +10325,7 @@ func (x *SessionGitHubMcpToolConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionGitHubMcpToolConfig.ProtoReflect.Descriptor instead.
 func (*SessionGitHubMcpToolConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{104}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SessionGitHubMcpToolConfig) GetEnableAllTools() bool {
@@ -10154,7 +10388,7 @@ type SessionManagedPermissions struct {
 
 func (x *SessionManagedPermissions) Reset() {
 	*x = SessionManagedPermissions{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[105]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10166,7 +10400,7 @@ func (x *SessionManagedPermissions) String() string {
 func (*SessionManagedPermissions) ProtoMessage() {}
 
 func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[105]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10179,7 +10413,7 @@ func (x *SessionManagedPermissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedPermissions.ProtoReflect.Descriptor instead.
 func (*SessionManagedPermissions) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{105}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SessionManagedPermissions) GetDisableBypassPermissionsMode() string {
@@ -10242,7 +10476,7 @@ type SessionManagedSettings struct {
 
 func (x *SessionManagedSettings) Reset() {
 	*x = SessionManagedSettings{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[106]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10254,7 +10488,7 @@ func (x *SessionManagedSettings) String() string {
 func (*SessionManagedSettings) ProtoMessage() {}
 
 func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[106]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10267,7 +10501,7 @@ func (x *SessionManagedSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionManagedSettings.ProtoReflect.Descriptor instead.
 func (*SessionManagedSettings) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{106}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *SessionManagedSettings) GetPermissions() *SessionManagedPermissions {
@@ -10299,7 +10533,7 @@ type SessionModelState struct {
 
 func (x *SessionModelState) Reset() {
 	*x = SessionModelState{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[107]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10311,7 +10545,7 @@ func (x *SessionModelState) String() string {
 func (*SessionModelState) ProtoMessage() {}
 
 func (x *SessionModelState) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[107]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10324,7 +10558,7 @@ func (x *SessionModelState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionModelState.ProtoReflect.Descriptor instead.
 func (*SessionModelState) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{107}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SessionModelState) GetModelId() string {
@@ -10370,7 +10604,7 @@ type SessionResumeExtras struct {
 
 func (x *SessionResumeExtras) Reset() {
 	*x = SessionResumeExtras{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[108]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10382,7 +10616,7 @@ func (x *SessionResumeExtras) String() string {
 func (*SessionResumeExtras) ProtoMessage() {}
 
 func (x *SessionResumeExtras) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[108]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10395,7 +10629,7 @@ func (x *SessionResumeExtras) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResumeExtras.ProtoReflect.Descriptor instead.
 func (*SessionResumeExtras) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{108}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SessionResumeExtras) GetDisableResume() bool {
@@ -10457,7 +10691,7 @@ type SessionUiCapabilities struct {
 
 func (x *SessionUiCapabilities) Reset() {
 	*x = SessionUiCapabilities{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[109]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10469,7 +10703,7 @@ func (x *SessionUiCapabilities) String() string {
 func (*SessionUiCapabilities) ProtoMessage() {}
 
 func (x *SessionUiCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[109]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10482,7 +10716,7 @@ func (x *SessionUiCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionUiCapabilities.ProtoReflect.Descriptor instead.
 func (*SessionUiCapabilities) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{109}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SessionUiCapabilities) GetElicitation() bool {
@@ -10531,7 +10765,7 @@ type SystemMessageAlternative struct {
 
 func (x *SystemMessageAlternative) Reset() {
 	*x = SystemMessageAlternative{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[110]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10543,7 +10777,7 @@ func (x *SystemMessageAlternative) String() string {
 func (*SystemMessageAlternative) ProtoMessage() {}
 
 func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[110]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10556,7 +10790,7 @@ func (x *SystemMessageAlternative) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageAlternative.ProtoReflect.Descriptor instead.
 func (*SystemMessageAlternative) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{110}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SystemMessageAlternative) GetVariant() isSystemMessageAlternative_Variant {
@@ -10646,7 +10880,7 @@ type SystemMessageBlock struct {
 
 func (x *SystemMessageBlock) Reset() {
 	*x = SystemMessageBlock{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[111]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10658,7 +10892,7 @@ func (x *SystemMessageBlock) String() string {
 func (*SystemMessageBlock) ProtoMessage() {}
 
 func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[111]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10671,7 +10905,7 @@ func (x *SystemMessageBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageBlock.ProtoReflect.Descriptor instead.
 func (*SystemMessageBlock) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{111}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SystemMessageBlock) GetContent() string {
@@ -10723,7 +10957,7 @@ type SystemMessageConfig struct {
 
 func (x *SystemMessageConfig) Reset() {
 	*x = SystemMessageConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[112]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10735,7 +10969,7 @@ func (x *SystemMessageConfig) String() string {
 func (*SystemMessageConfig) ProtoMessage() {}
 
 func (x *SystemMessageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[112]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10748,7 +10982,7 @@ func (x *SystemMessageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageConfig.ProtoReflect.Descriptor instead.
 func (*SystemMessageConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{112}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SystemMessageConfig) GetMode() SystemMessageMode {
@@ -10794,7 +11028,7 @@ type SystemMessageSectionOverride struct {
 
 func (x *SystemMessageSectionOverride) Reset() {
 	*x = SystemMessageSectionOverride{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[113]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10806,7 +11040,7 @@ func (x *SystemMessageSectionOverride) String() string {
 func (*SystemMessageSectionOverride) ProtoMessage() {}
 
 func (x *SystemMessageSectionOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[113]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10819,7 +11053,7 @@ func (x *SystemMessageSectionOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SystemMessageSectionOverride.ProtoReflect.Descriptor instead.
 func (*SystemMessageSectionOverride) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{113}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *SystemMessageSectionOverride) GetAction() SystemMessageSectionAction {
@@ -10876,7 +11110,7 @@ type ToolDefinition struct {
 
 func (x *ToolDefinition) Reset() {
 	*x = ToolDefinition{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[114]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10888,7 +11122,7 @@ func (x *ToolDefinition) String() string {
 func (*ToolDefinition) ProtoMessage() {}
 
 func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[114]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10901,7 +11135,7 @@ func (x *ToolDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolDefinition.ProtoReflect.Descriptor instead.
 func (*ToolDefinition) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{114}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ToolDefinition) GetName() string {
@@ -10994,7 +11228,7 @@ type ToolNamespace struct {
 
 func (x *ToolNamespace) Reset() {
 	*x = ToolNamespace{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[115]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11006,7 +11240,7 @@ func (x *ToolNamespace) String() string {
 func (*ToolNamespace) ProtoMessage() {}
 
 func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[115]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11019,7 +11253,7 @@ func (x *ToolNamespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolNamespace.ProtoReflect.Descriptor instead.
 func (*ToolNamespace) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{115}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ToolNamespace) GetName() string {
@@ -11058,7 +11292,7 @@ type ToolSearchConfig struct {
 
 func (x *ToolSearchConfig) Reset() {
 	*x = ToolSearchConfig{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[116]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11070,7 +11304,7 @@ func (x *ToolSearchConfig) String() string {
 func (*ToolSearchConfig) ProtoMessage() {}
 
 func (x *ToolSearchConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[116]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11083,7 +11317,7 @@ func (x *ToolSearchConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolSearchConfig.ProtoReflect.Descriptor instead.
 func (*ToolSearchConfig) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{116}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ToolSearchConfig) GetEnabled() bool {
@@ -11125,7 +11359,7 @@ type UIElicitationFieldValue struct {
 
 func (x *UIElicitationFieldValue) Reset() {
 	*x = UIElicitationFieldValue{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[117]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11137,7 +11371,7 @@ func (x *UIElicitationFieldValue) String() string {
 func (*UIElicitationFieldValue) ProtoMessage() {}
 
 func (x *UIElicitationFieldValue) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[117]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11150,7 +11384,7 @@ func (x *UIElicitationFieldValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationFieldValue.ProtoReflect.Descriptor instead.
 func (*UIElicitationFieldValue) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{117}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *UIElicitationFieldValue) GetVariant() isUIElicitationFieldValue_Variant {
@@ -11261,7 +11495,7 @@ type UIElicitationResponse struct {
 
 func (x *UIElicitationResponse) Reset() {
 	*x = UIElicitationResponse{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[118]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11273,7 +11507,7 @@ func (x *UIElicitationResponse) String() string {
 func (*UIElicitationResponse) ProtoMessage() {}
 
 func (x *UIElicitationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[118]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11286,7 +11520,7 @@ func (x *UIElicitationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UIElicitationResponse.ProtoReflect.Descriptor instead.
 func (*UIElicitationResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{118}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *UIElicitationResponse) GetAction() UIElicitationResponseAction {
@@ -11330,7 +11564,7 @@ type UISessionLimitsExhaustedResponse struct {
 
 func (x *UISessionLimitsExhaustedResponse) Reset() {
 	*x = UISessionLimitsExhaustedResponse{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[119]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11342,7 +11576,7 @@ func (x *UISessionLimitsExhaustedResponse) String() string {
 func (*UISessionLimitsExhaustedResponse) ProtoMessage() {}
 
 func (x *UISessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[119]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11355,7 +11589,7 @@ func (x *UISessionLimitsExhaustedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UISessionLimitsExhaustedResponse.ProtoReflect.Descriptor instead.
 func (*UISessionLimitsExhaustedResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{119}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *UISessionLimitsExhaustedResponse) GetAction() UISessionLimitsExhaustedResponseAction {
@@ -11407,7 +11641,7 @@ type WorkflowFactoryDeclaration struct {
 
 func (x *WorkflowFactoryDeclaration) Reset() {
 	*x = WorkflowFactoryDeclaration{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[120]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11419,7 +11653,7 @@ func (x *WorkflowFactoryDeclaration) String() string {
 func (*WorkflowFactoryDeclaration) ProtoMessage() {}
 
 func (x *WorkflowFactoryDeclaration) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[120]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11432,7 +11666,7 @@ func (x *WorkflowFactoryDeclaration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryDeclaration.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryDeclaration) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{120}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *WorkflowFactoryDeclaration) GetName() string {
@@ -11496,7 +11730,7 @@ type WorkflowFactoryLimits struct {
 
 func (x *WorkflowFactoryLimits) Reset() {
 	*x = WorkflowFactoryLimits{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[121]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11508,7 +11742,7 @@ func (x *WorkflowFactoryLimits) String() string {
 func (*WorkflowFactoryLimits) ProtoMessage() {}
 
 func (x *WorkflowFactoryLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[121]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11521,7 +11755,7 @@ func (x *WorkflowFactoryLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryLimits.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryLimits) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{121}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *WorkflowFactoryLimits) GetMaxConcurrentSubagents() int64 {
@@ -11574,7 +11808,7 @@ type WorkflowFactoryPhase struct {
 
 func (x *WorkflowFactoryPhase) Reset() {
 	*x = WorkflowFactoryPhase{}
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[122]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11586,7 +11820,7 @@ func (x *WorkflowFactoryPhase) String() string {
 func (*WorkflowFactoryPhase) ProtoMessage() {}
 
 func (x *WorkflowFactoryPhase) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[122]
+	mi := &file_copilot_cli_v1_session_types_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11599,7 +11833,7 @@ func (x *WorkflowFactoryPhase) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowFactoryPhase.ProtoReflect.Descriptor instead.
 func (*WorkflowFactoryPhase) Descriptor() ([]byte, []int) {
-	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{122}
+	return file_copilot_cli_v1_session_types_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *WorkflowFactoryPhase) GetTitle() string {
@@ -11670,7 +11904,47 @@ const file_copilot_cli_v1_session_types_proto_rawDesc = "" +
 	"\x0f_workspace_pathB\x14\n" +
 	"\x12_native_session_idB\f\n" +
 	"\n" +
-	"_is_remote\"\xe8\x01\n" +
+	"_is_remote\"\xb6\a\n" +
+	"\x19SessionServiceSendRequest\x12%\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tsessionId\x12\x1e\n" +
+	"\x06prompt\x18\x02 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x06prompt\x12*\n" +
+	"\x0edisplay_prompt\x18\x03 \x01(\tH\x00R\rdisplayPrompt\x88\x01\x01\x12<\n" +
+	"\vattachments\x18\x04 \x03(\v2\x1a.copilot.cli.v1.AttachmentR\vattachments\x12,\n" +
+	"\x04mode\x18\x05 \x01(\x0e2\x18.copilot.cli.v1.SendModeR\x04mode\x12\x1d\n" +
+	"\aprepend\x18\x06 \x01(\bH\x01R\aprepend\x88\x01\x01\x12\x1f\n" +
+	"\bbillable\x18\a \x01(\bH\x02R\bbillable\x88\x01\x01\x12(\n" +
+	"\rrequired_tool\x18\b \x01(\tH\x03R\frequiredTool\x88\x01\x01\x12#\n" +
+	"\x06source\x18\t \x01(\tB\x06\x82\x80\x19\x020\x01H\x04R\x06source\x88\x01\x01\x12<\n" +
+	"\n" +
+	"agent_mode\x18\n" +
+	" \x01(\x0e2\x1d.copilot.cli.v1.SendAgentModeR\tagentMode\x12k\n" +
+	"\x0frequest_headers\x18\v \x03(\v2=.copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntryB\x03\x80\x01\x01R\x0erequestHeaders\x12%\n" +
+	"\vtraceparent\x18\f \x01(\tH\x05R\vtraceparent\x88\x01\x01\x12#\n" +
+	"\n" +
+	"tracestate\x18\r \x01(\tH\x06R\n" +
+	"tracestate\x88\x01\x01\x12\x17\n" +
+	"\x04wait\x18\x0e \x01(\bH\aR\x04wait\x88\x01\x01\x12G\n" +
+	"\x0fresponse_format\x18\x0f \x01(\v2\x1e.copilot.cli.v1.ResponseFormatR\x0eresponseFormat\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\x1aA\n" +
+	"\x13RequestHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x11\n" +
+	"\x0f_display_promptB\n" +
+	"\n" +
+	"\b_prependB\v\n" +
+	"\t_billableB\x10\n" +
+	"\x0e_required_toolB\t\n" +
+	"\a_sourceB\x0e\n" +
+	"\f_traceparentB\r\n" +
+	"\v_tracestateB\a\n" +
+	"\x05_wait\"c\n" +
+	"\x1aSessionServiceSendResponse\x12%\n" +
+	"\n" +
+	"message_id\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\tmessageId\x12\x1e\n" +
+	"\n" +
+	"json_extra\x18\xe8\a \x01(\tR\tjsonExtra\"\xe8\x01\n" +
 	"\x17CanvasActionDeclaration\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06\x82\x80\x19\x02\x18\x01R\x04name\x12%\n" +
 	"\vdescription\x18\x02 \x01(\tH\x00R\vdescription\x88\x01\x01\x12D\n" +
@@ -13008,7 +13282,7 @@ func file_copilot_cli_v1_session_types_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_cli_v1_session_types_proto_enumTypes = make([]protoimpl.EnumInfo, 21)
-var file_copilot_cli_v1_session_types_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
+var file_copilot_cli_v1_session_types_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_copilot_cli_v1_session_types_proto_goTypes = []any{
 	(EmbeddingCacheStorage)(0), // 0: copilot.cli.v1.EmbeddingCacheStorage
 	(EnvValueMode)(0),          // 1: copilot.cli.v1.EnvValueMode
@@ -13033,327 +13307,336 @@ var file_copilot_cli_v1_session_types_proto_goTypes = []any{
 	(UISessionLimitsExhaustedResponseAction)(0),                                   // 20: copilot.cli.v1.UISessionLimitsExhaustedResponseAction
 	(*SessionServiceCreateResponse)(nil),                                          // 21: copilot.cli.v1.SessionServiceCreateResponse
 	(*SessionServiceResumeResponse)(nil),                                          // 22: copilot.cli.v1.SessionServiceResumeResponse
-	(*CanvasActionDeclaration)(nil),                                               // 23: copilot.cli.v1.CanvasActionDeclaration
-	(*CanvasDeclaration)(nil),                                                     // 24: copilot.cli.v1.CanvasDeclaration
-	(*CanvasProviderIdentity)(nil),                                                // 25: copilot.cli.v1.CanvasProviderIdentity
-	(*CapiSessionOptions)(nil),                                                    // 26: copilot.cli.v1.CapiSessionOptions
-	(*CloudSessionConfig)(nil),                                                    // 27: copilot.cli.v1.CloudSessionConfig
-	(*CloudSessionRepository)(nil),                                                // 28: copilot.cli.v1.CloudSessionRepository
-	(*CommandDeclaration)(nil),                                                    // 29: copilot.cli.v1.CommandDeclaration
-	(*CustomAgentConfig)(nil),                                                     // 30: copilot.cli.v1.CustomAgentConfig
-	(*DefaultAgentConfig)(nil),                                                    // 31: copilot.cli.v1.DefaultAgentConfig
-	(*ExperimentAssignments)(nil),                                                 // 32: copilot.cli.v1.ExperimentAssignments
-	(*ExperimentConfig)(nil),                                                      // 33: copilot.cli.v1.ExperimentConfig
-	(*ExtensionIdentity)(nil),                                                     // 34: copilot.cli.v1.ExtensionIdentity
-	(*ExternalToolTextResultForLlm)(nil),                                          // 35: copilot.cli.v1.ExternalToolTextResultForLlm
-	(*ExternalToolTextResultForLlmBinaryResultsForLlm)(nil),                       // 36: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	(*ExternalToolTextResultForLlmContent)(nil),                                   // 37: copilot.cli.v1.ExternalToolTextResultForLlmContent
-	(*ExternalToolTextResultForLlmContentAudio)(nil),                              // 38: copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
-	(*ExternalToolTextResultForLlmContentImage)(nil),                              // 39: copilot.cli.v1.ExternalToolTextResultForLlmContentImage
-	(*ExternalToolTextResultForLlmContentResource)(nil),                           // 40: copilot.cli.v1.ExternalToolTextResultForLlmContentResource
-	(*ExternalToolTextResultForLlmContentResourceDetails)(nil),                    // 41: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
-	(*ExternalToolTextResultForLlmContentResourceLink)(nil),                       // 42: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
-	(*ExternalToolTextResultForLlmContentResourceLinkIcon)(nil),                   // 43: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
-	(*ExternalToolTextResultForLlmContentShellExit)(nil),                          // 44: copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
-	(*ExternalToolTextResultForLlmContentTerminal)(nil),                           // 45: copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
-	(*ExternalToolTextResultForLlmContentText)(nil),                               // 46: copilot.cli.v1.ExternalToolTextResultForLlmContentText
-	(*InfiniteSessionConfig)(nil),                                                 // 47: copilot.cli.v1.InfiniteSessionConfig
-	(*JsonSchemaResponseFormat)(nil),                                              // 48: copilot.cli.v1.JsonSchemaResponseFormat
-	(*LargeOutputConfig)(nil),                                                     // 49: copilot.cli.v1.LargeOutputConfig
-	(*McpHeadersHandlePendingHeadersRefreshRequest)(nil),                          // 50: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
-	(*McpHeadersHandlePendingHeadersRefreshRequestError)(nil),                     // 51: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
-	(*McpHeadersHandlePendingHeadersRefreshRequestHeaders)(nil),                   // 52: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
-	(*McpHeadersHandlePendingHeadersRefreshRequestNone)(nil),                      // 53: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
-	(*McpOauthPendingRequestResponse)(nil),                                        // 54: copilot.cli.v1.McpOauthPendingRequestResponse
-	(*McpOauthPendingRequestResponseCancelled)(nil),                               // 55: copilot.cli.v1.McpOauthPendingRequestResponseCancelled
-	(*McpOauthPendingRequestResponseRuntimeRefresh)(nil),                          // 56: copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
-	(*McpOauthPendingRequestResponseToken)(nil),                                   // 57: copilot.cli.v1.McpOauthPendingRequestResponseToken
-	(*MemoryConfig)(nil),                                                          // 58: copilot.cli.v1.MemoryConfig
-	(*ModelCapabilitiesOverride)(nil),                                             // 59: copilot.cli.v1.ModelCapabilitiesOverride
-	(*ModelCapabilitiesOverrideLimits)(nil),                                       // 60: copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	(*ModelCapabilitiesOverrideLimitsVision)(nil),                                 // 61: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
-	(*ModelCapabilitiesOverrideSupports)(nil),                                     // 62: copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	(*NamedProviderConfig)(nil),                                                   // 63: copilot.cli.v1.NamedProviderConfig
-	(*OpenCanvasInstance)(nil),                                                    // 64: copilot.cli.v1.OpenCanvasInstance
-	(*PermissionDecision)(nil),                                                    // 65: copilot.cli.v1.PermissionDecision
-	(*PermissionDecisionApproveForLocation)(nil),                                  // 66: copilot.cli.v1.PermissionDecisionApproveForLocation
-	(*PermissionDecisionApproveForLocationApproval)(nil),                          // 67: copilot.cli.v1.PermissionDecisionApproveForLocationApproval
-	(*PermissionDecisionApproveForLocationApprovalCommands)(nil),                  // 68: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCommands
-	(*PermissionDecisionApproveForLocationApprovalCustomTool)(nil),                // 69: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCustomTool
-	(*PermissionDecisionApproveForLocationApprovalExtensionEnvAccess)(nil),        // 70: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionEnvAccess
-	(*PermissionDecisionApproveForLocationApprovalExtensionManagement)(nil),       // 71: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionManagement
-	(*PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess)(nil), // 72: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess
-	(*PermissionDecisionApproveForLocationApprovalFactory)(nil),                   // 73: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalFactory
-	(*PermissionDecisionApproveForLocationApprovalMcp)(nil),                       // 74: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcp
-	(*PermissionDecisionApproveForLocationApprovalMcpSampling)(nil),               // 75: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcpSampling
-	(*PermissionDecisionApproveForLocationApprovalMemory)(nil),                    // 76: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMemory
-	(*PermissionDecisionApproveForLocationApprovalRead)(nil),                      // 77: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalRead
-	(*PermissionDecisionApproveForLocationApprovalWorkflow)(nil),                  // 78: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWorkflow
-	(*PermissionDecisionApproveForLocationApprovalWrite)(nil),                     // 79: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWrite
-	(*PermissionDecisionApproveForSession)(nil),                                   // 80: copilot.cli.v1.PermissionDecisionApproveForSession
-	(*PermissionDecisionApproveForSessionApproval)(nil),                           // 81: copilot.cli.v1.PermissionDecisionApproveForSessionApproval
-	(*PermissionDecisionApproveForSessionApprovalCommands)(nil),                   // 82: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCommands
-	(*PermissionDecisionApproveForSessionApprovalCustomTool)(nil),                 // 83: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCustomTool
-	(*PermissionDecisionApproveForSessionApprovalExtensionEnvAccess)(nil),         // 84: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionEnvAccess
-	(*PermissionDecisionApproveForSessionApprovalExtensionManagement)(nil),        // 85: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionManagement
-	(*PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess)(nil),  // 86: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess
-	(*PermissionDecisionApproveForSessionApprovalFactory)(nil),                    // 87: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalFactory
-	(*PermissionDecisionApproveForSessionApprovalMcp)(nil),                        // 88: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcp
-	(*PermissionDecisionApproveForSessionApprovalMcpSampling)(nil),                // 89: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcpSampling
-	(*PermissionDecisionApproveForSessionApprovalMemory)(nil),                     // 90: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMemory
-	(*PermissionDecisionApproveForSessionApprovalRead)(nil),                       // 91: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalRead
-	(*PermissionDecisionApproveForSessionApprovalWorkflow)(nil),                   // 92: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWorkflow
-	(*PermissionDecisionApproveForSessionApprovalWrite)(nil),                      // 93: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWrite
-	(*PermissionDecisionApproveOnce)(nil),                                         // 94: copilot.cli.v1.PermissionDecisionApproveOnce
-	(*PermissionDecisionApprovePermanently)(nil),                                  // 95: copilot.cli.v1.PermissionDecisionApprovePermanently
-	(*PermissionDecisionApproveReadOnlyForSession)(nil),                           // 96: copilot.cli.v1.PermissionDecisionApproveReadOnlyForSession
-	(*PermissionDecisionApproved)(nil),                                            // 97: copilot.cli.v1.PermissionDecisionApproved
-	(*PermissionDecisionApprovedForLocation)(nil),                                 // 98: copilot.cli.v1.PermissionDecisionApprovedForLocation
-	(*PermissionDecisionApprovedForSession)(nil),                                  // 99: copilot.cli.v1.PermissionDecisionApprovedForSession
-	(*PermissionDecisionCancelled)(nil),                                           // 100: copilot.cli.v1.PermissionDecisionCancelled
-	(*PermissionDecisionDeniedByContentExclusionPolicy)(nil),                      // 101: copilot.cli.v1.PermissionDecisionDeniedByContentExclusionPolicy
-	(*PermissionDecisionDeniedByPermissionRequestHook)(nil),                       // 102: copilot.cli.v1.PermissionDecisionDeniedByPermissionRequestHook
-	(*PermissionDecisionDeniedByRules)(nil),                                       // 103: copilot.cli.v1.PermissionDecisionDeniedByRules
-	(*PermissionDecisionDeniedInteractivelyByUser)(nil),                           // 104: copilot.cli.v1.PermissionDecisionDeniedInteractivelyByUser
-	(*PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 105: copilot.cli.v1.PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	(*PermissionDecisionReject)(nil),                                              // 106: copilot.cli.v1.PermissionDecisionReject
-	(*PermissionDecisionUserNotAvailable)(nil),                                    // 107: copilot.cli.v1.PermissionDecisionUserNotAvailable
-	(*ProtocolMarkerSectionOverride)(nil),                                         // 108: copilot.cli.v1.ProtocolMarkerSectionOverride
-	(*ProtocolMarkerSectionOverridePreserve)(nil),                                 // 109: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	(*ProtocolMarkerSectionOverrideTransform)(nil),                                // 110: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	(*ProtocolSectionOverride)(nil),                                               // 111: copilot.cli.v1.ProtocolSectionOverride
-	(*ProtocolStaticSectionOverride)(nil),                                         // 112: copilot.cli.v1.ProtocolStaticSectionOverride
-	(*ProtocolSystemMessageAppendConfig)(nil),                                     // 113: copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	(*ProtocolSystemMessageCustomizeConfig)(nil),                                  // 114: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
-	(*ProtocolSystemMessageReplaceConfig)(nil),                                    // 115: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	(*ProviderConfig)(nil),                                                        // 116: copilot.cli.v1.ProviderConfig
-	(*ProviderConfigAzure)(nil),                                                   // 117: copilot.cli.v1.ProviderConfigAzure
-	(*ProviderModelConfig)(nil),                                                   // 118: copilot.cli.v1.ProviderModelConfig
-	(*QueuedCommandHandled)(nil),                                                  // 119: copilot.cli.v1.QueuedCommandHandled
-	(*QueuedCommandNotHandled)(nil),                                               // 120: copilot.cli.v1.QueuedCommandNotHandled
-	(*QueuedCommandResult)(nil),                                                   // 121: copilot.cli.v1.QueuedCommandResult
-	(*ResponseFormat)(nil),                                                        // 122: copilot.cli.v1.ResponseFormat
-	(*SessionCapabilities)(nil),                                                   // 123: copilot.cli.v1.SessionCapabilities
-	(*SessionConfig)(nil),                                                         // 124: copilot.cli.v1.SessionConfig
-	(*SessionGitHubMcpToolConfig)(nil),                                            // 125: copilot.cli.v1.SessionGitHubMcpToolConfig
-	(*SessionManagedPermissions)(nil),                                             // 126: copilot.cli.v1.SessionManagedPermissions
-	(*SessionManagedSettings)(nil),                                                // 127: copilot.cli.v1.SessionManagedSettings
-	(*SessionModelState)(nil),                                                     // 128: copilot.cli.v1.SessionModelState
-	(*SessionResumeExtras)(nil),                                                   // 129: copilot.cli.v1.SessionResumeExtras
-	(*SessionUiCapabilities)(nil),                                                 // 130: copilot.cli.v1.SessionUiCapabilities
-	(*SystemMessageAlternative)(nil),                                              // 131: copilot.cli.v1.SystemMessageAlternative
-	(*SystemMessageBlock)(nil),                                                    // 132: copilot.cli.v1.SystemMessageBlock
-	(*SystemMessageConfig)(nil),                                                   // 133: copilot.cli.v1.SystemMessageConfig
-	(*SystemMessageSectionOverride)(nil),                                          // 134: copilot.cli.v1.SystemMessageSectionOverride
-	(*ToolDefinition)(nil),                                                        // 135: copilot.cli.v1.ToolDefinition
-	(*ToolNamespace)(nil),                                                         // 136: copilot.cli.v1.ToolNamespace
-	(*ToolSearchConfig)(nil),                                                      // 137: copilot.cli.v1.ToolSearchConfig
-	(*UIElicitationFieldValue)(nil),                                               // 138: copilot.cli.v1.UIElicitationFieldValue
-	(*UIElicitationResponse)(nil),                                                 // 139: copilot.cli.v1.UIElicitationResponse
-	(*UISessionLimitsExhaustedResponse)(nil),                                      // 140: copilot.cli.v1.UISessionLimitsExhaustedResponse
-	(*WorkflowFactoryDeclaration)(nil),                                            // 141: copilot.cli.v1.WorkflowFactoryDeclaration
-	(*WorkflowFactoryLimits)(nil),                                                 // 142: copilot.cli.v1.WorkflowFactoryLimits
-	(*WorkflowFactoryPhase)(nil),                                                  // 143: copilot.cli.v1.WorkflowFactoryPhase
-	nil,                                                                           // 144: copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	nil,                                                                           // 145: copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	nil,                                                                           // 146: copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	nil,                                                                           // 147: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
-	nil,                                                                           // 148: copilot.cli.v1.NamedProviderConfig.HeadersEntry
-	nil,                                                                           // 149: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	nil,                                                                           // 150: copilot.cli.v1.ProviderConfig.HeadersEntry
-	nil,                                                                           // 151: copilot.cli.v1.SessionConfig.McpServersEntry
-	nil,                                                                           // 152: copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	nil,                                                                           // 153: copilot.cli.v1.UIElicitationResponse.ContentEntry
-	(*timestamppb.Timestamp)(nil),                                                 // 154: google.protobuf.Timestamp
-	(SessionMode)(0),                                                              // 155: copilot.cli.v1.SessionMode
-	(AutoTier)(0),                                                                 // 156: copilot.cli.v1.AutoTier
-	(*StringList)(nil),                                                            // 157: copilot.cli.v1.StringList
-	(*EmbeddedTextResourceContents)(nil),                                          // 158: copilot.cli.v1.EmbeddedTextResourceContents
-	(*EmbeddedBlobResourceContents)(nil),                                          // 159: copilot.cli.v1.EmbeddedBlobResourceContents
-	(AdaptiveThinkingSupport)(0),                                                  // 160: copilot.cli.v1.AdaptiveThinkingSupport
-	(*UserToolSessionApproval)(nil),                                               // 161: copilot.cli.v1.UserToolSessionApproval
-	(*PermissionRule)(nil),                                                        // 162: copilot.cli.v1.PermissionRule
-	(ReasoningSummary)(0),                                                         // 163: copilot.cli.v1.ReasoningSummary
-	(ContextTier)(0),                                                              // 164: copilot.cli.v1.ContextTier
-	(*SessionLimitsConfig)(nil),                                                   // 165: copilot.cli.v1.SessionLimitsConfig
-	(*McpSerializableServerConfig)(nil),                                           // 166: copilot.cli.v1.McpSerializableServerConfig
+	(*SessionServiceSendRequest)(nil),                                             // 23: copilot.cli.v1.SessionServiceSendRequest
+	(*SessionServiceSendResponse)(nil),                                            // 24: copilot.cli.v1.SessionServiceSendResponse
+	(*CanvasActionDeclaration)(nil),                                               // 25: copilot.cli.v1.CanvasActionDeclaration
+	(*CanvasDeclaration)(nil),                                                     // 26: copilot.cli.v1.CanvasDeclaration
+	(*CanvasProviderIdentity)(nil),                                                // 27: copilot.cli.v1.CanvasProviderIdentity
+	(*CapiSessionOptions)(nil),                                                    // 28: copilot.cli.v1.CapiSessionOptions
+	(*CloudSessionConfig)(nil),                                                    // 29: copilot.cli.v1.CloudSessionConfig
+	(*CloudSessionRepository)(nil),                                                // 30: copilot.cli.v1.CloudSessionRepository
+	(*CommandDeclaration)(nil),                                                    // 31: copilot.cli.v1.CommandDeclaration
+	(*CustomAgentConfig)(nil),                                                     // 32: copilot.cli.v1.CustomAgentConfig
+	(*DefaultAgentConfig)(nil),                                                    // 33: copilot.cli.v1.DefaultAgentConfig
+	(*ExperimentAssignments)(nil),                                                 // 34: copilot.cli.v1.ExperimentAssignments
+	(*ExperimentConfig)(nil),                                                      // 35: copilot.cli.v1.ExperimentConfig
+	(*ExtensionIdentity)(nil),                                                     // 36: copilot.cli.v1.ExtensionIdentity
+	(*ExternalToolTextResultForLlm)(nil),                                          // 37: copilot.cli.v1.ExternalToolTextResultForLlm
+	(*ExternalToolTextResultForLlmBinaryResultsForLlm)(nil),                       // 38: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	(*ExternalToolTextResultForLlmContent)(nil),                                   // 39: copilot.cli.v1.ExternalToolTextResultForLlmContent
+	(*ExternalToolTextResultForLlmContentAudio)(nil),                              // 40: copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
+	(*ExternalToolTextResultForLlmContentImage)(nil),                              // 41: copilot.cli.v1.ExternalToolTextResultForLlmContentImage
+	(*ExternalToolTextResultForLlmContentResource)(nil),                           // 42: copilot.cli.v1.ExternalToolTextResultForLlmContentResource
+	(*ExternalToolTextResultForLlmContentResourceDetails)(nil),                    // 43: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
+	(*ExternalToolTextResultForLlmContentResourceLink)(nil),                       // 44: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
+	(*ExternalToolTextResultForLlmContentResourceLinkIcon)(nil),                   // 45: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
+	(*ExternalToolTextResultForLlmContentShellExit)(nil),                          // 46: copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
+	(*ExternalToolTextResultForLlmContentTerminal)(nil),                           // 47: copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
+	(*ExternalToolTextResultForLlmContentText)(nil),                               // 48: copilot.cli.v1.ExternalToolTextResultForLlmContentText
+	(*InfiniteSessionConfig)(nil),                                                 // 49: copilot.cli.v1.InfiniteSessionConfig
+	(*JsonSchemaResponseFormat)(nil),                                              // 50: copilot.cli.v1.JsonSchemaResponseFormat
+	(*LargeOutputConfig)(nil),                                                     // 51: copilot.cli.v1.LargeOutputConfig
+	(*McpHeadersHandlePendingHeadersRefreshRequest)(nil),                          // 52: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest
+	(*McpHeadersHandlePendingHeadersRefreshRequestError)(nil),                     // 53: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
+	(*McpHeadersHandlePendingHeadersRefreshRequestHeaders)(nil),                   // 54: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
+	(*McpHeadersHandlePendingHeadersRefreshRequestNone)(nil),                      // 55: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
+	(*McpOauthPendingRequestResponse)(nil),                                        // 56: copilot.cli.v1.McpOauthPendingRequestResponse
+	(*McpOauthPendingRequestResponseCancelled)(nil),                               // 57: copilot.cli.v1.McpOauthPendingRequestResponseCancelled
+	(*McpOauthPendingRequestResponseRuntimeRefresh)(nil),                          // 58: copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
+	(*McpOauthPendingRequestResponseToken)(nil),                                   // 59: copilot.cli.v1.McpOauthPendingRequestResponseToken
+	(*MemoryConfig)(nil),                                                          // 60: copilot.cli.v1.MemoryConfig
+	(*ModelCapabilitiesOverride)(nil),                                             // 61: copilot.cli.v1.ModelCapabilitiesOverride
+	(*ModelCapabilitiesOverrideLimits)(nil),                                       // 62: copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	(*ModelCapabilitiesOverrideLimitsVision)(nil),                                 // 63: copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	(*ModelCapabilitiesOverrideSupports)(nil),                                     // 64: copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	(*NamedProviderConfig)(nil),                                                   // 65: copilot.cli.v1.NamedProviderConfig
+	(*OpenCanvasInstance)(nil),                                                    // 66: copilot.cli.v1.OpenCanvasInstance
+	(*PermissionDecision)(nil),                                                    // 67: copilot.cli.v1.PermissionDecision
+	(*PermissionDecisionApproveForLocation)(nil),                                  // 68: copilot.cli.v1.PermissionDecisionApproveForLocation
+	(*PermissionDecisionApproveForLocationApproval)(nil),                          // 69: copilot.cli.v1.PermissionDecisionApproveForLocationApproval
+	(*PermissionDecisionApproveForLocationApprovalCommands)(nil),                  // 70: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCommands
+	(*PermissionDecisionApproveForLocationApprovalCustomTool)(nil),                // 71: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCustomTool
+	(*PermissionDecisionApproveForLocationApprovalExtensionEnvAccess)(nil),        // 72: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionEnvAccess
+	(*PermissionDecisionApproveForLocationApprovalExtensionManagement)(nil),       // 73: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionManagement
+	(*PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess)(nil), // 74: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess
+	(*PermissionDecisionApproveForLocationApprovalFactory)(nil),                   // 75: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalFactory
+	(*PermissionDecisionApproveForLocationApprovalMcp)(nil),                       // 76: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcp
+	(*PermissionDecisionApproveForLocationApprovalMcpSampling)(nil),               // 77: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcpSampling
+	(*PermissionDecisionApproveForLocationApprovalMemory)(nil),                    // 78: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMemory
+	(*PermissionDecisionApproveForLocationApprovalRead)(nil),                      // 79: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalRead
+	(*PermissionDecisionApproveForLocationApprovalWorkflow)(nil),                  // 80: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWorkflow
+	(*PermissionDecisionApproveForLocationApprovalWrite)(nil),                     // 81: copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWrite
+	(*PermissionDecisionApproveForSession)(nil),                                   // 82: copilot.cli.v1.PermissionDecisionApproveForSession
+	(*PermissionDecisionApproveForSessionApproval)(nil),                           // 83: copilot.cli.v1.PermissionDecisionApproveForSessionApproval
+	(*PermissionDecisionApproveForSessionApprovalCommands)(nil),                   // 84: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCommands
+	(*PermissionDecisionApproveForSessionApprovalCustomTool)(nil),                 // 85: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCustomTool
+	(*PermissionDecisionApproveForSessionApprovalExtensionEnvAccess)(nil),         // 86: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionEnvAccess
+	(*PermissionDecisionApproveForSessionApprovalExtensionManagement)(nil),        // 87: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionManagement
+	(*PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess)(nil),  // 88: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess
+	(*PermissionDecisionApproveForSessionApprovalFactory)(nil),                    // 89: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalFactory
+	(*PermissionDecisionApproveForSessionApprovalMcp)(nil),                        // 90: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcp
+	(*PermissionDecisionApproveForSessionApprovalMcpSampling)(nil),                // 91: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcpSampling
+	(*PermissionDecisionApproveForSessionApprovalMemory)(nil),                     // 92: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMemory
+	(*PermissionDecisionApproveForSessionApprovalRead)(nil),                       // 93: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalRead
+	(*PermissionDecisionApproveForSessionApprovalWorkflow)(nil),                   // 94: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWorkflow
+	(*PermissionDecisionApproveForSessionApprovalWrite)(nil),                      // 95: copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWrite
+	(*PermissionDecisionApproveOnce)(nil),                                         // 96: copilot.cli.v1.PermissionDecisionApproveOnce
+	(*PermissionDecisionApprovePermanently)(nil),                                  // 97: copilot.cli.v1.PermissionDecisionApprovePermanently
+	(*PermissionDecisionApproveReadOnlyForSession)(nil),                           // 98: copilot.cli.v1.PermissionDecisionApproveReadOnlyForSession
+	(*PermissionDecisionApproved)(nil),                                            // 99: copilot.cli.v1.PermissionDecisionApproved
+	(*PermissionDecisionApprovedForLocation)(nil),                                 // 100: copilot.cli.v1.PermissionDecisionApprovedForLocation
+	(*PermissionDecisionApprovedForSession)(nil),                                  // 101: copilot.cli.v1.PermissionDecisionApprovedForSession
+	(*PermissionDecisionCancelled)(nil),                                           // 102: copilot.cli.v1.PermissionDecisionCancelled
+	(*PermissionDecisionDeniedByContentExclusionPolicy)(nil),                      // 103: copilot.cli.v1.PermissionDecisionDeniedByContentExclusionPolicy
+	(*PermissionDecisionDeniedByPermissionRequestHook)(nil),                       // 104: copilot.cli.v1.PermissionDecisionDeniedByPermissionRequestHook
+	(*PermissionDecisionDeniedByRules)(nil),                                       // 105: copilot.cli.v1.PermissionDecisionDeniedByRules
+	(*PermissionDecisionDeniedInteractivelyByUser)(nil),                           // 106: copilot.cli.v1.PermissionDecisionDeniedInteractivelyByUser
+	(*PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser)(nil),      // 107: copilot.cli.v1.PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	(*PermissionDecisionReject)(nil),                                              // 108: copilot.cli.v1.PermissionDecisionReject
+	(*PermissionDecisionUserNotAvailable)(nil),                                    // 109: copilot.cli.v1.PermissionDecisionUserNotAvailable
+	(*ProtocolMarkerSectionOverride)(nil),                                         // 110: copilot.cli.v1.ProtocolMarkerSectionOverride
+	(*ProtocolMarkerSectionOverridePreserve)(nil),                                 // 111: copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	(*ProtocolMarkerSectionOverrideTransform)(nil),                                // 112: copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	(*ProtocolSectionOverride)(nil),                                               // 113: copilot.cli.v1.ProtocolSectionOverride
+	(*ProtocolStaticSectionOverride)(nil),                                         // 114: copilot.cli.v1.ProtocolStaticSectionOverride
+	(*ProtocolSystemMessageAppendConfig)(nil),                                     // 115: copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	(*ProtocolSystemMessageCustomizeConfig)(nil),                                  // 116: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	(*ProtocolSystemMessageReplaceConfig)(nil),                                    // 117: copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	(*ProviderConfig)(nil),                                                        // 118: copilot.cli.v1.ProviderConfig
+	(*ProviderConfigAzure)(nil),                                                   // 119: copilot.cli.v1.ProviderConfigAzure
+	(*ProviderModelConfig)(nil),                                                   // 120: copilot.cli.v1.ProviderModelConfig
+	(*QueuedCommandHandled)(nil),                                                  // 121: copilot.cli.v1.QueuedCommandHandled
+	(*QueuedCommandNotHandled)(nil),                                               // 122: copilot.cli.v1.QueuedCommandNotHandled
+	(*QueuedCommandResult)(nil),                                                   // 123: copilot.cli.v1.QueuedCommandResult
+	(*ResponseFormat)(nil),                                                        // 124: copilot.cli.v1.ResponseFormat
+	(*SessionCapabilities)(nil),                                                   // 125: copilot.cli.v1.SessionCapabilities
+	(*SessionConfig)(nil),                                                         // 126: copilot.cli.v1.SessionConfig
+	(*SessionGitHubMcpToolConfig)(nil),                                            // 127: copilot.cli.v1.SessionGitHubMcpToolConfig
+	(*SessionManagedPermissions)(nil),                                             // 128: copilot.cli.v1.SessionManagedPermissions
+	(*SessionManagedSettings)(nil),                                                // 129: copilot.cli.v1.SessionManagedSettings
+	(*SessionModelState)(nil),                                                     // 130: copilot.cli.v1.SessionModelState
+	(*SessionResumeExtras)(nil),                                                   // 131: copilot.cli.v1.SessionResumeExtras
+	(*SessionUiCapabilities)(nil),                                                 // 132: copilot.cli.v1.SessionUiCapabilities
+	(*SystemMessageAlternative)(nil),                                              // 133: copilot.cli.v1.SystemMessageAlternative
+	(*SystemMessageBlock)(nil),                                                    // 134: copilot.cli.v1.SystemMessageBlock
+	(*SystemMessageConfig)(nil),                                                   // 135: copilot.cli.v1.SystemMessageConfig
+	(*SystemMessageSectionOverride)(nil),                                          // 136: copilot.cli.v1.SystemMessageSectionOverride
+	(*ToolDefinition)(nil),                                                        // 137: copilot.cli.v1.ToolDefinition
+	(*ToolNamespace)(nil),                                                         // 138: copilot.cli.v1.ToolNamespace
+	(*ToolSearchConfig)(nil),                                                      // 139: copilot.cli.v1.ToolSearchConfig
+	(*UIElicitationFieldValue)(nil),                                               // 140: copilot.cli.v1.UIElicitationFieldValue
+	(*UIElicitationResponse)(nil),                                                 // 141: copilot.cli.v1.UIElicitationResponse
+	(*UISessionLimitsExhaustedResponse)(nil),                                      // 142: copilot.cli.v1.UISessionLimitsExhaustedResponse
+	(*WorkflowFactoryDeclaration)(nil),                                            // 143: copilot.cli.v1.WorkflowFactoryDeclaration
+	(*WorkflowFactoryLimits)(nil),                                                 // 144: copilot.cli.v1.WorkflowFactoryLimits
+	(*WorkflowFactoryPhase)(nil),                                                  // 145: copilot.cli.v1.WorkflowFactoryPhase
+	nil,                                                                           // 146: copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
+	nil,                                                                           // 147: copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	nil,                                                                           // 148: copilot.cli.v1.CustomAgentConfig.McpServersEntry
+	nil,                                                                           // 149: copilot.cli.v1.ExperimentAssignments.FlightsEntry
+	nil,                                                                           // 150: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
+	nil,                                                                           // 151: copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	nil,                                                                           // 152: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	nil,                                                                           // 153: copilot.cli.v1.ProviderConfig.HeadersEntry
+	nil,                                                                           // 154: copilot.cli.v1.SessionConfig.McpServersEntry
+	nil,                                                                           // 155: copilot.cli.v1.SystemMessageConfig.SectionsEntry
+	nil,                                                                           // 156: copilot.cli.v1.UIElicitationResponse.ContentEntry
+	(*timestamppb.Timestamp)(nil),                                                 // 157: google.protobuf.Timestamp
+	(SessionMode)(0),                                                              // 158: copilot.cli.v1.SessionMode
+	(*Attachment)(nil),                                                            // 159: copilot.cli.v1.Attachment
+	(AutoTier)(0),                                                                 // 160: copilot.cli.v1.AutoTier
+	(*StringList)(nil),                                                            // 161: copilot.cli.v1.StringList
+	(*EmbeddedTextResourceContents)(nil),                                          // 162: copilot.cli.v1.EmbeddedTextResourceContents
+	(*EmbeddedBlobResourceContents)(nil),                                          // 163: copilot.cli.v1.EmbeddedBlobResourceContents
+	(AdaptiveThinkingSupport)(0),                                                  // 164: copilot.cli.v1.AdaptiveThinkingSupport
+	(*UserToolSessionApproval)(nil),                                               // 165: copilot.cli.v1.UserToolSessionApproval
+	(*PermissionRule)(nil),                                                        // 166: copilot.cli.v1.PermissionRule
+	(ReasoningSummary)(0),                                                         // 167: copilot.cli.v1.ReasoningSummary
+	(ContextTier)(0),                                                              // 168: copilot.cli.v1.ContextTier
+	(*SessionLimitsConfig)(nil),                                                   // 169: copilot.cli.v1.SessionLimitsConfig
+	(*McpSerializableServerConfig)(nil),                                           // 170: copilot.cli.v1.McpSerializableServerConfig
 }
 var file_copilot_cli_v1_session_types_proto_depIdxs = []int32{
-	123, // 0: copilot.cli.v1.SessionServiceCreateResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	64,  // 1: copilot.cli.v1.SessionServiceCreateResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	154, // 2: copilot.cli.v1.SessionServiceCreateResponse.start_time:type_name -> google.protobuf.Timestamp
-	155, // 3: copilot.cli.v1.SessionServiceCreateResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	128, // 4: copilot.cli.v1.SessionServiceCreateResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	123, // 5: copilot.cli.v1.SessionServiceResumeResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
-	64,  // 6: copilot.cli.v1.SessionServiceResumeResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	154, // 7: copilot.cli.v1.SessionServiceResumeResponse.start_time:type_name -> google.protobuf.Timestamp
-	155, // 8: copilot.cli.v1.SessionServiceResumeResponse.mode:type_name -> copilot.cli.v1.SessionMode
-	128, // 9: copilot.cli.v1.SessionServiceResumeResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
-	144, // 10: copilot.cli.v1.SessionServiceResumeResponse.granted_environment_variables:type_name -> copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
-	23,  // 11: copilot.cli.v1.CanvasDeclaration.actions:type_name -> copilot.cli.v1.CanvasActionDeclaration
-	156, // 12: copilot.cli.v1.CapiSessionOptions.auto_tier:type_name -> copilot.cli.v1.AutoTier
-	28,  // 13: copilot.cli.v1.CloudSessionConfig.repository:type_name -> copilot.cli.v1.CloudSessionRepository
-	157, // 14: copilot.cli.v1.CustomAgentConfig.tools:type_name -> copilot.cli.v1.StringList
-	145, // 15: copilot.cli.v1.CustomAgentConfig.mcp_servers:type_name -> copilot.cli.v1.CustomAgentConfig.McpServersEntry
-	146, // 16: copilot.cli.v1.ExperimentAssignments.flights:type_name -> copilot.cli.v1.ExperimentAssignments.FlightsEntry
-	33,  // 17: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
-	36,  // 18: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
-	37,  // 19: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
-	2,   // 20: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.binary_type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
-	46,  // 21: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
-	45,  // 22: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
-	44,  // 23: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
-	39,  // 24: copilot.cli.v1.ExternalToolTextResultForLlmContent.image:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentImage
-	38,  // 25: copilot.cli.v1.ExternalToolTextResultForLlmContent.audio:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
-	42,  // 26: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource_link:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
-	40,  // 27: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResource
-	41,  // 28: copilot.cli.v1.ExternalToolTextResultForLlmContentResource.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
-	158, // 29: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
-	159, // 30: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
-	43,  // 31: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink.icons:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
-	3,   // 32: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
-	52,  // 33: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
-	53,  // 34: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.none:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
-	51,  // 35: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.error:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
-	147, // 36: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
-	57,  // 37: copilot.cli.v1.McpOauthPendingRequestResponse.token:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseToken
-	55,  // 38: copilot.cli.v1.McpOauthPendingRequestResponse.cancelled:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseCancelled
-	56,  // 39: copilot.cli.v1.McpOauthPendingRequestResponse.runtime_refresh:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
-	62,  // 40: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
-	60,  // 41: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
-	61,  // 42: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
-	160, // 43: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
-	8,   // 44: copilot.cli.v1.NamedProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
-	9,   // 45: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
-	7,   // 46: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	117, // 47: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	148, // 48: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
-	6,   // 49: copilot.cli.v1.NamedProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
-	94,  // 50: copilot.cli.v1.PermissionDecision.approve_once:type_name -> copilot.cli.v1.PermissionDecisionApproveOnce
-	80,  // 51: copilot.cli.v1.PermissionDecision.approve_for_session:type_name -> copilot.cli.v1.PermissionDecisionApproveForSession
-	66,  // 52: copilot.cli.v1.PermissionDecision.approve_for_location:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocation
-	95,  // 53: copilot.cli.v1.PermissionDecision.approve_permanently:type_name -> copilot.cli.v1.PermissionDecisionApprovePermanently
-	106, // 54: copilot.cli.v1.PermissionDecision.reject:type_name -> copilot.cli.v1.PermissionDecisionReject
-	107, // 55: copilot.cli.v1.PermissionDecision.user_not_available:type_name -> copilot.cli.v1.PermissionDecisionUserNotAvailable
-	97,  // 56: copilot.cli.v1.PermissionDecision.approved:type_name -> copilot.cli.v1.PermissionDecisionApproved
-	99,  // 57: copilot.cli.v1.PermissionDecision.approved_for_session:type_name -> copilot.cli.v1.PermissionDecisionApprovedForSession
-	98,  // 58: copilot.cli.v1.PermissionDecision.approved_for_location:type_name -> copilot.cli.v1.PermissionDecisionApprovedForLocation
-	100, // 59: copilot.cli.v1.PermissionDecision.cancelled:type_name -> copilot.cli.v1.PermissionDecisionCancelled
-	103, // 60: copilot.cli.v1.PermissionDecision.denied_by_rules:type_name -> copilot.cli.v1.PermissionDecisionDeniedByRules
-	105, // 61: copilot.cli.v1.PermissionDecision.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser
-	104, // 62: copilot.cli.v1.PermissionDecision.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDecisionDeniedInteractivelyByUser
-	101, // 63: copilot.cli.v1.PermissionDecision.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDecisionDeniedByContentExclusionPolicy
-	102, // 64: copilot.cli.v1.PermissionDecision.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDecisionDeniedByPermissionRequestHook
-	96,  // 65: copilot.cli.v1.PermissionDecision.approve_read_only_for_session:type_name -> copilot.cli.v1.PermissionDecisionApproveReadOnlyForSession
-	67,  // 66: copilot.cli.v1.PermissionDecisionApproveForLocation.approval:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApproval
-	68,  // 67: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.commands:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCommands
-	77,  // 68: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.read:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalRead
-	79,  // 69: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.write:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWrite
-	74,  // 70: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.mcp:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcp
-	75,  // 71: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.mcp_sampling:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcpSampling
-	76,  // 72: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.memory:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMemory
-	69,  // 73: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.custom_tool:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCustomTool
-	71,  // 74: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_management:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionManagement
-	73,  // 75: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.factory:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalFactory
-	72,  // 76: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_permission_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess
-	70,  // 77: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_env_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionEnvAccess
-	78,  // 78: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.workflow:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWorkflow
-	81,  // 79: copilot.cli.v1.PermissionDecisionApproveForSession.approval:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApproval
-	82,  // 80: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.commands:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCommands
-	91,  // 81: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.read:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalRead
-	93,  // 82: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.write:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWrite
-	88,  // 83: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.mcp:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcp
-	89,  // 84: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.mcp_sampling:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcpSampling
-	90,  // 85: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.memory:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMemory
-	83,  // 86: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.custom_tool:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCustomTool
-	85,  // 87: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_management:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionManagement
-	87,  // 88: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.factory:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalFactory
-	86,  // 89: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess
-	84,  // 90: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_env_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionEnvAccess
-	92,  // 91: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.workflow:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWorkflow
-	161, // 92: copilot.cli.v1.PermissionDecisionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	161, // 93: copilot.cli.v1.PermissionDecisionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
-	162, // 94: copilot.cli.v1.PermissionDecisionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
-	110, // 95: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
-	109, // 96: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
-	112, // 97: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
-	108, // 98: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
-	5,   // 99: copilot.cli.v1.ProtocolStaticSectionOverride.action:type_name -> copilot.cli.v1.ProtocolStaticSectionAction
-	4,   // 100: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
-	149, // 101: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
-	132, // 102: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
-	8,   // 103: copilot.cli.v1.ProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
-	9,   // 104: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
-	7,   // 105: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
-	117, // 106: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
-	59,  // 107: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	150, // 108: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
-	6,   // 109: copilot.cli.v1.ProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
-	59,  // 110: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	131, // 111: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
-	119, // 112: copilot.cli.v1.QueuedCommandResult.true:type_name -> copilot.cli.v1.QueuedCommandHandled
-	120, // 113: copilot.cli.v1.QueuedCommandResult.false:type_name -> copilot.cli.v1.QueuedCommandNotHandled
-	48,  // 114: copilot.cli.v1.ResponseFormat.json_schema:type_name -> copilot.cli.v1.JsonSchemaResponseFormat
-	130, // 115: copilot.cli.v1.SessionCapabilities.ui:type_name -> copilot.cli.v1.SessionUiCapabilities
-	163, // 116: copilot.cli.v1.SessionConfig.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
-	164, // 117: copilot.cli.v1.SessionConfig.context_tier:type_name -> copilot.cli.v1.ContextTier
-	135, // 118: copilot.cli.v1.SessionConfig.tools:type_name -> copilot.cli.v1.ToolDefinition
-	137, // 119: copilot.cli.v1.SessionConfig.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
-	24,  // 120: copilot.cli.v1.SessionConfig.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
-	34,  // 121: copilot.cli.v1.SessionConfig.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
-	25,  // 122: copilot.cli.v1.SessionConfig.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
-	29,  // 123: copilot.cli.v1.SessionConfig.commands:type_name -> copilot.cli.v1.CommandDeclaration
-	133, // 124: copilot.cli.v1.SessionConfig.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
-	157, // 125: copilot.cli.v1.SessionConfig.available_tools:type_name -> copilot.cli.v1.StringList
-	157, // 126: copilot.cli.v1.SessionConfig.excluded_tools:type_name -> copilot.cli.v1.StringList
-	18,  // 127: copilot.cli.v1.SessionConfig.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
-	116, // 128: copilot.cli.v1.SessionConfig.provider:type_name -> copilot.cli.v1.ProviderConfig
-	63,  // 129: copilot.cli.v1.SessionConfig.providers:type_name -> copilot.cli.v1.NamedProviderConfig
-	118, // 130: copilot.cli.v1.SessionConfig.models:type_name -> copilot.cli.v1.ProviderModelConfig
-	26,  // 131: copilot.cli.v1.SessionConfig.capi:type_name -> copilot.cli.v1.CapiSessionOptions
-	165, // 132: copilot.cli.v1.SessionConfig.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
-	59,  // 133: copilot.cli.v1.SessionConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	49,  // 134: copilot.cli.v1.SessionConfig.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
-	125, // 135: copilot.cli.v1.SessionConfig.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
-	151, // 136: copilot.cli.v1.SessionConfig.mcp_servers:type_name -> copilot.cli.v1.SessionConfig.McpServersEntry
-	16,  // 137: copilot.cli.v1.SessionConfig.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
-	1,   // 138: copilot.cli.v1.SessionConfig.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
-	0,   // 139: copilot.cli.v1.SessionConfig.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
-	30,  // 140: copilot.cli.v1.SessionConfig.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
-	31,  // 141: copilot.cli.v1.SessionConfig.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
-	157, // 142: copilot.cli.v1.SessionConfig.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
-	47,  // 143: copilot.cli.v1.SessionConfig.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
-	58,  // 144: copilot.cli.v1.SessionConfig.memory:type_name -> copilot.cli.v1.MemoryConfig
-	10,  // 145: copilot.cli.v1.SessionConfig.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
-	32,  // 146: copilot.cli.v1.SessionConfig.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
-	127, // 147: copilot.cli.v1.SessionConfig.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
-	126, // 148: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
-	64,  // 149: copilot.cli.v1.SessionResumeExtras.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
-	141, // 150: copilot.cli.v1.SessionResumeExtras.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
-	113, // 151: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
-	115, // 152: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
-	114, // 153: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
-	14,  // 154: copilot.cli.v1.SystemMessageConfig.mode:type_name -> copilot.cli.v1.SystemMessageMode
-	152, // 155: copilot.cli.v1.SystemMessageConfig.sections:type_name -> copilot.cli.v1.SystemMessageConfig.SectionsEntry
-	15,  // 156: copilot.cli.v1.SystemMessageSectionOverride.action:type_name -> copilot.cli.v1.SystemMessageSectionAction
-	17,  // 157: copilot.cli.v1.ToolDefinition.defer:type_name -> copilot.cli.v1.ToolDefer
-	136, // 158: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
-	157, // 159: copilot.cli.v1.UIElicitationFieldValue.list:type_name -> copilot.cli.v1.StringList
-	19,  // 160: copilot.cli.v1.UIElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
-	153, // 161: copilot.cli.v1.UIElicitationResponse.content:type_name -> copilot.cli.v1.UIElicitationResponse.ContentEntry
-	20,  // 162: copilot.cli.v1.UISessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponseAction
-	143, // 163: copilot.cli.v1.WorkflowFactoryDeclaration.phases:type_name -> copilot.cli.v1.WorkflowFactoryPhase
-	142, // 164: copilot.cli.v1.WorkflowFactoryDeclaration.limits:type_name -> copilot.cli.v1.WorkflowFactoryLimits
-	166, // 165: copilot.cli.v1.CustomAgentConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	111, // 166: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
-	166, // 167: copilot.cli.v1.SessionConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
-	134, // 168: copilot.cli.v1.SystemMessageConfig.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionOverride
-	138, // 169: copilot.cli.v1.UIElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
-	170, // [170:170] is the sub-list for method output_type
-	170, // [170:170] is the sub-list for method input_type
-	170, // [170:170] is the sub-list for extension type_name
-	170, // [170:170] is the sub-list for extension extendee
-	0,   // [0:170] is the sub-list for field type_name
+	125, // 0: copilot.cli.v1.SessionServiceCreateResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
+	66,  // 1: copilot.cli.v1.SessionServiceCreateResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	157, // 2: copilot.cli.v1.SessionServiceCreateResponse.start_time:type_name -> google.protobuf.Timestamp
+	158, // 3: copilot.cli.v1.SessionServiceCreateResponse.mode:type_name -> copilot.cli.v1.SessionMode
+	130, // 4: copilot.cli.v1.SessionServiceCreateResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
+	125, // 5: copilot.cli.v1.SessionServiceResumeResponse.capabilities:type_name -> copilot.cli.v1.SessionCapabilities
+	66,  // 6: copilot.cli.v1.SessionServiceResumeResponse.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	157, // 7: copilot.cli.v1.SessionServiceResumeResponse.start_time:type_name -> google.protobuf.Timestamp
+	158, // 8: copilot.cli.v1.SessionServiceResumeResponse.mode:type_name -> copilot.cli.v1.SessionMode
+	130, // 9: copilot.cli.v1.SessionServiceResumeResponse.model_state:type_name -> copilot.cli.v1.SessionModelState
+	146, // 10: copilot.cli.v1.SessionServiceResumeResponse.granted_environment_variables:type_name -> copilot.cli.v1.SessionServiceResumeResponse.GrantedEnvironmentVariablesEntry
+	159, // 11: copilot.cli.v1.SessionServiceSendRequest.attachments:type_name -> copilot.cli.v1.Attachment
+	12,  // 12: copilot.cli.v1.SessionServiceSendRequest.mode:type_name -> copilot.cli.v1.SendMode
+	11,  // 13: copilot.cli.v1.SessionServiceSendRequest.agent_mode:type_name -> copilot.cli.v1.SendAgentMode
+	147, // 14: copilot.cli.v1.SessionServiceSendRequest.request_headers:type_name -> copilot.cli.v1.SessionServiceSendRequest.RequestHeadersEntry
+	124, // 15: copilot.cli.v1.SessionServiceSendRequest.response_format:type_name -> copilot.cli.v1.ResponseFormat
+	25,  // 16: copilot.cli.v1.CanvasDeclaration.actions:type_name -> copilot.cli.v1.CanvasActionDeclaration
+	160, // 17: copilot.cli.v1.CapiSessionOptions.auto_tier:type_name -> copilot.cli.v1.AutoTier
+	30,  // 18: copilot.cli.v1.CloudSessionConfig.repository:type_name -> copilot.cli.v1.CloudSessionRepository
+	161, // 19: copilot.cli.v1.CustomAgentConfig.tools:type_name -> copilot.cli.v1.StringList
+	148, // 20: copilot.cli.v1.CustomAgentConfig.mcp_servers:type_name -> copilot.cli.v1.CustomAgentConfig.McpServersEntry
+	149, // 21: copilot.cli.v1.ExperimentAssignments.flights:type_name -> copilot.cli.v1.ExperimentAssignments.FlightsEntry
+	35,  // 22: copilot.cli.v1.ExperimentAssignments.configs:type_name -> copilot.cli.v1.ExperimentConfig
+	38,  // 23: copilot.cli.v1.ExternalToolTextResultForLlm.binary_results_for_llm:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm
+	39,  // 24: copilot.cli.v1.ExternalToolTextResultForLlm.contents:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContent
+	2,   // 25: copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlm.binary_type:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmBinaryResultsForLlmType
+	48,  // 26: copilot.cli.v1.ExternalToolTextResultForLlmContent.text:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentText
+	47,  // 27: copilot.cli.v1.ExternalToolTextResultForLlmContent.terminal:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentTerminal
+	46,  // 28: copilot.cli.v1.ExternalToolTextResultForLlmContent.shell_exit:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentShellExit
+	41,  // 29: copilot.cli.v1.ExternalToolTextResultForLlmContent.image:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentImage
+	40,  // 30: copilot.cli.v1.ExternalToolTextResultForLlmContent.audio:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentAudio
+	44,  // 31: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource_link:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink
+	42,  // 32: copilot.cli.v1.ExternalToolTextResultForLlmContent.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResource
+	43,  // 33: copilot.cli.v1.ExternalToolTextResultForLlmContentResource.resource:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails
+	162, // 34: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.text_resource_contents:type_name -> copilot.cli.v1.EmbeddedTextResourceContents
+	163, // 35: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceDetails.blob_resource_contents:type_name -> copilot.cli.v1.EmbeddedBlobResourceContents
+	45,  // 36: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLink.icons:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon
+	3,   // 37: copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIcon.theme:type_name -> copilot.cli.v1.ExternalToolTextResultForLlmContentResourceLinkIconTheme
+	54,  // 38: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders
+	55,  // 39: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.none:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestNone
+	53,  // 40: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequest.error:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestError
+	150, // 41: copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.headers:type_name -> copilot.cli.v1.McpHeadersHandlePendingHeadersRefreshRequestHeaders.HeadersEntry
+	59,  // 42: copilot.cli.v1.McpOauthPendingRequestResponse.token:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseToken
+	57,  // 43: copilot.cli.v1.McpOauthPendingRequestResponse.cancelled:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseCancelled
+	58,  // 44: copilot.cli.v1.McpOauthPendingRequestResponse.runtime_refresh:type_name -> copilot.cli.v1.McpOauthPendingRequestResponseRuntimeRefresh
+	64,  // 45: copilot.cli.v1.ModelCapabilitiesOverride.supports:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideSupports
+	62,  // 46: copilot.cli.v1.ModelCapabilitiesOverride.limits:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimits
+	63,  // 47: copilot.cli.v1.ModelCapabilitiesOverrideLimits.vision:type_name -> copilot.cli.v1.ModelCapabilitiesOverrideLimitsVision
+	164, // 48: copilot.cli.v1.ModelCapabilitiesOverrideSupports.adaptive_thinking:type_name -> copilot.cli.v1.AdaptiveThinkingSupport
+	8,   // 49: copilot.cli.v1.NamedProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
+	9,   // 50: copilot.cli.v1.NamedProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
+	7,   // 51: copilot.cli.v1.NamedProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
+	119, // 52: copilot.cli.v1.NamedProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	151, // 53: copilot.cli.v1.NamedProviderConfig.headers:type_name -> copilot.cli.v1.NamedProviderConfig.HeadersEntry
+	6,   // 54: copilot.cli.v1.NamedProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
+	96,  // 55: copilot.cli.v1.PermissionDecision.approve_once:type_name -> copilot.cli.v1.PermissionDecisionApproveOnce
+	82,  // 56: copilot.cli.v1.PermissionDecision.approve_for_session:type_name -> copilot.cli.v1.PermissionDecisionApproveForSession
+	68,  // 57: copilot.cli.v1.PermissionDecision.approve_for_location:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocation
+	97,  // 58: copilot.cli.v1.PermissionDecision.approve_permanently:type_name -> copilot.cli.v1.PermissionDecisionApprovePermanently
+	108, // 59: copilot.cli.v1.PermissionDecision.reject:type_name -> copilot.cli.v1.PermissionDecisionReject
+	109, // 60: copilot.cli.v1.PermissionDecision.user_not_available:type_name -> copilot.cli.v1.PermissionDecisionUserNotAvailable
+	99,  // 61: copilot.cli.v1.PermissionDecision.approved:type_name -> copilot.cli.v1.PermissionDecisionApproved
+	101, // 62: copilot.cli.v1.PermissionDecision.approved_for_session:type_name -> copilot.cli.v1.PermissionDecisionApprovedForSession
+	100, // 63: copilot.cli.v1.PermissionDecision.approved_for_location:type_name -> copilot.cli.v1.PermissionDecisionApprovedForLocation
+	102, // 64: copilot.cli.v1.PermissionDecision.cancelled:type_name -> copilot.cli.v1.PermissionDecisionCancelled
+	105, // 65: copilot.cli.v1.PermissionDecision.denied_by_rules:type_name -> copilot.cli.v1.PermissionDecisionDeniedByRules
+	107, // 66: copilot.cli.v1.PermissionDecision.denied_no_approval_rule_and_could_not_request_from_user:type_name -> copilot.cli.v1.PermissionDecisionDeniedNoApprovalRuleAndCouldNotRequestFromUser
+	106, // 67: copilot.cli.v1.PermissionDecision.denied_interactively_by_user:type_name -> copilot.cli.v1.PermissionDecisionDeniedInteractivelyByUser
+	103, // 68: copilot.cli.v1.PermissionDecision.denied_by_content_exclusion_policy:type_name -> copilot.cli.v1.PermissionDecisionDeniedByContentExclusionPolicy
+	104, // 69: copilot.cli.v1.PermissionDecision.denied_by_permission_request_hook:type_name -> copilot.cli.v1.PermissionDecisionDeniedByPermissionRequestHook
+	98,  // 70: copilot.cli.v1.PermissionDecision.approve_read_only_for_session:type_name -> copilot.cli.v1.PermissionDecisionApproveReadOnlyForSession
+	69,  // 71: copilot.cli.v1.PermissionDecisionApproveForLocation.approval:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApproval
+	70,  // 72: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.commands:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCommands
+	79,  // 73: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.read:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalRead
+	81,  // 74: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.write:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWrite
+	76,  // 75: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.mcp:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcp
+	77,  // 76: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.mcp_sampling:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMcpSampling
+	78,  // 77: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.memory:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalMemory
+	71,  // 78: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.custom_tool:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalCustomTool
+	73,  // 79: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_management:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionManagement
+	75,  // 80: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.factory:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalFactory
+	74,  // 81: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_permission_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionPermissionAccess
+	72,  // 82: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.extension_env_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalExtensionEnvAccess
+	80,  // 83: copilot.cli.v1.PermissionDecisionApproveForLocationApproval.workflow:type_name -> copilot.cli.v1.PermissionDecisionApproveForLocationApprovalWorkflow
+	83,  // 84: copilot.cli.v1.PermissionDecisionApproveForSession.approval:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApproval
+	84,  // 85: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.commands:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCommands
+	93,  // 86: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.read:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalRead
+	95,  // 87: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.write:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWrite
+	90,  // 88: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.mcp:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcp
+	91,  // 89: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.mcp_sampling:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMcpSampling
+	92,  // 90: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.memory:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalMemory
+	85,  // 91: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.custom_tool:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalCustomTool
+	87,  // 92: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_management:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionManagement
+	89,  // 93: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.factory:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalFactory
+	88,  // 94: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_permission_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionPermissionAccess
+	86,  // 95: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.extension_env_access:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalExtensionEnvAccess
+	94,  // 96: copilot.cli.v1.PermissionDecisionApproveForSessionApproval.workflow:type_name -> copilot.cli.v1.PermissionDecisionApproveForSessionApprovalWorkflow
+	165, // 97: copilot.cli.v1.PermissionDecisionApprovedForLocation.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	165, // 98: copilot.cli.v1.PermissionDecisionApprovedForSession.approval:type_name -> copilot.cli.v1.UserToolSessionApproval
+	166, // 99: copilot.cli.v1.PermissionDecisionDeniedByRules.rules:type_name -> copilot.cli.v1.PermissionRule
+	112, // 100: copilot.cli.v1.ProtocolMarkerSectionOverride.transform:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverrideTransform
+	111, // 101: copilot.cli.v1.ProtocolMarkerSectionOverride.preserve:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverridePreserve
+	114, // 102: copilot.cli.v1.ProtocolSectionOverride.static_section_override:type_name -> copilot.cli.v1.ProtocolStaticSectionOverride
+	110, // 103: copilot.cli.v1.ProtocolSectionOverride.marker_section_override:type_name -> copilot.cli.v1.ProtocolMarkerSectionOverride
+	5,   // 104: copilot.cli.v1.ProtocolStaticSectionOverride.action:type_name -> copilot.cli.v1.ProtocolStaticSectionAction
+	4,   // 105: copilot.cli.v1.ProtocolSystemMessageAppendConfig.mode:type_name -> copilot.cli.v1.ProtocolAppendMode
+	152, // 106: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.sections:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry
+	134, // 107: copilot.cli.v1.ProtocolSystemMessageReplaceConfig.content_blocks:type_name -> copilot.cli.v1.SystemMessageBlock
+	8,   // 108: copilot.cli.v1.ProviderConfig.provider_type:type_name -> copilot.cli.v1.ProviderConfigType
+	9,   // 109: copilot.cli.v1.ProviderConfig.wire_api:type_name -> copilot.cli.v1.ProviderConfigWireApi
+	7,   // 110: copilot.cli.v1.ProviderConfig.transport:type_name -> copilot.cli.v1.ProviderConfigTransport
+	119, // 111: copilot.cli.v1.ProviderConfig.azure:type_name -> copilot.cli.v1.ProviderConfigAzure
+	61,  // 112: copilot.cli.v1.ProviderConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	153, // 113: copilot.cli.v1.ProviderConfig.headers:type_name -> copilot.cli.v1.ProviderConfig.HeadersEntry
+	6,   // 114: copilot.cli.v1.ProviderConfig.model_provider:type_name -> copilot.cli.v1.ProviderConfigModelProvider
+	61,  // 115: copilot.cli.v1.ProviderModelConfig.capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	133, // 116: copilot.cli.v1.ProviderModelConfig.system_message:type_name -> copilot.cli.v1.SystemMessageAlternative
+	121, // 117: copilot.cli.v1.QueuedCommandResult.true:type_name -> copilot.cli.v1.QueuedCommandHandled
+	122, // 118: copilot.cli.v1.QueuedCommandResult.false:type_name -> copilot.cli.v1.QueuedCommandNotHandled
+	50,  // 119: copilot.cli.v1.ResponseFormat.json_schema:type_name -> copilot.cli.v1.JsonSchemaResponseFormat
+	132, // 120: copilot.cli.v1.SessionCapabilities.ui:type_name -> copilot.cli.v1.SessionUiCapabilities
+	167, // 121: copilot.cli.v1.SessionConfig.reasoning_summary:type_name -> copilot.cli.v1.ReasoningSummary
+	168, // 122: copilot.cli.v1.SessionConfig.context_tier:type_name -> copilot.cli.v1.ContextTier
+	137, // 123: copilot.cli.v1.SessionConfig.tools:type_name -> copilot.cli.v1.ToolDefinition
+	139, // 124: copilot.cli.v1.SessionConfig.tool_search:type_name -> copilot.cli.v1.ToolSearchConfig
+	26,  // 125: copilot.cli.v1.SessionConfig.canvases:type_name -> copilot.cli.v1.CanvasDeclaration
+	36,  // 126: copilot.cli.v1.SessionConfig.extension_info:type_name -> copilot.cli.v1.ExtensionIdentity
+	27,  // 127: copilot.cli.v1.SessionConfig.canvas_provider:type_name -> copilot.cli.v1.CanvasProviderIdentity
+	31,  // 128: copilot.cli.v1.SessionConfig.commands:type_name -> copilot.cli.v1.CommandDeclaration
+	135, // 129: copilot.cli.v1.SessionConfig.system_message:type_name -> copilot.cli.v1.SystemMessageConfig
+	161, // 130: copilot.cli.v1.SessionConfig.available_tools:type_name -> copilot.cli.v1.StringList
+	161, // 131: copilot.cli.v1.SessionConfig.excluded_tools:type_name -> copilot.cli.v1.StringList
+	18,  // 132: copilot.cli.v1.SessionConfig.tool_filter_precedence:type_name -> copilot.cli.v1.ToolFilterPrecedence
+	118, // 133: copilot.cli.v1.SessionConfig.provider:type_name -> copilot.cli.v1.ProviderConfig
+	65,  // 134: copilot.cli.v1.SessionConfig.providers:type_name -> copilot.cli.v1.NamedProviderConfig
+	120, // 135: copilot.cli.v1.SessionConfig.models:type_name -> copilot.cli.v1.ProviderModelConfig
+	28,  // 136: copilot.cli.v1.SessionConfig.capi:type_name -> copilot.cli.v1.CapiSessionOptions
+	169, // 137: copilot.cli.v1.SessionConfig.session_limits:type_name -> copilot.cli.v1.SessionLimitsConfig
+	61,  // 138: copilot.cli.v1.SessionConfig.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	51,  // 139: copilot.cli.v1.SessionConfig.large_output:type_name -> copilot.cli.v1.LargeOutputConfig
+	127, // 140: copilot.cli.v1.SessionConfig.github_mcp_tool_config:type_name -> copilot.cli.v1.SessionGitHubMcpToolConfig
+	154, // 141: copilot.cli.v1.SessionConfig.mcp_servers:type_name -> copilot.cli.v1.SessionConfig.McpServersEntry
+	16,  // 142: copilot.cli.v1.SessionConfig.mcp_oauth_token_storage:type_name -> copilot.cli.v1.TokenStorage
+	1,   // 143: copilot.cli.v1.SessionConfig.env_value_mode:type_name -> copilot.cli.v1.EnvValueMode
+	0,   // 144: copilot.cli.v1.SessionConfig.embedding_cache_storage:type_name -> copilot.cli.v1.EmbeddingCacheStorage
+	32,  // 145: copilot.cli.v1.SessionConfig.custom_agents:type_name -> copilot.cli.v1.CustomAgentConfig
+	33,  // 146: copilot.cli.v1.SessionConfig.default_agent:type_name -> copilot.cli.v1.DefaultAgentConfig
+	161, // 147: copilot.cli.v1.SessionConfig.disabled_mcp_servers:type_name -> copilot.cli.v1.StringList
+	49,  // 148: copilot.cli.v1.SessionConfig.infinite_sessions:type_name -> copilot.cli.v1.InfiniteSessionConfig
+	60,  // 149: copilot.cli.v1.SessionConfig.memory:type_name -> copilot.cli.v1.MemoryConfig
+	10,  // 150: copilot.cli.v1.SessionConfig.remote_session:type_name -> copilot.cli.v1.RemoteSessionExposure
+	34,  // 151: copilot.cli.v1.SessionConfig.exp_assignments:type_name -> copilot.cli.v1.ExperimentAssignments
+	129, // 152: copilot.cli.v1.SessionConfig.managed_settings:type_name -> copilot.cli.v1.SessionManagedSettings
+	128, // 153: copilot.cli.v1.SessionManagedSettings.permissions:type_name -> copilot.cli.v1.SessionManagedPermissions
+	66,  // 154: copilot.cli.v1.SessionResumeExtras.open_canvases:type_name -> copilot.cli.v1.OpenCanvasInstance
+	143, // 155: copilot.cli.v1.SessionResumeExtras.factories:type_name -> copilot.cli.v1.WorkflowFactoryDeclaration
+	115, // 156: copilot.cli.v1.SystemMessageAlternative.append_config:type_name -> copilot.cli.v1.ProtocolSystemMessageAppendConfig
+	117, // 157: copilot.cli.v1.SystemMessageAlternative.replace_config:type_name -> copilot.cli.v1.ProtocolSystemMessageReplaceConfig
+	116, // 158: copilot.cli.v1.SystemMessageAlternative.customize_config:type_name -> copilot.cli.v1.ProtocolSystemMessageCustomizeConfig
+	14,  // 159: copilot.cli.v1.SystemMessageConfig.mode:type_name -> copilot.cli.v1.SystemMessageMode
+	155, // 160: copilot.cli.v1.SystemMessageConfig.sections:type_name -> copilot.cli.v1.SystemMessageConfig.SectionsEntry
+	15,  // 161: copilot.cli.v1.SystemMessageSectionOverride.action:type_name -> copilot.cli.v1.SystemMessageSectionAction
+	17,  // 162: copilot.cli.v1.ToolDefinition.defer:type_name -> copilot.cli.v1.ToolDefer
+	138, // 163: copilot.cli.v1.ToolDefinition.namespace:type_name -> copilot.cli.v1.ToolNamespace
+	161, // 164: copilot.cli.v1.UIElicitationFieldValue.list:type_name -> copilot.cli.v1.StringList
+	19,  // 165: copilot.cli.v1.UIElicitationResponse.action:type_name -> copilot.cli.v1.UIElicitationResponseAction
+	156, // 166: copilot.cli.v1.UIElicitationResponse.content:type_name -> copilot.cli.v1.UIElicitationResponse.ContentEntry
+	20,  // 167: copilot.cli.v1.UISessionLimitsExhaustedResponse.action:type_name -> copilot.cli.v1.UISessionLimitsExhaustedResponseAction
+	145, // 168: copilot.cli.v1.WorkflowFactoryDeclaration.phases:type_name -> copilot.cli.v1.WorkflowFactoryPhase
+	144, // 169: copilot.cli.v1.WorkflowFactoryDeclaration.limits:type_name -> copilot.cli.v1.WorkflowFactoryLimits
+	170, // 170: copilot.cli.v1.CustomAgentConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	113, // 171: copilot.cli.v1.ProtocolSystemMessageCustomizeConfig.SectionsEntry.value:type_name -> copilot.cli.v1.ProtocolSectionOverride
+	170, // 172: copilot.cli.v1.SessionConfig.McpServersEntry.value:type_name -> copilot.cli.v1.McpSerializableServerConfig
+	136, // 173: copilot.cli.v1.SystemMessageConfig.SectionsEntry.value:type_name -> copilot.cli.v1.SystemMessageSectionOverride
+	140, // 174: copilot.cli.v1.UIElicitationResponse.ContentEntry.value:type_name -> copilot.cli.v1.UIElicitationFieldValue
+	175, // [175:175] is the sub-list for method output_type
+	175, // [175:175] is the sub-list for method input_type
+	175, // [175:175] is the sub-list for extension type_name
+	175, // [175:175] is the sub-list for extension extendee
+	0,   // [0:175] is the sub-list for field type_name
 }
 
 func init() { file_copilot_cli_v1_session_types_proto_init() }
@@ -13365,15 +13648,16 @@ func file_copilot_cli_v1_session_types_proto_init() {
 	file_copilot_cli_v1_session_types_proto_msgTypes[0].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[1].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[2].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[3].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[4].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[5].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[6].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[7].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[9].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[11].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[14].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[15].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[16].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[13].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[16].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[17].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[18].OneofWrappers = []any{
 		(*ExternalToolTextResultForLlmContent_Text)(nil),
 		(*ExternalToolTextResultForLlmContent_Terminal)(nil),
 		(*ExternalToolTextResultForLlmContent_ShellExit)(nil),
@@ -13383,38 +13667,38 @@ func file_copilot_cli_v1_session_types_proto_init() {
 		(*ExternalToolTextResultForLlmContent_Resource)(nil),
 		(*ExternalToolTextResultForLlmContent_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[20].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[22].OneofWrappers = []any{
 		(*ExternalToolTextResultForLlmContentResourceDetails_TextResourceContents)(nil),
 		(*ExternalToolTextResultForLlmContentResourceDetails_BlobResourceContents)(nil),
 		(*ExternalToolTextResultForLlmContentResourceDetails_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[21].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[22].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[23].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[24].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[25].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[26].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[27].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[28].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[29].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[29].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[30].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[31].OneofWrappers = []any{
 		(*McpHeadersHandlePendingHeadersRefreshRequest_Headers)(nil),
 		(*McpHeadersHandlePendingHeadersRefreshRequest_None)(nil),
 		(*McpHeadersHandlePendingHeadersRefreshRequest_Error)(nil),
 		(*McpHeadersHandlePendingHeadersRefreshRequest_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[31].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[33].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[33].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[35].OneofWrappers = []any{
 		(*McpOauthPendingRequestResponse_Token)(nil),
 		(*McpOauthPendingRequestResponse_Cancelled)(nil),
 		(*McpOauthPendingRequestResponse_RuntimeRefresh)(nil),
 		(*McpOauthPendingRequestResponse_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[36].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[39].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[40].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[38].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[41].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[42].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[43].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[44].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[44].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[45].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[46].OneofWrappers = []any{
 		(*PermissionDecision_ApproveOnce)(nil),
 		(*PermissionDecision_ApproveForSession)(nil),
 		(*PermissionDecision_ApproveForLocation)(nil),
@@ -13433,7 +13717,7 @@ func file_copilot_cli_v1_session_types_proto_init() {
 		(*PermissionDecision_ApproveReadOnlyForSession)(nil),
 		(*PermissionDecision_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[46].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[48].OneofWrappers = []any{
 		(*PermissionDecisionApproveForLocationApproval_Commands)(nil),
 		(*PermissionDecisionApproveForLocationApproval_Read)(nil),
 		(*PermissionDecisionApproveForLocationApproval_Write)(nil),
@@ -13448,12 +13732,12 @@ func file_copilot_cli_v1_session_types_proto_init() {
 		(*PermissionDecisionApproveForLocationApproval_Workflow)(nil),
 		(*PermissionDecisionApproveForLocationApproval_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[50].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[52].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[53].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[57].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[54].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[55].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[59].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[60].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[61].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[62].OneofWrappers = []any{
 		(*PermissionDecisionApproveForSessionApproval_Commands)(nil),
 		(*PermissionDecisionApproveForSessionApproval_Read)(nil),
 		(*PermissionDecisionApproveForSessionApproval_Write)(nil),
@@ -13468,75 +13752,75 @@ func file_copilot_cli_v1_session_types_proto_init() {
 		(*PermissionDecisionApproveForSessionApproval_Workflow)(nil),
 		(*PermissionDecisionApproveForSessionApproval_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[64].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[66].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[67].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[71].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[68].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[69].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[73].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[79].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[75].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[81].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[83].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[85].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[87].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[87].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[89].OneofWrappers = []any{
 		(*ProtocolMarkerSectionOverride_Transform)(nil),
 		(*ProtocolMarkerSectionOverride_Preserve)(nil),
 		(*ProtocolMarkerSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[90].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[92].OneofWrappers = []any{
 		(*ProtocolSectionOverride_StaticSectionOverride)(nil),
 		(*ProtocolSectionOverride_MarkerSectionOverride)(nil),
 		(*ProtocolSectionOverride_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[91].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[92].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[93].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[94].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[95].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[96].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[97].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[98].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[100].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[99].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[100].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[102].OneofWrappers = []any{
 		(*QueuedCommandResult_True)(nil),
 		(*QueuedCommandResult_False)(nil),
 		(*QueuedCommandResult_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[102].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[103].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[104].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[105].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[106].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[107].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[108].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[109].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[110].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[110].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[111].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[112].OneofWrappers = []any{
 		(*SystemMessageAlternative_AppendConfig)(nil),
 		(*SystemMessageAlternative_ReplaceConfig)(nil),
 		(*SystemMessageAlternative_CustomizeConfig)(nil),
 		(*SystemMessageAlternative_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[111].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[112].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[113].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[114].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[115].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[116].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[117].OneofWrappers = []any{
+	file_copilot_cli_v1_session_types_proto_msgTypes[117].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[118].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[119].OneofWrappers = []any{
 		(*UIElicitationFieldValue_StringValue)(nil),
 		(*UIElicitationFieldValue_DoubleValue)(nil),
 		(*UIElicitationFieldValue_BoolValue)(nil),
 		(*UIElicitationFieldValue_List)(nil),
 		(*UIElicitationFieldValue_Unrecognized)(nil),
 	}
-	file_copilot_cli_v1_session_types_proto_msgTypes[118].OneofWrappers = []any{}
-	file_copilot_cli_v1_session_types_proto_msgTypes[119].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[120].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[121].OneofWrappers = []any{}
 	file_copilot_cli_v1_session_types_proto_msgTypes[122].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[123].OneofWrappers = []any{}
+	file_copilot_cli_v1_session_types_proto_msgTypes[124].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_cli_v1_session_types_proto_rawDesc), len(file_copilot_cli_v1_session_types_proto_rawDesc)),
 			NumEnums:      21,
-			NumMessages:   133,
+			NumMessages:   136,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
