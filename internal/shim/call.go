@@ -49,6 +49,15 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 	if err != nil {
 		return nil, failure(name, err.Error())
 	}
+	requestID := ""
+	if !reads(name) {
+		requestID = rand.Text()
+	}
+	if name == methodSend {
+		if result, err := c.send(ctx, id, in, requestID); !errors.Is(err, errInterrupted) {
+			return result, err
+		}
+	}
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataFidelity, "exact")
 	if p := c.profile(); p != nil && id == "" {
 		text, err := proto.Marshal(p)
@@ -57,8 +66,8 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 		}
 		ctx = metadata.AppendToOutgoingContext(ctx, metadataProfile, string(text))
 	}
-	if !reads(name) {
-		ctx = metadata.AppendToOutgoingContext(ctx, metadataRequestID, rand.Text())
+	if requestID != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, metadataRequestID, requestID)
 	}
 	reply, trailer := &wire{}, metadata.MD{}
 	err = c.invokeIn(ctx, id, func() error { return c.invoke(ctx, m.rpc, &wire{in}, reply, grpc.Trailer(&trailer)) })
@@ -81,6 +90,9 @@ func (c *conn) call(ctx context.Context, name string, params json.RawMessage) (j
 // orEmpty returns a call's parameters as an object. Missing parameters become {}, and a single positional parameter,
 // as some JSON-RPC libraries send it, is unwrapped.
 func orEmpty(params json.RawMessage) json.RawMessage {
+	if bytes.HasPrefix(params, []byte("{")) {
+		return params
+	}
 	var positional []json.RawMessage
 	if json.Unmarshal(params, &positional) == nil && len(positional) <= 1 {
 		params = nil

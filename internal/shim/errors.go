@@ -7,7 +7,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/rpcconn"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -44,6 +46,30 @@ func rpcError(err error, method string) error {
 		return unhandled(method)
 	}
 	return failure(method, st.Message())
+}
+
+// commandError is the error of a command, with the details that a call has in its status.
+type commandError struct{ status *status.Status }
+
+// Error returns the bridge's text alone.
+func (e *commandError) Error() string { return e.status.Message() }
+
+// GRPCStatus makes package status treat the error like that of a call.
+func (e *commandError) GRPCStatus() *status.Status { return e.status }
+
+// failedCommand returns the error of a failed command.
+func failedCommand(f *bridgev1.AttachFailed) error {
+	st := status.New(codes.Code(f.GetFailure().GetCode()), f.GetFailure().GetMessage())
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{
+		Reason: fault.Name(f.GetFailure().GetReason()), Metadata: f.GetFailure().GetMetadata(),
+	}}
+	if f.GetRpcError() != nil {
+		details = append(details, protoadapt.MessageV1Of(f.GetRpcError()))
+	}
+	if detailed, err := st.WithDetails(details...); err == nil { // it fails for OK only
+		st = detailed
+	}
+	return &commandError{st}
 }
 
 // failure is an error in the CLI's form.

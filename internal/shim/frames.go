@@ -76,7 +76,7 @@ func (p *participant) frame(stream grpc.ClientStream, b []byte) (over bool, err 
 		p.inPlace(stream, f.Started.GetParticipantId(), f.Started.GetParticipantToken())
 		return false, p.begun(f.Started)
 	case *bridgev1.AttachResponse_Done:
-		p.commands.answer(f.Done.GetCommandId(), nil)
+		p.commands.answer(f.Done.GetCommandId(), commandReply{done: f.Done})
 	case *bridgev1.AttachResponse_Failed:
 		p.failed(f.Failed)
 	case *bridgev1.AttachResponse_Stream:
@@ -361,7 +361,7 @@ func (p *participant) begun(started *bridgev1.AttachStarted) (err error) {
 // failed reports a failed command to its caller.
 func (p *participant) failed(f *bridgev1.AttachFailed) {
 	if id := f.GetCommandId(); id != "" {
-		p.commands.answer(id, errors.New(f.GetFailure().GetMessage()))
+		p.commands.answer(id, commandReply{err: failedCommand(f)})
 		return
 	}
 	p.conn.log.Info("the bridge did not accept an answer", "session_id", p.id, "callback_id", f.GetCallbackId(),

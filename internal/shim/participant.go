@@ -138,6 +138,7 @@ var attachDesc = &grpc.StreamDesc{StreamName: "Attach", ServerStreams: true, Cli
 func (p *participant) follow() (lived bool, err error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()
+	defer p.commands.interrupt()
 	stream, err := p.conn.server.config.Bridge.NewStream(ctx, attachDesc,
 		bridgev1.CallbackService_Attach_FullMethodName,
 		grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxReply), grpc.MaxCallSendMsgSize(maxReply))
@@ -225,6 +226,12 @@ func (p *participant) release() {
 
 // await waits until everything up to a position has been written, if it comes at all.
 func (p *participant) await(ctx context.Context, at position) {
+	p.mu.Lock()
+	there := p.over || !p.at.before(at)
+	p.mu.Unlock()
+	if there {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, heldBack)
 	defer cancel()
 	if !p.until(ctx, func() bool { return p.over || !p.at.before(at) }) {
@@ -308,13 +315,13 @@ func (p *participant) send(ctx context.Context, frame *bridgev1.AttachRequest) e
 }
 
 // sendOn sends a frame on a stream, on which one may be sent at a time.
-func (p *participant) sendOn(stream grpc.ClientStream, frame *bridgev1.AttachRequest) error {
+func (p *participant) sendOn(stream grpc.ClientStream, frame any) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	return stream.SendMsg(frame)
 }
 
-// command has the bridge carry out a command.
+// command has the bridge carry out a command, which changes how the participant begins again.
 func (p *participant) command(ctx context.Context, cmd *bridgev1.AttachCommand) error {
 	id, reply, err := p.commands.add()
 	if err != nil {
@@ -326,8 +333,11 @@ func (p *participant) command(ctx context.Context, cmd *bridgev1.AttachCommand) 
 		return err
 	}
 	select {
-	case err := <-reply:
-		return err
+	case r := <-reply:
+		if errors.Is(r.err, errInterrupted) { // the next stream's start has the change
+			return nil
+		}
+		return r.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +34,37 @@ type rig struct {
 	server *Server
 	// cut breaks every connection to the bridge.
 	cut func()
+	// received, if set, is called when the fake CLI has received a request, before its answer.
+	received atomic.Pointer[func(method string)]
+
+	callsMu sync.Mutex
+	calls   map[string]int // the unary calls of the bridge, by rpc
+}
+
+// Write implements io.Writer for the fake CLI's log.
+func (r *rig) Write(line []byte) (int, error) {
+	var e fakecli.Entry
+	if f := r.received.Load(); f != nil && json.Unmarshal(line, &e) == nil && e.Kind == fakecli.EntryReceived {
+		(*f)(e.Type)
+	}
+	return len(line), nil
+}
+
+// count counts a unary call.
+func (r *rig) count(ctx context.Context, rpc string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption,
+) error {
+	r.callsMu.Lock()
+	r.calls[rpc]++
+	r.callsMu.Unlock()
+	return invoke(ctx, rpc, req, reply, cc, opts...)
+}
+
+// called returns how often an rpc was called.
+func (r *rig) called(rpc string) int {
+	r.callsMu.Lock()
+	defer r.callsMu.Unlock()
+	return r.calls[rpc]
 }
 
 // sole has the rig's bridge serve its program alone.
@@ -47,7 +79,8 @@ func newRig(t testing.TB, script fakecli.Script, change ...func(*Config)) *rig {
 // newRigWith is newRig with a bridge of another kind.
 func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), change ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, cli: fakecli.New(fakecli.Options{Script: script})}
+	r := &rig{t: t, calls: map[string]int{}}
+	r.cli = fakecli.New(fakecli.Options{Script: script, Oracle: r})
 	t.Cleanup(r.cli.Close)
 	dir, err := os.MkdirTemp("", "cg") // the path of a socket is short
 	if err != nil {
@@ -92,7 +125,7 @@ func newRigWith(t testing.TB, script fakecli.Script, kind func(*app.Config), cha
 		}
 		links = nil
 	}
-	conn, err := grpc.NewClient("passthrough:///bridge", dialer,
+	conn, err := grpc.NewClient("passthrough:///bridge", dialer, grpc.WithUnaryInterceptor(r.count),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -346,6 +346,10 @@ func TestFieldNumbers(t *testing.T) {
 		{&bridgev1.Event{}, "event", fieldEvent},
 		{&bridgev1.Event{}, "cause", fieldCause},
 		{&bridgev1.Event{}, "truncated", fieldTruncated},
+		{&bridgev1.AttachRequest{}, "command", fieldCommand},
+		{&bridgev1.AttachCommand{}, "command_id", fieldCommandID},
+		{&bridgev1.AttachCommand{}, "request_id", fieldRequestID},
+		{&bridgev1.AttachCommand{}, "exact_send", fieldExactSend},
 		{&cliv1.SessionEvent{}, "type", fieldType},
 		{&cliv1.SessionEvent{}, "unrecognized", fieldUnrecognized},
 	} {
