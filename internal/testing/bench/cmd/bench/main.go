@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/chart"
 )
 
 func main() {
@@ -42,8 +43,12 @@ func run(ctx context.Context) (err error) {
 	payloads := flag.String("payloads", "", "`events` to blast, with commas: delta, tool1k, msg4k, msg20k, system40k")
 	versus := flag.String("versus", "", "`paths` of several copilot-grpc, or scripts that start one, with commas: "+
 		"compares them by turns (-only: ingest, scale, roundtrip, crowd, shim; or counts alone) and writes nothing")
-	document := flag.String("write", "", "`file` to write the figures into")
+	document := flag.String("write", "", "`file` to write the figures into, and beside it their chart, as .svg")
+	drawn := flag.String("chart", "", "`file` with figures: draws their chart beside it and measures nothing")
 	flag.Parse()
+	if *drawn != "" {
+		return draw(*drawn)
+	}
 	if *only != "" {
 		c.Only = strings.Split(*only, ",")
 	}
@@ -102,7 +107,23 @@ func write(path string, tables []bench.Table) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(out), 0o644)
+	if err := os.WriteFile(path, []byte(out), 0o644); err != nil {
+		return err
+	}
+	return draw(path)
+}
+
+// draw writes the chart of a document's figures beside the document.
+func draw(document string) error {
+	text, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	svg, err := chart.Draw(string(text))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(strings.TrimSuffix(document, filepath.Ext(document))+".svg", []byte(svg), 0o644)
 }
 
 // load is the machine's load average over one, five and fifteen minutes.
