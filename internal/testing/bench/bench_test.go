@@ -160,3 +160,17 @@ func TestLoadCLI(t *testing.T) {
 		t.Error("the blast is not complete")
 	}
 }
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	const text = "processor\t: 0\nmodel name\t: A: B\nmodel name\t: C\n"
+	if got := fieldOf(text, "model name"); got != "A: B" {
+		t.Errorf("the model is %q", got)
+	}
+	if got := fieldOf(text, "model"); got != unknown {
+		t.Errorf("a field that is not there is %q", got)
+	}
+	if got := Environment(t.Context()); !strings.Contains(got, "CPUs") || strings.Contains(got, "\n") {
+		t.Errorf("the environment is %q", got)
+	}
+}

@@ -198,7 +198,7 @@ func (r *run) ingests(ctx context.Context) (map[string]*ingest, error) {
 				return nil, errors.Join(fmt.Errorf("%s: %w", p.Name, err), a.close())
 			}
 			if i == 0 {
-				out[p.Name] = &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
+				out[p.Name] = &ingest{sdk: map[string]*sample{"node": {}, "python": {}, "go": {}}}
 				continue
 			}
 			out[p.Name].cpu.add(cpu)
@@ -235,7 +235,7 @@ func (r *run) spreads(ctx context.Context, b *bridge, drivers map[string]*driver
 		if !slices.ContainsFunc(r.cfg.payloads(), func(p loadcli.Payload) bool { return p.Name == name }) {
 			continue
 		}
-		got := &ingest{sdk: map[string]*sample{"node": {}, "python": {}}}
+		got := &ingest{sdk: map[string]*sample{"node": {}, "python": {}, "go": {}}}
 		out[spreadKey(name)] = got
 		for range r.cfg.Repeats {
 			a, err := newMany(ctx, b, spreadSessions)

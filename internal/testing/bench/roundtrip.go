@@ -15,7 +15,7 @@ import (
 
 // ways are the ways to a session that are compared: the bare connection, the same through a
 // server that only carries bytes, official SDKs, the bridge. SDKs that cannot be had are left out.
-var ways = []string{"direct", "relay", "node", "python", "unix", "tcp", "shim"}
+var ways = []string{"direct", "relay", "node", "python", "go", "unix", "tcp", "shim"}
 
 // traveller goes one way, again and again.
 type traveller interface {

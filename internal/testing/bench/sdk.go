@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/bench/loadcli"
 )
@@ -19,7 +20,7 @@ import (
 // installed once under the user's cache, and is driven by a script in the folder sdk.
 type sdk struct {
 	name string
-	// files are what it is installed from, and driver the script; all are in the folder.
+	// files are what it is installed from, and driver the script, "" if command needs none; all are in the folder.
 	files  []string
 	driver string
 	// install prepares the given folder; command runs the driver there.
@@ -41,6 +42,14 @@ var sdks = []sdk{
 		},
 		command: []string{"venv/bin/python"},
 	},
+	{ // in a separate module: its files have other names here, because this module must not contain them
+		name: "go", files: []string{"go.mod.txt", "driver.go.txt"},
+		install: [][]string{
+			{"cp", "go.mod.txt", "go.mod"}, {"cp", "driver.go.txt", "driver.go"}, {"go", "mod", "tidy"},
+			{"go", "build", "-o", "driver", "."},
+		},
+		command: []string{"./driver"},
+	},
 }
 
 // prepare installs the SDK if it is not, and returns its folder.
@@ -53,6 +62,9 @@ func (s sdk) prepare(ctx context.Context, module string) (string, error) {
 	stamp := filepath.Join(dir, "installed")
 	var wanted []byte
 	for _, name := range append(s.files, s.driver) {
+		if name == "" {
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(module, "internal/testing/bench/sdk", name))
 		if err != nil {
 			return "", err
@@ -106,7 +118,11 @@ func (s sdk) drive(ctx context.Context, module, cli string, config map[string]an
 		return nil, err
 	}
 	d := &driver{dir: home}
-	args := append(s.command[1:len(s.command):len(s.command)], s.driver, cli, loadcli.Tool, toolResult, string(text))
+	args := slices.Clone(s.command[1:])
+	if s.driver != "" {
+		args = append(args, s.driver)
+	}
+	args = append(args, cli, loadcli.Tool, toolResult, string(text))
 	d.cmd = exec.CommandContext(ctx, filepath.FromSlash(s.command[0]), args...)
 	d.cmd.Dir, d.cmd.Stderr = dir, &d.stderr
 	d.cmd.Env = append(os.Environ(), "HOME="+home, "COPILOT_HOME="+filepath.Join(home, "home"))

@@ -137,6 +137,7 @@ func (r *run) turners(ctx context.Context, base string, all map[string]turner) e
 	all["direct"] = &directTurns{talking: talking{d}, d: d, config: config}
 	for name, d := range r.drivers(ctx, r.cfg.CLI, map[string]map[string]any{
 		"node": {"model": name, "provider": config["provider"]},
+		"go":   {"model": name, "provider": config["provider"]},
 		"python": {"model": name, "provider": map[string]any{
 			"type": "openai", "wire_api": "completions", "base_url": base, "api_key": key,
 		}},

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -75,6 +74,8 @@ func run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	environment := bench.Environment(ctx)
+	fmt.Println(environment)
 	tables, err := bench.Run(ctx, c)
 	for i := range tables {
 		if err := tables[i].Print(os.Stdout); err != nil {
@@ -84,7 +85,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil || *document == "" {
 		return err
 	}
-	return write(*document, tables)
+	return write(*document, environment, tables)
 }
 
 // build builds a package of this module.
@@ -96,13 +97,12 @@ func build(ctx context.Context, dir, name, pkg string) (string, error) {
 }
 
 // write puts the figures into the document.
-func write(path string, tables []bench.Table) error {
+func write(path, environment string, tables []bench.Table) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("%s/%s, %d CPUs, %s. Load of the machine, this run's own included, at its end: %s.\n",
-		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), load())
+	head := fmt.Sprintf("%s. Load of the machine, this run's own included, at its end: %s.\n", environment, load())
 	out, err := bench.Insert(string(text), head, tables)
 	if err != nil {
 		return err
