@@ -21,7 +21,7 @@ func TestCurl(t *testing.T) {
 	}
 	lines := markedLines(t, "curl", "docs/web.md")
 	wanted := []string{`"protocolVersion":3`, `"sessionId":"s"`, `"text":"You said: Hello`, `"sessions":[`,
-		`"status":"TURN_STATUS_COMPLETED"`, `"type":"assistant.message"`, `"caughtUp":{}`}
+		`SESSION_MODE_INTERACTIVE`, `"status":"TURN_STATUS_COMPLETED"`, `"type":"assistant.message"`, `"caughtUp":{}`}
 	if len(lines) != len(wanted) {
 		t.Fatalf("docs/web.md has %d lines to run, %d are known", len(lines), len(wanted))
 	}
