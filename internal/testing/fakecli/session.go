@@ -243,7 +243,7 @@ func (s *session) persist(e stored, now time.Time) {
 // save starts keeping the session beyond its life in memory. The real one too
 // forgets a session that never had a prompt.
 func (s *session) save() {
-	if s.saving {
+	if s.saving || s.gone || s.cli.dead { // nobody would close the file
 		return
 	}
 	s.saving = true
