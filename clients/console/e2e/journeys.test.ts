@@ -277,6 +277,30 @@ describe("journeys", () => {
       await says(page, "You said: another second prompt");
     }));
 
+  test("drain a CLI process, and replace it", () =>
+    journey(async (page) => {
+      const path = await startSession(page, server, "hello process");
+      await says(page, "You said: hello process");
+      await page.goto(`${server.base}/runtimes`);
+      await page.getByText("serving", { exact: true }).waitFor();
+      // The log is of this server, which has or has not warned since its start.
+      await page.getByText("No warnings since the start").or(page.getByRole("list", { name: "Warnings" })).waitFor();
+      const row = page.getByRole("row").filter({ hasText: "pid" }).first();
+      const before = await row.getByText(/^pid \d+$/).innerText();
+      await row.getByRole("button", { name: /^Drain/ }).click();
+      await row.getByText("draining", { exact: true }).waitFor();
+      await row.getByRole("button", { name: /^Accept sessions/ }).click();
+      await row.getByText("ready", { exact: true }).waitFor();
+      await row.getByRole("button", { name: /^Recycle/ }).click();
+      await page.getByRole("dialog").getByLabel("Time for running turns, in seconds").fill("5");
+      await page.getByRole("dialog").getByRole("button", { name: "Replace the process" }).click();
+      await page.getByText(before, { exact: true }).waitFor({ state: "detached" });
+      await page.goto(`${server.base}${path}`);
+      await send(page, "are you another one?");
+      await says(page, "You said: are you another one?");
+      assert.deepEqual(await prompts(page), ["hello process", "are you another one?"]);
+    }));
+
   test("attach files by button, drop and paste, up to the limit", () =>
     journey(async (page) => {
       await startSession(page, server, "hello files");

@@ -26,6 +26,7 @@ import {
 } from "../src/lib/inbox.js";
 import { newRequests } from "../src/lib/notify.js";
 import { type Bindings, Keys } from "../src/lib/keys.js";
+import { applyLog, type LogState } from "../src/lib/serverlog.js";
 import { Store } from "../src/lib/store.js";
 
 function session(sessionId: string, fields: Partial<SessionInfo> = {}): SessionInfo {
@@ -269,5 +270,27 @@ describe("keys", () => {
     keys.handle(press("a", { ctrlKey: true }), 8000);
     keys.handle(press("a", { target: { closest: () => ({}) } }), 9000);
     assert.deepEqual(pressed, ["g f", "f", "page's a", "a"]);
+  });
+});
+
+describe("the server's log", () => {
+  type Frames = Parameters<typeof applyLog>[1];
+  const record = (number: number) => ({ frame: { case: "record", value: { number: BigInt(number) } } });
+  const caughtUp = { frame: { case: "caughtUp", value: {} } };
+  const apply = (log: LogState, ...frames: unknown[]) => applyLog(log, frames as Frames);
+  const numbers = ({ records }: LogState) => records.map(({ number }) => Number(number));
+  const empty: LogState = { records: [], lost: 0, complete: false };
+
+  test("the newest record is first, and a new stream replaces what was there", () => {
+    const log = apply(apply(empty, undefined, record(1), record(2), caughtUp), record(3));
+    assert.deepEqual([numbers(log), log.complete], [[3, 2, 1], true]);
+    const again = apply(log, undefined, record(2), record(3), caughtUp, record(4));
+    assert.deepEqual([numbers(again), again.complete], [[4, 3, 2], true]);
+  });
+
+  test("lost records are counted, and old ones leave", () => {
+    const many = Array.from({ length: 1200 }, (_, at) => record(at));
+    const log = apply(empty, { frame: { case: "gap", value: { lost: 7n } } }, ...many);
+    assert.deepEqual([log.lost, log.records.length, numbers(log)[0]], [7, 1000, 1199]);
   });
 });

@@ -6,6 +6,8 @@ export interface Identity {
   readonly name: string;
   readonly tenant: string;
   readonly role: Role;
+  /** The caller operates the whole server; absent means false. */
+  readonly admin?: boolean;
   /** End of the login in RFC 3339; empty if it does not end. */
   readonly expires: string;
   readonly method: "link" | "oidc" | "token" | "certificate" | "open";

@@ -1,7 +1,7 @@
 import type { Client, GetServerInfoResponse } from "@copilot-grpc/client";
 import { Store } from "./store.js";
 
-type RuntimeInfo = Awaited<ReturnType<Client["rpc"]["runtimes"]["listRuntimes"]>>["runtimes"][number];
+export type RuntimeInfo = Awaited<ReturnType<Client["rpc"]["runtimes"]["listRuntimes"]>>["runtimes"][number];
 
 /** The server and its CLI processes. */
 export interface RuntimesState {
@@ -9,6 +9,19 @@ export interface RuntimesState {
   readonly runtimes: readonly RuntimeInfo[];
   /** Time of the last call from this page to the server and back. */
   readonly latencyMs: number;
+  /** The server's own report, such as "SERVING" or "NOT_SERVING"; empty if it cannot be read. */
+  readonly health: string;
+}
+
+/** Asks for the server's health. Plain JSON: the console does not contain the messages of the service. */
+async function healthOf(signal: AbortSignal): Promise<string> {
+  const reply = await fetch("/grpc.health.v1.Health/Check", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: "{}",
+    signal,
+  });
+  return reply.ok ? (((await reply.json()) as { status?: string }).status ?? "") : "";
 }
 
 const pollMs = 2_000;
@@ -35,12 +48,19 @@ export class RuntimesPoll {
     clearTimeout(this.#timer);
   }
 
+  /** Asks at once, after a change of this page. */
+  refresh(): void {
+    this.stop();
+    this.start();
+  }
+
   async #ask(signal: AbortSignal): Promise<void> {
     try {
       const { runtimes } = await this.#client.rpc.runtimes.listRuntimes({}, { signal });
       const began = performance.now();
       const info = await this.#client.serverInfo({ signal });
-      this.state.set({ info, runtimes, latencyMs: performance.now() - began });
+      const latencyMs = performance.now() - began;
+      this.state.set({ info, runtimes, latencyMs, health: await healthOf(signal) });
       this.failure.set(undefined);
     } catch (error) {
       if (!signal.aborted) this.failure.set(error as Error);
@@ -60,6 +80,8 @@ export function stateName(state: number): { readonly text: string; readonly tone
       return { text: "stopping", tone: "warn" };
     case 4:
       return { text: "down", tone: "bad" };
+    case 5:
+      return { text: "draining", tone: "warn" };
     default:
       return { text: "unknown", tone: "" };
   }
