@@ -159,7 +159,7 @@ impl Attached {
             message: "refused".into(),
             ..Default::default()
         };
-        let failed = bridge::AttachFailed { subject, failure: Some(failure) };
+        let failed = bridge::AttachFailed { subject, failure: Some(failure), ..Default::default() };
         let frame = Some(bridge::attach_response::Frame::Failed(Box::new(failed)));
         self.stream.send(bridge::AttachResponse { frame });
     }

@@ -4,6 +4,7 @@ package io.github.copilotgrpc.errors;
 public final class UnauthenticatedException extends CopilotException {
 	private static final long serialVersionUID = 1L;
 
+	/** The client has another token than the refused one. */
 	private final boolean tokenReplaced;
 
 	/**
