@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,6 +135,7 @@ func parseSteps(raw []map[string]any) ([]step, error) {
 			if st.expect, ok = expect.(map[string]any); !ok {
 				return nil, fmt.Errorf("step %d: expect is not a mapping", i)
 			}
+			fields = maps.Clone(fields) // an anchor's mapping is shared
 			delete(fields, "expect")
 		}
 		if err := fromYAML(fields, st.action); err != nil {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -21,6 +22,15 @@ HEARTBEAT = 20.0
 SILENCE = 3 * HEARTBEAT
 
 
+def _at_once(value: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that has nothing to wait for."""
+    try:
+        value.send(None)
+    except StopIteration as result:
+        return result.value
+    raise RuntimeError("the coroutine waits")
+
+
 class Link:
     """An Attach stream. One task reads it; any task may send.
 
@@ -32,6 +42,8 @@ class Link:
         self._clock = asyncio.get_running_loop().time
         self._heard_at = self._clock()
         self._lost: CopilotError | None = None
+        self._status: grpc.aio.AioRpcError | None = None
+        self._call.add_done_callback(self._note_status)
         self._out: asyncio.Queue[tuple[bridge.AttachRequest, asyncio.Future[None]]] = asyncio.Queue()
         self._writing = asyncio.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -63,6 +75,7 @@ class Link:
         try:
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
+            error = self._status or error
             raise await failure_of(self._call, error) from error
         except asyncio.CancelledError:
             if self._lost is not None:
@@ -73,6 +86,14 @@ class Link:
         self._heard_at = self._clock()
         assert isinstance(frame, bridge.AttachResponse)
         return frame
+
+    def _note_status(self, call: Any) -> None:
+        """Keeps the server's status. If a write fails after it came, gRPC replaces it by INTERNAL without details."""
+        if self._status is None:
+            code, details, initial, trailing = (
+                _at_once(get()) for get in (call.code, call.details, call.initial_metadata, call.trailing_metadata)
+            )
+            self._status = grpc.aio.AioRpcError(code, initial, trailing, details)
 
     def down(self) -> None:
         """Notes that nothing more is read. Senders return."""
