@@ -22,12 +22,13 @@ const caseTimeout = 2 * time.Minute
 
 // driver is a running program over one library.
 type driver struct {
-	command []string
-	env     []string
-	process *exec.Cmd
-	in      io.WriteCloser
-	out     chan *conformancev1.Response // closed at the end of the driver's output
-	stderr  *tail
+	language string
+	command  []string
+	env      []string
+	process  *exec.Cmd
+	in       io.WriteCloser
+	out      chan *conformancev1.Response // closed at the end of the driver's output
+	stderr   *tail
 }
 
 // start starts the program, unless it runs.

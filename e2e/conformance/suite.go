@@ -38,9 +38,16 @@ type Verdict struct {
 	Case, Language, Transport, CLI string
 	// Err is the difference from what the case expects; nil if there is none.
 	Err error
+	// First is the failure of the first try, if there was a second one.
+	First error
 	// Known is the reason of the list of known failures.
 	Known   string
 	Elapsed time.Duration
+}
+
+// Where names the run.
+func (v Verdict) Where() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", v.Case, v.Language, v.Transport, v.CLI))
 }
 
 // Unsupported reports whether the library has no way to do what the case needs, which the case permits over the web.
@@ -94,7 +101,8 @@ func NewSuite(o Options) (*Suite, error) {
 			return nil, fmt.Errorf("the driver in %s is not built: %w", name, err)
 		}
 		s.drivers[name] = func(e *Environment) *driver {
-			return &driver{command: command, env: []string{"NODE_EXTRA_CA_CERTS=" + e.CertificateFile()}}
+			certificates := "NODE_EXTRA_CA_CERTS=" + e.CertificateFile()
+			return &driver{language: name, command: command, env: []string{certificates}}
 		}
 	}
 	return s, nil
@@ -166,6 +174,7 @@ func (s *Suite) runWith(ctx context.Context, cli CLI, first bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
+	from := len(s.verdicts)
 	slots := make(chan struct{}, max(s.options.Parallel, 1))
 	var running sync.WaitGroup
 	for _, language := range s.options.Languages {
@@ -180,6 +189,12 @@ func (s *Suite) runWith(ctx context.Context, cli CLI, first bool) (err error) {
 		})
 	}
 	running.Wait()
+	repeat(s.verdicts[from:], func(v Verdict) Verdict {
+		d := s.drivers[v.Language](e)
+		defer func() { _ = d.stop(false) }()
+		i := slices.IndexFunc(s.cases, func(c *Case) bool { return c.Name == v.Case })
+		return s.runCase(ctx, e, d, s.cases[i], v.Transport, cli)
+	})
 	return ctx.Err()
 }
 
@@ -195,22 +210,47 @@ func (s *Suite) runCases(
 		case transport == Web && !(c.Web && language == "typescript"):
 			continue
 		}
-		begin := time.Now()
-		v := Verdict{Case: c.Name, Language: language, Transport: transport}
-		if c.Real() {
-			v.CLI = cli.Version
+		s.add(s.runCase(ctx, e, d, c, transport, cli))
+	}
+}
+
+func (s *Suite) runCase(ctx context.Context, e *Environment, d *driver, c *Case, transport string, cli CLI) Verdict {
+	begin := time.Now()
+	v := Verdict{Case: c.Name, Language: d.language, Transport: transport}
+	if c.Real() {
+		v.CLI = cli.Version
+	}
+	v.Err = e.Run(ctx, d, c, transport)
+	if c.Foreign != "" { // what is left of its connections belongs to this case
+		v.Err = errors.Join(v.Err, d.stop(false))
+	}
+	v.Elapsed = time.Since(begin)
+	for _, k := range s.known {
+		if k.matches(c.Name, v.Language) {
+			v.Known = k.reason
 		}
-		v.Err = e.Run(ctx, d, c, transport)
-		if c.Foreign != "" { // what is left of its connections belongs to this case
-			v.Err = errors.Join(v.Err, d.stop(false))
+	}
+	return v
+}
+
+// maxRepeated is the maximum number of failed runs that are repeated. More failures have a common cause.
+const maxRepeated = 3
+
+// repeat makes the failed runs again, one at a time.
+func repeat(verdicts []Verdict, run func(Verdict) Verdict) {
+	var failed []*Verdict
+	for i, v := range verdicts {
+		if v.Err != nil && !v.Passed() {
+			failed = append(failed, &verdicts[i])
 		}
-		v.Elapsed = time.Since(begin)
-		for _, k := range s.known {
-			if k.matches(c.Name, language) {
-				v.Known = k.reason
-			}
-		}
-		s.add(v)
+	}
+	if len(failed) > maxRepeated {
+		return
+	}
+	for _, v := range failed {
+		first := v.Err
+		*v = run(*v)
+		v.First = first
 	}
 }
 
@@ -218,12 +258,11 @@ func (s *Suite) add(v Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.verdicts = append(s.verdicts, v)
-	where := strings.TrimSpace(fmt.Sprintf("%s %s %s %s", v.Case, v.Language, v.Transport, v.CLI))
 	switch {
 	case v.Passed():
 	case v.Err == nil:
-		fmt.Fprintf(s.options.Out, "PASSED but is a known failure: %s\n", where)
+		fmt.Fprintf(s.options.Out, "PASSED but is a known failure: %s\n", v.Where())
 	default:
-		fmt.Fprintf(s.options.Out, "FAILED %s: %v\n", where, v.Err)
+		fmt.Fprintf(s.options.Out, "FAILED %s: %v\n", v.Where(), v.Err)
 	}
 }

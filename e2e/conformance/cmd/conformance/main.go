@@ -32,6 +32,7 @@ func run() error {
 		cases      = flag.String("cases", "", "patterns like 'tools/*', separated by commas; default: all")
 		parallel   = flag.Int("parallel", 2, "number of drivers at once")
 		write      = flag.String("write", "", "page that receives the table")
+		flaky      = flag.String("flaky", "", "file that receives the runs that failed and passed when repeated alone")
 		verbose    = flag.Bool("v", false, "print the time of each case")
 	)
 	flag.Parse()
@@ -59,16 +60,35 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	return report(verdicts, *write, *verbose)
+	if *verbose {
+		for _, v := range verdicts {
+			fmt.Printf("%6d ms  %-5v %s\n", v.Elapsed/time.Millisecond, v.Passed(), v.Where())
+		}
+	}
+	return errors.Join(report(verdicts, *write), reportFlaky(verdicts, *flaky))
 }
 
-func report(verdicts []conformance.Verdict, write string, verbose bool) error {
+// reportFlaky prints the runs that passed only when they were repeated.
+func reportFlaky(verdicts []conformance.Verdict, file string) error {
+	var lines strings.Builder
+	for _, v := range verdicts {
+		if v.First != nil && v.Passed() {
+			fmt.Fprintf(&lines, "FLAKY: conformance %s: %v\n", v.Where(), v.First)
+		}
+	}
+	if lines.Len() == 0 {
+		return nil
+	}
+	fmt.Print(lines.String())
+	if file == "" {
+		return nil
+	}
+	return os.WriteFile(file, []byte(lines.String()), 0o644)
+}
+
+func report(verdicts []conformance.Verdict, write string) error {
 	failed := 0
 	for _, v := range verdicts {
-		if verbose {
-			where := fmt.Sprintf("%s %s %s %s", v.Case, v.Language, v.Transport, v.CLI)
-			fmt.Printf("%6d ms  %-5v %s\n", v.Elapsed/time.Millisecond, v.Passed(), where)
-		}
 		if !v.Passed() {
 			failed++
 		}
