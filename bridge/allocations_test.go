@@ -10,6 +10,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 const deltaEvent = `{"type":"assistant.message_delta","data":{"messageId":"m1","deltaContent":" the next"},"ephemeral":true,` +
@@ -19,6 +20,8 @@ const deltaFrame = `{"jsonrpc":"2.0","method":"session.event","params":{"session
 
 // TestEventAllocations guards the hot path from the frame to the shared bytes: an event allocates its JSON, its
 // record and its encoded form. The growth of the journal's maps and lists is spread over many events.
+//
+//unit:plain
 func TestEventAllocations(t *testing.T) {
 	c, err := wire.New(slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -32,6 +35,10 @@ func TestEventAllocations(t *testing.T) {
 		}), 1))
 	}
 	const want = 3
+	slack := 0.2 // the share of events that may find the pool of buffers empty
+	if race.Enabled {
+		slack = 1.5 // the detector makes sync.Pool drop items
+	}
 	allocations := testing.AllocsPerRun(5, func() {
 		j := journal.New(journal.Config{Epoch: 1, Encode: c.Event})
 		reader, err := j.NewReader(journal.Position{}, true, func() {})
@@ -54,7 +61,7 @@ func TestEventAllocations(t *testing.T) {
 			wires = j.Wire(wires[:0], records, journal.Tidy)
 		}
 	}) / events
-	if allocations > want+poolSlack {
+	if allocations > want+slack {
 		t.Errorf("%.2f allocations per event, want %d", allocations, want)
 	}
 }

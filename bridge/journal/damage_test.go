@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/faultfs"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 // One event in the middle of a journal of many files is damaged: readers receive a gap in its place, and all
@@ -85,10 +86,12 @@ func frameOf(fs *faultfs.FS, id ID) (name string, offset int) {
 
 // Damage of every kind, seeded: the journal opens, keeps every event that was not hit at its
 // position, tells of every one that was, and never gives a number twice.
+//
+//unit:plain
 func TestSeededDamage(t *testing.T) {
 	t.Parallel()
 	lives := []*damaged{newDamaged(t, true), newDamaged(t, false)}
-	for seed := range uint64(500) {
+	for seed := range uint64(500 / race.Sample(10)) {
 		lives[seed%2].run(t, seed)
 	}
 }

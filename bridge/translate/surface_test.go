@@ -12,6 +12,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate"
 	"github.com/copilot-grpc/copilot-grpc/bridge/translate/internal/testproto"
+	"github.com/copilot-grpc/copilot-grpc/internal/testing/race"
 )
 
 // everyMessage returns the messages of the CLI ordered by name, and then the messages of testproto.
@@ -28,11 +29,13 @@ func everyMessage() []protoreflect.MessageDescriptor {
 // TestEveryShape sends values of every message there and back: good ones, and
 // ones with each thing wrong that can be wrong with JSON. All have to survive,
 // and to be what the reference makes of them.
+//
+//unit:plain
 func TestEveryShape(t *testing.T) {
 	t.Parallel()
 	types, values, applied := everyMessage(), 0, map[string]int{}
 	for i, md := range types {
-		if i%sampling != 0 {
+		if i%race.Sample(16) != 0 {
 			continue
 		}
 		g := &generator{Rand: rand.New(rand.NewPCG(4, uint64(i)))}
@@ -52,7 +55,7 @@ func TestEveryShape(t *testing.T) {
 		}
 	}
 	t.Logf("%d values of %d messages, spoilt by: %v", values, len(types), applied)
-	if values < 5*len(types)/sampling {
+	if values < 5*len(types)/race.Sample(16) {
 		t.Errorf("only %d values of %d messages were small enough", values, len(types))
 	}
 	for _, m := range mutations {
