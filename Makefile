@@ -31,7 +31,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 TOOL := go tool -modfile=internal/tools/go.mod
 
-.PHONY: help forget-flaky build generate docs baseline schema lint test test-all unit race check-generated proto-lint \
+.PHONY: help forget-flaky build generate docs baseline schema lint test test-all clients-and-smokes unit race check-generated proto-lint \
 	proto-breaking e2e e2e-81 e2e-81-all e2e-versions fuzz-smoke demo demo-smoke \
 	clients client-typescript client-console client-console-all console console-shots client-python client-java client-rust conformance conformance-smoke sdk sdk-smoke bench bench-compare schema-history clean man check \
 	chaos chaos-smoke kills soak deploy-lint vulncheck mutate mutate-sample connect-conformance
@@ -59,9 +59,12 @@ man: ## write the manual pages into bin/man
 lint: ## formatting, vet, staticcheck, revive, import directions, sizes, texts, words
 	@.ci/step lint go,git .ci/lint
 
-test: forget-flaky lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients conformance-smoke sdk-smoke connect-conformance fuzz-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
+test: forget-flaky lint deploy-lint build race chaos-smoke check-generated proto-lint proto-breaking e2e e2e-81 clients-and-smokes conformance-smoke demo-smoke ## everything a change must pass, under 15 minutes on 2 idle cores
 	@cat bin/flaky/*.txt 2>/dev/null || true
 	@echo "make test: done; a step that was left out says NOT RUN above, a test that passed only alone FLAKY"
+
+clients-and-smokes: build
+	@.ci/lanes 'client-typescript client-console client-java' 'client-python client-rust sdk-smoke fuzz-smoke connect-conformance'
 
 forget-flaky:
 	@rm -rf bin/flaky
