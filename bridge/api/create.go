@@ -123,7 +123,10 @@ func (svc *Service) insert(
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	e, fresh := svc.store.GetOrCreate(tenant, id)
+	e, fresh, err := svc.store.GetOrCreate(ctx, tenant, id)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
 	if !fresh || e.Session.Journal().Inherited() { // of one whose state is gone
 		svc.abandon(e, fresh)
 		return nil, session.Joined{}, exists(id)

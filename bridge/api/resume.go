@@ -55,7 +55,10 @@ func (svc *Service) Resume(
 		return nil, session.Joined{}, err
 	}
 	defer release()
-	e, fresh := svc.store.GetOrCreate(c.Tenant, id)
+	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, id)
+	if err != nil {
+		return nil, session.Joined{}, err
+	}
 	s := e.Session
 	if fresh || o.Anew && s.Loader().State() == session.Disconnected {
 		if o.Config, err = svc.parser.Underlying(c, o.Config); err != nil {
@@ -100,7 +103,10 @@ func (svc *Service) Reopen(ctx context.Context, id string, o session.Opening) (*
 		return nil, err
 	}
 	defer release()
-	e, fresh := svc.store.GetOrCreate(c.Tenant, id)
+	e, fresh, err := svc.store.GetOrCreate(ctx, c.Tenant, id)
+	if err != nil {
+		return nil, err
+	}
 	if o.Config, err = request.Restrained(c, o.Config); err == nil && fresh {
 		o.Config, err = svc.parser.Underlying(c, o.Config)
 	}

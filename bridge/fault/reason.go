@@ -32,6 +32,7 @@ const (
 	SendUnconfirmed     = bridgev1.ErrorReason_ERROR_REASON_SEND_UNCONFIRMED
 	SessionRefused      = bridgev1.ErrorReason_ERROR_REASON_SESSION_REFUSED
 	HandlerMissing      = bridgev1.ErrorReason_ERROR_REASON_HANDLER_MISSING
+	SessionUnavailable  = bridgev1.ErrorReason_ERROR_REASON_SESSION_UNAVAILABLE
 	CallbackNotFound    = bridgev1.ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND
 	CallbackResolved    = bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED
 	ParticipantNotFound = bridgev1.ErrorReason_ERROR_REASON_PARTICIPANT_NOT_FOUND

@@ -5,26 +5,28 @@ import (
 	"time"
 )
 
-// Epochs issues the epochs of journals, each higher than all before. Its mutex guards last. It is
-// safe for concurrent use.
+// Epochs issues the epochs of journals, each higher than all before. Its mutex guards last, and is not
+// held while Reserve runs. It is safe for concurrent use.
 type Epochs struct {
-	// Reserve reserves an epoch on disk; nil without a disk.
+	// Reserve reserves an epoch beyond the end of the process, higher than all before; nil without a
+	// directory. It is safe for concurrent use.
 	Reserve func() (uint64, error)
 
 	mu   sync.Mutex
 	last uint64
 }
 
-// Next returns the next epoch. If it could not be reserved on disk, the epoch is returned with
-// the error, and is valid for this process.
-func (e *Epochs) Next() (uint64, error) {
+// Next returns the next epoch. If it could not be reserved, the epoch is returned with the error, and
+// is valid for this process.
+func (e *Epochs) Next() (epoch uint64, err error) {
+	if e.Reserve != nil {
+		epoch, err = e.Reserve()
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.last = max(e.last+1, uint64(time.Now().UnixMilli()))
-	if e.Reserve == nil {
-		return e.last, nil
+	if e.Reserve == nil || err != nil {
+		epoch = max(e.last+1, epoch, uint64(time.Now().UnixMilli()))
 	}
-	reserved, err := e.Reserve()
-	e.last = max(e.last, reserved)
-	return e.last, err
+	e.last = max(e.last, epoch)
+	return epoch, err
 }

@@ -2,12 +2,13 @@
 // time: while a session is being removed, nothing else gets its key.
 //
 // A Registry owns the table and the list of disconnected sessions. One mutex guards both; the
-// functions given to New and to GetOrCreate run while it is held, and may lock an entry, a session
-// or Epochs, never the registry. An Entry's mutex guards the session's profile; nothing else is
-// locked while it is held. The package starts no goroutine.
+// functions given to New run while it is held, and may lock an entry or a session, never the
+// registry. The functions given to GetOrCreate run without it. An Entry's mutex guards the session's
+// profile; nothing else is locked while it is held. The package starts no goroutine.
 package registry
 
 import (
+	"context"
 	"slices"
 	"sync"
 )
@@ -27,7 +28,7 @@ type Registry[S Session] struct {
 
 	mu       sync.Mutex
 	sessions map[string]S
-	removing map[string]chan struct{} // each closes when the removal is over
+	busy     map[string]chan struct{} // keys being created or removed; each closes when that is over
 	oldest   []S                      // disconnected ones, oldest first
 }
 
@@ -35,7 +36,7 @@ type Registry[S Session] struct {
 func New[S Session](deleted, disconnected func(S) bool) *Registry[S] {
 	return &Registry[S]{
 		deleted: deleted, disconnected: disconnected,
-		sessions: map[string]S{}, removing: map[string]chan struct{}{},
+		sessions: map[string]S{}, busy: map[string]chan struct{}{},
 	}
 }
 
@@ -67,40 +68,77 @@ func (r *Registry[S]) Put(s S) {
 	r.sessions[s.Key()] = s
 }
 
-// GetOrCreate returns the session of a key, or else the one that create makes. It waits for a
-// removal that is under way, and calls remove for a session that was deleted. fresh is what
-// create returned, false for a session that was there.
-func (r *Registry[S]) GetOrCreate(key string, remove func(S), create func() (s S, fresh bool)) (s S, fresh bool) {
+// GetOrCreate returns the session of a key, or else the one that create makes. One caller at a time
+// creates or removes the session of a key; the others wait until that is over or ctx ends.
+// GetOrCreate calls remove for a session that was deleted. made reports whether create has made the
+// session. If create fails, the key stays free.
+func (r *Registry[S]) GetOrCreate(ctx context.Context, key string, remove func(S), create func() (S, error)) (
+	s S, made bool, err error,
+) {
 	var none S
 	for {
-		s, fresh, deleted, removed := r.getOrCreate(key, create)
+		found, deleted, busy, put := r.find(key)
 		switch {
-		case removed != nil:
-			<-removed
+		case put != nil:
+			s, err = fill(create, put)
+			return s, err == nil, err
+		case busy != nil:
+			select {
+			case <-busy:
+			case <-ctx.Done():
+				return none, false, context.Cause(ctx)
+			}
 		case deleted != none:
 			remove(deleted)
 		default:
-			return s, fresh
+			return found, false, nil
 		}
 	}
 }
 
-func (r *Registry[S]) getOrCreate(key string, create func() (S, bool)) (s S, fresh bool, deleted S, removed <-chan struct{}) {
+// fill puts the session that create makes. After an error or a panic it puts the zero value, which frees the key.
+func fill[S any](create func() (S, error), put func(S)) (s S, err error) {
+	defer func() { put(s) }()
+	made, err := create()
+	if err == nil {
+		s = made
+	}
+	return s, err
+}
+
+// find returns the session of a key. Instead it returns deleted if the session was deleted, busy if
+// another caller creates or removes the session, and put if there is none: the key is the caller's
+// until it calls put with the session, or with the zero value.
+func (r *Registry[S]) find(key string) (found, deleted S, busy <-chan struct{}, put func(S)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if removed := r.removing[key]; removed != nil {
-		return s, false, deleted, removed
+	if over := r.busy[key]; over != nil {
+		return found, deleted, over, nil
 	}
-	found, ok := r.sessions[key]
-	if !ok {
-		found, fresh = create()
-		r.sessions[key] = found
-		return found, fresh, deleted, nil
+	s, ok := r.sessions[key]
+	switch {
+	case !ok:
+		return found, deleted, nil, r.reserve(key)
+	case r.deleted(s):
+		return found, s, nil, nil
 	}
-	if r.deleted(found) {
-		return s, false, found, nil
+	return s, deleted, nil, nil
+}
+
+// reserve reserves a key until the returned function is called. The caller holds mu.
+func (r *Registry[S]) reserve(key string) (put func(S)) {
+	over := make(chan struct{})
+	r.busy[key] = over
+	return func(s S) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var none S
+		if s != none {
+			r.sessions[key] = s
+		}
+		delete(r.busy, key)
+		close(over)
 	}
-	return found, false, deleted, nil
 }
 
 // BeginRemove starts the removal of a session; ok is false if the session is not in the registry
@@ -110,18 +148,18 @@ func (r *Registry[S]) BeginRemove(s S) (finish func(remove bool), ok bool) {
 	key := s.Key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sessions[key] != s || r.removing[key] != nil {
+	if r.sessions[key] != s || r.busy[key] != nil {
 		return nil, false
 	}
 	over := make(chan struct{})
-	r.removing[key] = over
+	r.busy[key] = over
 	return func(remove bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if remove {
 			delete(r.sessions, key)
 		}
-		delete(r.removing, key)
+		delete(r.busy, key)
 		close(over)
 	}, true
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ func TestGetOrCreate(t *testing.T) {
 	t.Parallel()
 	r := newRegistry()
 	first := &entry{key: "a"}
-	create := func(e *entry) func() (*entry, bool) { return func() (*entry, bool) { return e, true } }
+	create := func(e *entry) func() (*entry, error) { return func() (*entry, error) { return e, nil } }
 	remove := func(e *entry) {
 		finish, ok := r.BeginRemove(e)
 		if !ok {
@@ -33,15 +34,15 @@ func TestGetOrCreate(t *testing.T) {
 		}
 		finish(true)
 	}
-	if s, fresh := r.GetOrCreate("a", nil, create(first)); s != first || !fresh || r.Get("a") != first || !r.Holds(first) {
+	if s, fresh, _ := r.GetOrCreate(t.Context(), "a", nil, create(first)); s != first || !fresh || r.Get("a") != first || !r.Holds(first) {
 		t.Errorf("the first is %v, %v", s, fresh)
 	}
-	if s, fresh := r.GetOrCreate("a", nil, nil); s != first || fresh {
+	if s, fresh, _ := r.GetOrCreate(t.Context(), "a", nil, nil); s != first || fresh {
 		t.Errorf("the same is %v, %v", s, fresh)
 	}
 	first.deleted = true
 	second := &entry{key: "a"}
-	if s, fresh := r.GetOrCreate("a", remove, create(second)); s != second || !fresh || r.Holds(first) {
+	if s, fresh, _ := r.GetOrCreate(t.Context(), "a", remove, create(second)); s != second || !fresh || r.Holds(first) {
 		t.Errorf("in the place of a deleted one is %v, %v", s, fresh)
 	}
 	other := &entry{key: "b"}
@@ -73,7 +74,7 @@ func TestRemoving(t *testing.T) {
 				}
 				got := make(chan *entry, 1)
 				go func() {
-					s, _ := r.GetOrCreate("a", nil, func() (*entry, bool) { return next, true })
+					s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { return next, nil })
 					got <- s
 				}()
 				synctest.Wait()
@@ -122,12 +123,12 @@ func TestOneCreates(t *testing.T) {
 	r := newRegistry()
 	var wg sync.WaitGroup
 	got := make(chan *entry, 50)
-	made := 0 // guarded by the registry
+	made := 0 // guarded by the reservation of the key
 	for range cap(got) {
 		wg.Go(func() {
-			s, _ := r.GetOrCreate("a", nil, func() (*entry, bool) {
+			s, _, _ := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) {
 				made++
-				return &entry{key: "a"}, true
+				return &entry{key: "a"}, nil
 			})
 			got <- s
 		})
@@ -144,29 +145,76 @@ func TestOneCreates(t *testing.T) {
 	}
 }
 
+// While a session is created, the other sessions can be used, and calls for its key wait for as long as
+// their contexts last. A creation that fails or panics leaves the key free.
+func TestCreatingBlocksOnlyItsKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry()
+		failed, release := errors.New("no storage"), make(chan struct{})
+		result := make(chan error, 1)
+		go func() {
+			_, _, err := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) {
+				<-release
+				return &entry{key: "a"}, failed
+			})
+			result <- err
+		}()
+		synctest.Wait()
+		other := &entry{key: "b"}
+		r.Put(other)
+		if r.Get("b") != other || r.Get("a") != nil || len(r.All()) != 1 {
+			t.Error("the table differs from what was put")
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := r.GetOrCreate(short, "a", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for the key: %v", err)
+		}
+		close(release)
+		if err := <-result; !errors.Is(err, failed) {
+			t.Errorf("a failed creation returns %v", err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was lost")
+				}
+			}()
+			_, _, _ = r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { panic("create") })
+		}()
+		s := &entry{key: "a"}
+		got, made, err := r.GetOrCreate(t.Context(), "a", nil, func() (*entry, error) { return s, nil })
+		if got != s || !made || err != nil || r.Get("a") != s {
+			t.Errorf("after failures: %v, %v, %v", got, made, err)
+		}
+	})
+}
+
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		now := uint64(time.Now().UnixMilli())
 		failed := errors.New("the disk is full")
-		reserved, fail := uint64(0), error(nil)
-		for name, e := range map[string]*Epochs{"memory": {}, "disk": {Reserve: func() (uint64, error) { return reserved, fail }}} {
-			reserved, fail = 0, nil
-			next := func(want uint64, wantErr error) {
-				t.Helper()
-				if got, err := e.Next(); got != want || !errors.Is(err, wantErr) {
-					t.Errorf("%s: %d, %v, want %d, %v", name, got, err, want, wantErr)
-				}
+		var reserved uint64
+		var fail error
+		next := func(e *Epochs, want uint64, wantErr error) {
+			t.Helper()
+			if got, err := e.Next(); got != want || !errors.Is(err, wantErr) {
+				t.Errorf("%d, %v, want %d, %v", got, err, want, wantErr)
 			}
-			next(now, nil)
-			next(now+1, nil) // within a millisecond
-			if e.Reserve == nil {
-				continue
-			}
-			reserved = now + 100
-			next(now+100, nil)
-			reserved, fail = 0, failed
-			next(now+101, failed)
 		}
+		memory := &Epochs{}
+		next(memory, now, nil)
+		next(memory, now+1, nil) // within a millisecond
+		e := &Epochs{Reserve: func() (uint64, error) { return reserved, fail }}
+		reserved = 7 // a directory's epochs need not be times
+		next(e, 7, nil)
+		reserved = now + 100
+		next(e, now+100, nil)
+		reserved, fail = 0, failed
+		next(e, now+101, failed)
+		reserved = now + 200
+		next(e, now+200, failed)
 	})
 }

@@ -35,7 +35,7 @@ func as(t *testing.T, tenant string, class caller.Class) context.Context {
 func TestGuestsFindSharedSessions(t *testing.T) {
 	t.Parallel()
 	st := newStore()
-	e, fresh := st.GetOrCreate("owner", "s")
+	e, fresh, _ := st.GetOrCreate(t.Context(), "owner", "s")
 	if !fresh {
 		t.Fatal("the first session of an id is not new")
 	}
@@ -69,7 +69,7 @@ func TestGuestsFindSharedSessions(t *testing.T) {
 func TestCheckOwn(t *testing.T) {
 	t.Parallel()
 	st := newStore()
-	e, _ := st.GetOrCreate("owner", "s")
+	e, _, _ := st.GetOrCreate(t.Context(), "owner", "s")
 	e.Shares.Offer("guest", caller.Drive)
 	e.Shares.Accept("guest")
 	for id, want := range map[string]fault.Reason{
@@ -87,7 +87,7 @@ func TestCheckOwn(t *testing.T) {
 func TestCallsEndWithTheShare(t *testing.T) {
 	t.Parallel()
 	st := newStore()
-	e, _ := st.GetOrCreate("owner", "s")
+	e, _, _ := st.GetOrCreate(t.Context(), "owner", "s")
 	e.Shares.Offer("guest", caller.Read)
 	e.Shares.Accept("guest")
 	guest, endGuest := st.During(as(t, "guest", caller.Read), e.Session)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
@@ -38,7 +39,8 @@ const (
 	profileEnv    = ProfileMember + ".env"
 )
 
-// Restore restores the sessions of the directory. Damaged ones are set aside.
+// Restore restores the sessions of the directory. Damaged ones are set aside. A session whose journal
+// cannot be opened stays in the directory: ResumeSession tries again.
 func (st *Store) Restore() error {
 	if st.cfg.Directory == nil {
 		return nil
@@ -49,6 +51,9 @@ func (st *Store) Restore() error {
 	}
 	for key, text := range states {
 		e, err := st.restore(key, text)
+		if fault.ReasonOf(err) == fault.SessionUnavailable {
+			continue
+		}
 		if err != nil {
 			if err := st.cfg.Directory.SetAside(key, err.Error()); err != nil {
 				st.log.Error("setting a damaged session aside failed", "session_id", key, "error", err)
@@ -77,7 +82,10 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 	if err := session.CheckSaved(r.Session); err != nil {
 		return nil, err
 	}
-	e := st.create(r.Tenant, id)
+	e, err := st.create(r.Tenant, id)
+	if err != nil {
+		return nil, err
+	}
 	s := e.Session
 	if err := s.Restore(r.Session, st.cfg.Defaults, st.cfg.Providers(r.Tenant)); err != nil {
 		return nil, err
@@ -99,7 +107,7 @@ func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, err
 }
 
 // reopen returns the session that the directory has of an id, else a new one.
-func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool) {
+func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool, err error) {
 	if d := st.cfg.Directory; d != nil {
 		key := session.Key(tenant, id)
 		if err := d.TakeUp(key); err != nil {
@@ -107,15 +115,17 @@ func (st *Store) reopen(tenant, id string) (e *registry.Entry, fresh bool) {
 		}
 		state, err := d.Session(key)
 		if err == nil && state != nil {
-			if e, err = st.restore(key, state); err == nil {
-				return e, false
+			e, err = st.restore(key, state)
+			if err == nil || fault.ReasonOf(err) == fault.SessionUnavailable {
+				return e, false, err
 			}
 		}
 		if err != nil {
 			st.log.Error("restoring a session failed", "session_id", key, "error", err)
 		}
 	}
-	return st.create(tenant, id), true
+	e, err = st.create(tenant, id)
+	return e, true, err
 }
 
 // withSecrets returns a saved profile with the secrets of the tenant's own.

@@ -2,8 +2,9 @@
 // saves their state, evicts and removes them.
 //
 // A Store has no lock. It owns a registry.Registry, a registry.Saver and registry.Epochs, each with its own
-// lock. Sessions are created while the registry's lock is held. Run saves changed sessions on the goroutine
-// that calls it; evictions run on goroutines of Config.Go. Close comes after both have ended.
+// lock. No lock is held while the directory is used to create or restore a session: it may be slow or remote.
+// Run saves changed sessions on the goroutine that calls it; evictions run on goroutines of Config.Go. Close
+// comes after both have ended.
 package sessions
 
 import (
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
@@ -140,11 +142,20 @@ func (st *Store) EntryOf(s *session.Session) *registry.Entry {
 }
 
 // GetOrCreate returns the session of an id: the one in memory, else the one that the directory has,
-// else a new one. fresh reports whether it is new.
-func (st *Store) GetOrCreate(tenant, id string) (e *registry.Entry, fresh bool) {
-	return st.table.GetOrCreate(session.Key(tenant, id), st.Remove, func() (*registry.Entry, bool) {
-		return st.reopen(tenant, id)
+// else a new one. fresh reports whether it is new. It returns SESSION_UNAVAILABLE if the directory
+// cannot open the session's journal.
+func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *registry.Entry, fresh bool, err error) {
+	e, made, err := st.table.GetOrCreate(ctx, session.Key(tenant, id), st.Remove, func() (e *registry.Entry, err error) {
+		e, fresh, err = st.reopen(tenant, id)
+		return e, err
 	})
+	if err != nil {
+		return nil, false, session.Classify(err, "")
+	}
+	if made && !fresh {
+		st.MarkDirty(e) // a save before the table had the session did nothing
+	}
+	return e, fresh, nil
 }
 
 // Remove removes a session that could not be opened, or was deleted, with its state.
@@ -196,22 +207,17 @@ func (st *Store) evict(e *registry.Entry) {
 	}
 }
 
-// create returns a new session with its journal.
-func (st *Store) create(tenant, id string) *registry.Entry {
+// create returns a new session with its journal, or SESSION_UNAVAILABLE if the journal cannot be opened.
+func (st *Store) create(tenant, id string) (*registry.Entry, error) {
 	key := session.Key(tenant, id)
-	var disk *journal.Disk
 	epoch, err := st.epochs.Next()
+	if err != nil {
+		return nil, unavailable(st.log, id, err)
+	}
+	var disk *journal.Disk
 	if d := st.cfg.Directory; d != nil {
-		var found journal.Recovery
-		if err == nil {
-			disk, found, err = d.Journal(key, epoch)
-		}
-		switch {
-		case err != nil:
-			st.log.Error("the session's journal is in memory only", "session_id", id, "error", err)
-		case found.Lost:
-			st.log.Warn("events of the session may be lost", "session_id", id, "kept", found.Events,
-				"bytes_damaged", found.Skipped, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+		if disk, err = openJournal(d, st.log, key, id, epoch); err != nil {
+			return nil, err
 		}
 	}
 	e := registry.NewEntry(st.cfg.Profile(tenant))
@@ -219,7 +225,7 @@ func (st *Store) create(tenant, id string) *registry.Entry {
 	cfg.ID, cfg.Tenant, cfg.Host = id, tenant, st.cfg.Host(e)
 	cfg.Epoch, cfg.Log, cfg.Outbox = epoch, disk, st.openOutbox(key)
 	e.Session = session.New(cfg)
-	return e
+	return e, nil
 }
 
 // openOutbox opens a session's outbox.
@@ -242,4 +248,24 @@ func (st *Store) NextEpoch() uint64 {
 		st.log.Error("reserving an epoch on disk failed", "error", err)
 	}
 	return epoch
+}
+
+// openJournal opens the journal of a session, or returns SESSION_UNAVAILABLE.
+func openJournal(d Directory, log *slog.Logger, key, id string, epoch uint64) (*journal.Disk, error) {
+	disk, found, err := d.Journal(key, epoch)
+	if err != nil {
+		return nil, unavailable(log, id, err)
+	}
+	if found.Lost {
+		log.Warn("events of the session may be lost", "session_id", key, "kept", found.Events,
+			"bytes_damaged", found.Skipped, "bytes_cut", found.Cut, "set_aside", found.SetAside)
+	}
+	return disk, nil
+}
+
+// unavailable logs the cause, which may have paths of the server, and returns SESSION_UNAVAILABLE.
+func unavailable(log *slog.Logger, id string, cause error) error {
+	log.Error("opening the journal of a session failed", "session_id", id, "error", cause)
+	return fault.New(fault.SessionUnavailable,
+		"session %q cannot be opened: its storage does not work; the server's log has the cause", id).With("session_id", id)
 }

@@ -128,6 +128,8 @@ reasons! {
     SessionRefused = "SESSION_REFUSED", FailedPrecondition;
     /// No attached participant provides the session's files or answers its model requests.
     HandlerMissing = "HANDLER_MISSING", FailedPrecondition;
+    /// The server cannot use the session at the moment, such as when its storage does not work.
+    SessionUnavailable = "SESSION_UNAVAILABLE", Unavailable;
     /// No such callback is pending.
     CallbackNotFound = "CALLBACK_NOT_FOUND", NotFound;
     /// The callback has been answered or withdrawn.

@@ -163,6 +163,10 @@ class HandlerMissing(CopilotError, reason="HANDLER_MISSING", code="FAILED_PRECON
     """No attached participant provides the session's files or answers its model requests."""
 
 
+class SessionUnavailable(CopilotError, reason="SESSION_UNAVAILABLE", code="UNAVAILABLE"):
+    """The server cannot use the session at the moment, such as when its storage does not work."""
+
+
 class CallbackNotFound(CopilotError, reason="CALLBACK_NOT_FOUND", code="NOT_FOUND"):
     """No such callback is pending."""
 

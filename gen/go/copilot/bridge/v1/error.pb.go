@@ -83,6 +83,9 @@ const (
 	// FAILED_PRECONDITION: participants provide the session's files or answer its model requests,
 	// and no participant that handles them is attached.
 	ErrorReason_ERROR_REASON_HANDLER_MISSING ErrorReason = 28
+	// UNAVAILABLE: the server cannot use the session at the moment, such as when the session's storage
+	// does not work; the message has the cause.
+	ErrorReason_ERROR_REASON_SESSION_UNAVAILABLE ErrorReason = 29
 	// NOT_FOUND: no such callback is pending.
 	ErrorReason_ERROR_REASON_CALLBACK_NOT_FOUND ErrorReason = 40
 	// FAILED_PRECONDITION: the callback has been answered or withdrawn.
@@ -185,6 +188,7 @@ var (
 		26: "ERROR_REASON_SEND_UNCONFIRMED",
 		27: "ERROR_REASON_SESSION_REFUSED",
 		28: "ERROR_REASON_HANDLER_MISSING",
+		29: "ERROR_REASON_SESSION_UNAVAILABLE",
 		40: "ERROR_REASON_CALLBACK_NOT_FOUND",
 		41: "ERROR_REASON_CALLBACK_RESOLVED",
 		42: "ERROR_REASON_PARTICIPANT_NOT_FOUND",
@@ -240,6 +244,7 @@ var (
 		"ERROR_REASON_SEND_UNCONFIRMED":      26,
 		"ERROR_REASON_SESSION_REFUSED":       27,
 		"ERROR_REASON_HANDLER_MISSING":       28,
+		"ERROR_REASON_SESSION_UNAVAILABLE":   29,
 		"ERROR_REASON_CALLBACK_NOT_FOUND":    40,
 		"ERROR_REASON_CALLBACK_RESOLVED":     41,
 		"ERROR_REASON_PARTICIPANT_NOT_FOUND": 42,
@@ -468,7 +473,7 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\bmetadata\x18\x05 \x03(\v2(.copilot.bridge.v1.Failure.MetadataEntryR\bmetadata\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x8d\x0e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\xb3\x0e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1d\n" +
@@ -488,7 +493,8 @@ const file_copilot_bridge_v1_error_proto_rawDesc = "" +
 	"\x1cERROR_REASON_EVENT_NOT_FOUND\x10\x19\x12!\n" +
 	"\x1dERROR_REASON_SEND_UNCONFIRMED\x10\x1a\x12 \n" +
 	"\x1cERROR_REASON_SESSION_REFUSED\x10\x1b\x12 \n" +
-	"\x1cERROR_REASON_HANDLER_MISSING\x10\x1c\x12#\n" +
+	"\x1cERROR_REASON_HANDLER_MISSING\x10\x1c\x12$\n" +
+	" ERROR_REASON_SESSION_UNAVAILABLE\x10\x1d\x12#\n" +
 	"\x1fERROR_REASON_CALLBACK_NOT_FOUND\x10(\x12\"\n" +
 	"\x1eERROR_REASON_CALLBACK_RESOLVED\x10)\x12&\n" +
 	"\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10*\x12%\n" +

@@ -1,0 +1,168 @@
+package sessions
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/store"
+)
+
+// failing is a data directory whose journals cannot be opened while it fails, or only after release is closed.
+type failing struct {
+	*store.Store
+	fails   atomic.Bool
+	opening chan struct{} // receives a value for each call of Journal; nil without
+	release chan struct{}
+}
+
+func (f *failing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
+	if f.opening != nil {
+		f.opening <- struct{}{}
+		<-f.release
+	}
+	if f.fails.Load() {
+		return nil, journal.Recovery{}, errors.New("no route to the storage")
+	}
+	return f.Store.Journal(id, epoch)
+}
+
+// quiet is a host for sessions without a runtime.
+type quiet struct {
+	session.Host
+	st *Store
+	e  *registry.Entry
+}
+
+func (q quiet) MarkDirty(*session.Session) { q.st.MarkDirty(q.e) }
+func (quiet) Logger() *slog.Logger         { return slog.New(slog.DiscardHandler) }
+
+// openStore returns a store of a data directory.
+func openStore(t *testing.T, dir string) (*Store, *failing) {
+	t.Helper()
+	disk, err := store.Open(store.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &failing{Store: disk}
+	var st *Store
+	st = New(Config{
+		Directory: f,
+		Session:   func(string) session.Config { return session.Config{} },
+		Host:      func(e *registry.Entry) session.Host { return quiet{st: st, e: e} },
+		Profile:   func(tenant string) runtime.Profile { return runtime.Profile{Tenant: tenant} },
+		Providers: func(string) session.Providers { return nil },
+		Forget:    func(string) {},
+		Log:       slog.New(slog.DiscardHandler),
+	})
+	return st, f
+}
+
+// closeStore closes a store and its data directory.
+func closeStore(t *testing.T, st *Store, f *failing) {
+	t.Helper()
+	st.Close()
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A session whose journal cannot be opened is not created, and works once the journal can be opened.
+func TestSessionsNeedTheirJournal(t *testing.T) {
+	t.Parallel()
+	st, f := openStore(t, t.TempDir())
+	defer closeStore(t, st, f)
+	f.fails.Store(true)
+	if _, _, err := st.GetOrCreate(t.Context(), "", "s"); fault.ReasonOf(err) != fault.SessionUnavailable {
+		t.Errorf("without a journal: %v", err)
+	}
+	if st.Get("s") != nil {
+		t.Error("a session without a journal is in memory")
+	}
+	f.fails.Store(false)
+	e, fresh, err := st.GetOrCreate(t.Context(), "", "s")
+	if err != nil || !fresh || e.Session.ID() != "s" {
+		t.Errorf("with a journal: %v, %v, %v", e, fresh, err)
+	}
+}
+
+// A saved session whose journal cannot be opened at the start stays in the data directory, is not set
+// aside as damaged, and is restored by a later call.
+func TestRestoreLeavesUnavailableSessions(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	st, f := openStore(t, dir)
+	e, _, err := st.GetOrCreate(t.Context(), "", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := json.Marshal(record{Session: json.RawMessage(`{"config":{}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Save(e.Key(), saved); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, st, f)
+
+	st, f = openStore(t, dir)
+	defer closeStore(t, st, f)
+	f.fails.Store(true)
+	if err := st.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if st.Get("s") != nil || len(f.Damaged()) != 0 {
+		t.Errorf("the session is %v, damaged are %v", st.Get("s"), f.Damaged())
+	}
+	if _, _, err := st.GetOrCreate(t.Context(), "", "s"); fault.ReasonOf(err) != fault.SessionUnavailable {
+		t.Errorf("while its journal cannot be opened: %v", err)
+	}
+	f.fails.Store(false)
+	if _, fresh, err := st.GetOrCreate(t.Context(), "", "s"); err != nil || fresh {
+		t.Errorf("restored later: new is %v, %v", fresh, err)
+	}
+	if places, _ := filepath.Glob(filepath.Join(dir, "damaged", "*")); len(places) != 0 {
+		t.Errorf("set aside: %v", places)
+	}
+}
+
+// While the storage of one session does not answer, the others can be used.
+func TestSlowStorageBlocksOnlyItsSession(t *testing.T) {
+	t.Parallel()
+	st, f := openStore(t, t.TempDir())
+	defer closeStore(t, st, f)
+	other, _, err := st.GetOrCreate(t.Context(), "", "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.opening, f.release = make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := st.GetOrCreate(t.Context(), "", "slow")
+		done <- err
+	}()
+	<-f.opening
+	found := make(chan *registry.Entry, 1)
+	go func() { found <- st.Get("other") }()
+	select {
+	case e := <-found:
+		if e != other || len(st.All()) != 1 {
+			t.Errorf("found %v among %v", e, st.All())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the look-up of another session waits for the storage")
+	}
+	close(f.release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
