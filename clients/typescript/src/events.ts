@@ -10,6 +10,7 @@ import {
   type EventFilter,
   type EventService,
   type Gap,
+  GapReason,
   type Position,
   StreamStart,
   type StreamOptions,
@@ -29,13 +30,18 @@ export interface EventsOptions {
   filter?: EventFilter | undefined;
   /** Fidelity, original JSON and similar. */
   stream?: StreamOptions | undefined;
+  /** Also yields gaps of ephemeral events, such as the deltas of old turns. Default: false. `frames` yields all gaps. */
+  ephemeralGaps?: boolean | undefined;
   /** `frames` only: also yields the callbacks of the session. */
   callbacks?: boolean | undefined;
   /** Ends the iteration with the signal's reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** An event, or a range of missing events. {@link isGap} tells them apart. */
+/**
+ * An event, or a range of missing events. {@link isGap} tells them apart. Gaps of ephemeral events are left out unless
+ * {@link EventsOptions.ephemeralGaps} is set.
+ */
 export type EventOrGap = Event | Gap;
 
 /** Reports whether an item of an event stream is a range of missing events. */
@@ -88,11 +94,15 @@ export async function* readFrames(env: ReaderEnvironment, options: EventsOptions
   }
 }
 
-/** Yields the events and gaps of frames. */
-export async function* eventsOf(frames: AsyncIterable<SubscribeResponse>): AsyncGenerator<EventOrGap> {
+/** Yields the events and gaps of frames; gaps of ephemeral events only if they are wanted. */
+export async function* eventsOf(
+  frames: AsyncIterable<SubscribeResponse>,
+  ephemeralGaps = false,
+): AsyncGenerator<EventOrGap> {
   for await (const { frame } of frames) {
     if (frame.case === "events") yield* frame.value.events;
-    else if (frame.case === "gap") yield frame.value;
+    else if (frame.case === "gap" && (ephemeralGaps || frame.value.reason !== GapReason.EPHEMERAL_LOST))
+      yield frame.value;
   }
 }
 

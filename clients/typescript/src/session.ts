@@ -219,7 +219,7 @@ export class Session implements AsyncDisposable {
    * nothing else.
    */
   events(options: EventsOptions = {}): AsyncGenerator<EventOrGap> {
-    return eventsOf(this.frames(options));
+    return eventsOf(this.frames(options), options.ephemeralGaps);
   }
 
   /** Like `events`, with everything that the stream reports: the end of the replay, heartbeats, restarts, batches. */

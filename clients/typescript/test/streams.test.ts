@@ -9,6 +9,7 @@ import {
   type EventOrGap,
   formatPosition,
   IncompatibleServerError,
+  GapReason,
   isGap,
   isReason,
   OutcomeError,
@@ -82,6 +83,20 @@ describe("events", () => {
     second.send(closed);
     assert.deepEqual(await seen, ["1/1 assistant.message", "gap 2/4"]);
   });
+
+  for (const ephemeralGaps of [undefined, true]) {
+    test(`gaps of ephemeral events with ephemeralGaps: ${ephemeralGaps}`, async () => {
+      const server = new ScriptedServer();
+      const seen = collect(server.client.session("s1").events({ ephemeralGaps }));
+      const stream = await server.subscribes.take();
+      const through = { epoch: 1n, seq: 1n };
+      const reason = GapReason.EPHEMERAL_LOST;
+      stream.send({ sessionId: "s1", resumeAfter: through, frame: { case: "gap", value: { through, reason } } });
+      stream.send(eventFrame(2));
+      stream.send(closed);
+      assert.deepEqual(await seen, [...(ephemeralGaps ? ["gap 1/1"] : []), "1/2 assistant.message"]);
+    });
+  }
 
   test("a loop that is left ends the call", async () => {
     const server = new ScriptedServer();
