@@ -29,6 +29,7 @@ async function seriousOf(page: Page, list = ""): Promise<string[]> {
   await page.locator("h1, h2").first().waitFor();
   // Items of a list are hidden until they are measured.
   if (list) await page.locator(list).last().waitFor();
+  await page.waitForFunction(() => !document.querySelector('[style*="visibility: hidden"]'));
   const violations = await page.evaluate(async () => {
     const { axe: run } = window as unknown as { axe: { run(options: object): Promise<{ violations: unknown[] }> } };
     const { violations: found } = await run.run({ resultTypes: ["violations"] });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Event } from "@copilot-grpc/client";
 import { viewAt } from "../src/lib/eventlog.js";
-import { timeByKind, turnsOf } from "../src/lib/spans.js";
+import { timeByKind, Turns } from "../src/lib/spans.js";
 
 /** An event at a second of the session. */
 function event(second: number, name: string, value: object, agentId = ""): Event {
@@ -29,12 +29,16 @@ const events = [
 ];
 
 describe("spans", () => {
-  const [first, second, ...more] = turnsOf(events);
+  const turns = new Turns();
+  turns.add(events);
+  const [first, second] = [turns.at(0), turns.at(1)];
 
   test("each prompt begins a turn", () => {
-    assert.equal(more.length, 0);
-    assert.deepEqual([first?.title, first?.first, first?.last], ["first", 1, 8]);
-    assert.deepEqual([second?.title, second?.first, second?.last], ["second", 8, 11]);
+    assert.equal(turns.count, 2);
+    assert.deepEqual([first?.title, first?.first], ["first", 1]);
+    assert.deepEqual([second?.title, second?.first], ["second", 8]);
+    assert.deepEqual([0, 1, 7, 8, 10].map((event) => turns.indexOf(event)), [-1, 0, 0, 1, 1]);
+    assert.deepEqual([turns.at(-1), turns.at(2)], [undefined, undefined]);
     assert.equal(second!.end - second!.start, 5000);
   });
 
@@ -51,6 +55,12 @@ describe("spans", () => {
       ["model", "mini", 9500, 500, "sub-agent"],
     ]);
     assert.deepEqual([...timeByKind(first!)], [["model", 3500], ["tool", 6000], ["wait", 3000]]);
+  });
+
+  test("events that arrive in parts make the same turns", () => {
+    const grown = new Turns();
+    for (const one of events) grown.add([one]);
+    assert.deepEqual([grown.at(0), grown.at(1)], [first, second]);
   });
 
   test("a span without an end lasts until the end of the turn", () => {

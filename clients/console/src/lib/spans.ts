@@ -23,9 +23,8 @@ export interface TurnSpans {
   readonly title: string;
   readonly start: number;
   readonly end: number;
-  /** Index of its first event, and of the first event after it. */
+  /** Index of its first event. */
   readonly first: number;
-  readonly last: number;
   readonly spans: readonly Span[];
 }
 
@@ -81,43 +80,63 @@ function markOf(data: Data, id: string): Mark | undefined {
   }
 }
 
-/** The turns of a session's events with what took their time. */
-export function turnsOf(events: readonly Event[]): TurnSpans[] {
-  const turns: { start: number; end: number; first: number; title: string; spans: Span[] }[] = [];
-  const open = new Map<string, { turn: number; at: number }>();
-  for (const [index, { event }] of events.entries()) {
+/** The turns of a session and what took their time. Grows with the session's events, each of which is looked at once. */
+export class Turns {
+  readonly #turns: { start: number; end: number; first: number; title: string; spans: Span[] }[] = [];
+  /** The spans that have not ended. */
+  readonly #open = new Map<string, { turn: number; at: number }>();
+  #events = 0;
+
+  get count(): number {
+    return this.#turns.length;
+  }
+
+  /** The turn with an index, its spans in the order of their begin. */
+  at(index: number): TurnSpans | undefined {
+    const turn = this.#turns[index];
+    if (!turn) return undefined;
+    const spans = turn.spans.toSorted((a, b) => a.start - b.start || a.index - b.index);
+    return { ...turn, key: String(turn.first), spans };
+  }
+
+  /** The index of the turn to which an event belongs; -1 if it is before the first one. */
+  indexOf(event: number): number {
+    return this.#turns.findLastIndex(({ first }) => first <= event);
+  }
+
+  /** Takes the session's next events. */
+  add(events: readonly Event[]): void {
+    for (const event of events) this.#add(event, this.#events++);
+  }
+
+  #add({ event }: Event, index: number): void {
     const time = millis(event?.timestamp);
-    if (!event || time === 0) continue;
+    if (!event || time === 0) return;
     if (event.data.case === "userMessage" && !event.agentId) {
       const title = firstLine(event.data.value.content, 80) || "Prompt";
-      turns.push({ start: time, end: time, first: index, title, spans: [] });
+      this.#turns.push({ start: time, end: time, first: index, title, spans: [] });
     }
-    const turn = turns.at(-1);
-    if (!turn) continue;
+    const turn = this.#turns.at(-1);
+    if (!turn) return;
     turn.end = Math.max(turn.end, time);
     const mark = markOf(event.data, event.id);
-    if (!mark) continue;
+    if (!mark) return;
     const id = `${mark.kind} ${mark.id}`;
     if (mark.at === "end") {
-      const begun = open.get(id);
-      const span = begun && turns[begun.turn]?.spans[begun.at];
-      if (begun && span) turns[begun.turn]!.spans[begun.at] = { ...span, end: time, failed: mark.failed ?? false };
-      open.delete(id);
-      continue;
+      const begun = this.#open.get(id);
+      const spans = begun && this.#turns[begun.turn]?.spans;
+      const span = begun && spans?.[begun.at];
+      if (span) spans![begun.at] = { ...span, end: time, failed: mark.failed ?? false };
+      this.#open.delete(id);
+      return;
     }
     const whole = mark.at === "whole";
     const start = whole ? time - (mark.durationMs ?? 0) : time;
     const { kind, name } = mark;
-    if (!whole) open.set(id, { turn: turns.length - 1, at: turn.spans.length });
+    if (!whole) this.#open.set(id, { turn: this.#turns.length - 1, at: turn.spans.length });
     const depth = event.agentId && kind !== "agent" ? 1 : 0;
     turn.spans.push({ key: id, kind, name, start, end: whole ? time : undefined, failed: false, index, depth });
   }
-  return turns.map(({ spans, ...turn }, at) => ({
-    ...turn,
-    key: String(turn.first),
-    last: turns[at + 1]?.first ?? events.length,
-    spans: spans.sort((a, b) => a.start - b.start || a.index - b.index),
-  }));
 }
 
 /** Where the time of a turn went, in milliseconds by kind. Time of spans that overlap counts for each. */
