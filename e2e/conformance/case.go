@@ -31,6 +31,10 @@ type Case struct {
 	Foreign string
 	// Web says that the case also runs over the listener for browsers.
 	Web bool
+	// Files are the contents of files, by name, in the working directory of a case of the real server.
+	Files map[string]string
+	// Asks are calls of the CLI by name, which the step `control: {name: ask NAME}` makes.
+	Asks map[string]*Ask
 
 	steps []step
 	// observations are the expected ones, without those of the connection; nil expects none.
@@ -55,6 +59,8 @@ type caseFile struct {
 		Wire        []any
 		Foreign     string
 		Web         bool
+		Files       map[string]string
+		Asks        map[string]*Ask
 		Steps       []map[string]any
 		Expect      struct {
 			Observations any
@@ -100,6 +106,7 @@ func loadFile(file string) ([]*Case, error) {
 	var cases []*Case
 	for _, raw := range f.Cases {
 		c := &Case{Family: family, Name: family + "/" + raw.Name, About: raw.About, Foreign: raw.Foreign, Web: raw.Web}
+		c.Files, c.Asks = raw.Files, raw.Asks
 		c.observations, c.connection = raw.Expect.Observations, raw.Expect.Connection
 		if raw.Model != nil {
 			if c.Model, err = yaml.Marshal(raw.Model); err != nil {

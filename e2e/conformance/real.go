@@ -55,7 +55,7 @@ func startReal(ctx context.Context, binary, cli, folder string, c *certificate) 
 	s.process = exec.Command(binary, "serve", "--listen", "unix:"+s.socket, "--listen", s.tcp, "--tls-cert", c.certFile,
 		"--tls-key", c.keyFile, "--token", token, "--cli", cli, "--no-login", "--home", filepath.Join(folder, "home"),
 		"--user-home", filepath.Join(folder, "user"), "--work-dir", filepath.Join(folder, "work"),
-		"--data-dir", filepath.Join(folder, "data"), "--web-listen", s.web)
+		"--data-dir", filepath.Join(folder, "data"), "--web-listen", s.web, "--raw")
 	s.process.Stdout, s.process.Stderr = s.log, s.log
 	if err := s.process.Start(); err != nil {
 		return nil, err

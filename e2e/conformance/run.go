@@ -87,6 +87,9 @@ func (e *Environment) runReal(
 	if err != nil {
 		return err
 	}
+	if err := c.writeFiles(work); err != nil {
+		return err
+	}
 	network, address := "unix", e.real.socket
 	if transport != Unix {
 		network, address = "tcp", e.real.tcp
@@ -102,9 +105,13 @@ func (e *Environment) runReal(
 		message.Endpoint.WebUrl = "https://" + e.real.web
 	}
 	for _, s := range message.Steps {
-		prepare(s.GetOpen(), model, work)
+		prepare(s, model, work)
 	}
 	result, err := d.run(ctx, message, func(ctx context.Context, name string) error {
+		var ask string
+		if scan(name, "ask ", &ask) {
+			return e.real.ask(ctx, c.Asks[ask], work)
+		}
 		return e.control(ctx, p, model, name)
 	})
 	if err != nil {
@@ -144,8 +151,24 @@ func scan(text, prefix string, rest *string) bool {
 	return true
 }
 
-// prepare fills in the model and the folder of a session that is created or resumed.
-func prepare(open *conformancev1.Open, model *offlinemodel.Server, work string) {
+// writeFiles makes the case's files in its working directory.
+func (c *Case) writeFiles(work string) error {
+	for name, text := range c.Files {
+		if err := os.WriteFile(filepath.Join(work, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prepare fills in the model and the folder of a session that is created or resumed, and the folder of a prompt's files.
+func prepare(step *conformancev1.Step, model *offlinemodel.Server, work string) {
+	for _, attachment := range step.GetSendAndWait().GetAttachments() {
+		if path := attachment.GetPath(); path != "" {
+			attachment.Source = &conformancev1.Attachment_Path{Path: filepath.Join(work, path)}
+		}
+	}
+	open := step.GetOpen()
 	if open == nil || open.GetHow() > conformancev1.Open_RESUME {
 		return
 	}
