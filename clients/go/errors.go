@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/transport"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -39,6 +40,8 @@ type Error struct {
 	RetryAfter time.Duration
 
 	cause error
+	// The server refused the call's token, and the source has another one now.
+	tokenReplaced bool
 }
 
 // Error says what went wrong: the code, the reason where there is one, and the message.
@@ -101,6 +104,7 @@ func asError(err error) *Error {
 	}
 	st := from.GRPCStatus()
 	e = &Error{Code: st.Code(), Message: st.Message(), cause: err}
+	e.tokenReplaced = errors.As(err, new(transport.ReplacedTokenError))
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:

@@ -49,8 +49,8 @@ func WithToken(token string) Option {
 }
 
 // WithTokenSource is [WithToken] with a token that changes: see [TokenFromFile]. If the
-// server rejects a token that the source has replaced meanwhile, streams and idempotent
-// calls are repeated with the new one.
+// server rejects a token that the source has replaced meanwhile, streams and unary calls are
+// repeated once with the new one.
 func WithTokenSource(source TokenSource) Option {
 	return func(s *settings) { s.token = transport.TokenSource(source) }
 }

@@ -161,9 +161,9 @@ func (p *participant) isOver(err error) bool {
 func (p *participant) reopen(old *link) (*link, error) {
 	defer old.close()
 	b := newBackoff(p.client.reconnect)
-	failure := &Error{} // the first try comes after a wait, like the others
+	failure := &Error{tokenReplaced: p.lastError(old).tokenReplaced}
 	state := ConnectionRestored
-	for b.Wait(p.ctx, failure.RetryAfter) {
+	for next(p.ctx, b, failure) {
 		start := &bridgev1.AttachStart{
 			Session:          &bridgev1.AttachStart_JoinSessionId{JoinSessionId: p.sessionID},
 			ParticipantToken: p.currentToken(),

@@ -37,6 +37,12 @@ func retry(ctx context.Context, policy ReconnectPolicy, call func() error) error
 	}
 }
 
+// next waits before the attempt after a failure. It returns false if there is to be none. A replaced
+// token is a reason for one attempt.
+func next(ctx context.Context, b *pause.Backoff, failure *Error) bool {
+	return (!failure.tokenReplaced || b.Excuse()) && b.Wait(ctx, failure.RetryAfter)
+}
+
 // isBroken reports whether a stream ended by no decision of the server: it can be
 // opened again. Proxies and HTTP/2 report a cut connection under several codes, but
 // only the server gives a reason.
@@ -47,6 +53,6 @@ func (e *Error) isBroken() bool {
 	case codes.Canceled, codes.Unknown, codes.Internal, codes.DeadlineExceeded:
 		return !e.fromServer()
 	default:
-		return false
+		return e.tokenReplaced
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
 func TestTokenFromFileIsReadAgain(t *testing.T) {
@@ -58,5 +60,25 @@ func TestReplacedTokenContinuesStreams(t *testing.T) {
 	case <-s.Done():
 	case <-testContext(t).Done():
 		t.Error("the participation goes on")
+	}
+}
+
+func TestChangingTokenIsAReasonForOneAttempt(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	source := func(context.Context) (string, error) { return strconv.FormatInt(calls.Add(1), 10), nil }
+	f, c := newFake(t, copilot.WithTokenSource(source))
+	s, a := session(t, f, c, copilot.SessionOptions{})
+	expired := failure(codes.Unauthenticated, "UNAUTHENTICATED", "the token has expired")
+	a.end <- expired
+	again := receive(t, f.attaches, "attach stream")
+	again.end <- expired
+	select {
+	case <-s.Done():
+	case <-testContext(t).Done():
+		t.Fatal("the participation goes on")
+	}
+	if err := s.Err(); !copilot.IsReason(err, bridgev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED) {
+		t.Errorf("err = %v", err)
 	}
 }

@@ -124,7 +124,7 @@ func (t *Turn) follow(yield func(*bridgev1.Event, error) bool) {
 			return
 		}
 		e := asError(err)
-		if e == nil || !e.isBroken() || t.ctx.Err() != nil || !b.Wait(t.ctx, e.RetryAfter) {
+		if e == nil || !e.isBroken() || t.ctx.Err() != nil || !next(t.ctx, b, e) {
 			t.err = err
 			if t.ctx.Err() != nil {
 				t.err = context.Cause(t.ctx)

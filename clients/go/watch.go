@@ -87,7 +87,7 @@ func watch[T any](
 			return nil
 		}
 		e := asError(err)
-		again := e != nil && e.isBroken() && ctx.Err() == nil && b.Wait(ctx, e.RetryAfter)
+		again := e != nil && e.isBroken() && ctx.Err() == nil && next(ctx, b, e)
 		switch {
 		case errors.Is(context.Cause(ctx), ErrClosed):
 			return nil

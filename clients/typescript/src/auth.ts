@@ -1,27 +1,34 @@
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { isTokenReplaced, markTokenReplaced } from "./errors.js";
 
 /** A bearer token, or a function that returns the current one. The function is called for every call. */
 export type Token = string | (() => string | Promise<string>);
 
 /**
- * Sends a token with every call. If the server rejects a token that the function has replaced in the meantime, the call
- * counts as interrupted: idempotent calls and streams are repeated with the new token.
+ * Sends a token with every call. If the server rejects a token that the function has replaced in the meantime, a unary call
+ * is repeated once with the new token, and the error of a stream is marked for {@link isTokenReplaced}.
  */
 export function bearer(token: Token): Interceptor {
   const current = async () => (typeof token === "string" ? token : await token());
   return (next) => async (request) => {
-    const sent = await current();
-    if (sent) request.header.set("authorization", `Bearer ${sent}`);
-    const convert = async (thrown: unknown): Promise<unknown> => {
+    let sent = "";
+    const send = async () => {
+      sent = await current();
+      if (sent) request.header.set("authorization", `Bearer ${sent}`);
+      return next(request);
+    };
+    const convert = async (thrown: unknown): Promise<ConnectError> => {
       const error = ConnectError.from(thrown);
-      if (error.code !== Code.Unauthenticated || (await current()) === sent) return thrown;
-      return new ConnectError("the token has expired and was replaced", Code.Unavailable, undefined, undefined, thrown);
+      if (error.code === Code.Unauthenticated && (await current()) !== sent) markTokenReplaced(error);
+      return error;
     };
     try {
-      const response = await next(request);
+      const response = await send();
       return response.stream ? { ...response, message: converted(response.message, convert) } : response;
-    } catch (error) {
-      throw await convert(error);
+    } catch (thrown) {
+      const error = await convert(thrown);
+      if (request.stream || !isTokenReplaced(error)) throw error;
+      return send(); // the server has done nothing of a call that it rejects
     }
   };
 }

@@ -1,4 +1,4 @@
-import { CopilotError, isBroken, toCopilotError } from "./errors.js";
+import { CopilotError, isBroken, isTokenReplaced, toCopilotError } from "./errors.js";
 
 /** How broken streams are opened again. */
 export interface ReconnectPolicy {
@@ -27,6 +27,7 @@ export class Backoff {
   readonly #policy: ReconnectPolicy;
   #limit: number;
   #aliveAt: number;
+  #tokenWasReplaced = false;
 
   constructor(policy: ReconnectPolicy) {
     this.#policy = policy;
@@ -38,10 +39,18 @@ export class Backoff {
   reset(): void {
     this.#limit = this.#policy.minBackoffMs;
     this.#aliveAt = Date.now();
+    this.#tokenWasReplaced = false;
   }
 
-  /** Waits before the next attempt. Returns false if there is none: the time is up, or the signal has aborted. */
+  /**
+   * Waits before the next attempt. Returns false if there is none: the time is up, or the signal has aborted. A
+   * replaced token is a reason for one attempt.
+   */
   async wait(error: unknown, signal: AbortSignal): Promise<boolean> {
+    if (isTokenReplaced(error)) {
+      if (this.#tokenWasReplaced) return false;
+      this.#tokenWasReplaced = true;
+    }
     const asked = error instanceof CopilotError ? error.retryAfterMs : 0;
     const delay = asked + Math.random() * this.#limit;
     this.#limit = Math.min(2 * this.#limit, this.#policy.maxBackoffMs);

@@ -104,8 +104,22 @@ export function unavailable(message: string, cause?: unknown): CopilotError {
  */
 export function isBroken(error: unknown): boolean {
   if (!(error instanceof CopilotError)) return false;
-  if (error.code === Code.Unavailable) return true;
+  if (error.code === Code.Unavailable || isTokenReplaced(error)) return true;
   return error.reason === undefined && brokenCodes.has(error.code);
+}
+
+/** Errors of calls whose token the server refused, while the program has another one now. */
+const replaced = new WeakSet<ConnectError>();
+
+/** Notes that the token of a refused call has been replaced. */
+export function markTokenReplaced(error: ConnectError): void {
+  replaced.add(error);
+}
+
+/** Reports whether the server refused a token that has been replaced: a reason for one attempt with the new one. */
+export function isTokenReplaced(error: unknown): boolean {
+  const from = error instanceof CopilotError ? error.cause : error;
+  return from instanceof ConnectError && replaced.has(from);
 }
 
 const brokenCodes = new Set([Code.Canceled, Code.Aborted, Code.Unknown, Code.Internal, Code.DeadlineExceeded]);

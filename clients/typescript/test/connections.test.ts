@@ -156,6 +156,12 @@ describe("tokens", () => {
     assert.deepEqual(seen, ["Bearer old", "Bearer new"]);
   });
 
+  test("a function with another token for each call is a reason for one attempt", async () => {
+    const { client, seen } = rotating("never", ["1", "2", "3", "4", "5", "6"]);
+    await assert.rejects(client.serverInfo(), (error) => isReason(error, "UNAUTHENTICATED"));
+    assert.deepEqual(seen, ["Bearer 1", "Bearer 3"]); // the library compares with the second
+  });
+
   test("a wrong token is final", async () => {
     const { client, seen } = rotating("new", ["old"]);
     await assert.rejects(client.serverInfo(), (error) => isReason(error, "UNAUTHENTICATED"));

@@ -14,6 +14,7 @@ type Backoff struct {
 	giveUpAfter time.Duration
 	pauses      exponential.ExponentialBackOff
 	aliveAt     time.Time
+	excused     bool
 }
 
 // New returns a Backoff whose pauses are random, up to a limit that doubles from the first to the
@@ -31,6 +32,15 @@ func New(first, longest, giveUpAfter time.Duration) *Backoff {
 func (b *Backoff) Reset() {
 	b.pauses.Reset()
 	b.aliveAt = time.Now()
+	b.excused = false
+}
+
+// Excuse reports whether it is called for the first time since the last sign of life: for a failure
+// that is a reason for one attempt.
+func (b *Backoff) Excuse() bool {
+	first := !b.excused
+	b.excused = true
+	return first
 }
 
 // Wait sleeps before the next attempt, for at least the time after which the server asks for one.

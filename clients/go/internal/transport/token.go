@@ -59,8 +59,14 @@ type Bearer struct {
 	Plain bool
 }
 
-// DialOptions returns the options that send the token, and that report the rejection of a token
-// that was replaced as a broken connection.
+// ReplacedTokenError is the server's rejection of a token that was replaced meanwhile.
+type ReplacedTokenError struct{ error }
+
+// Unwrap returns the server's error.
+func (e ReplacedTokenError) Unwrap() error { return e.error }
+
+// DialOptions returns the options that send the token, repeat a unary call once whose token was
+// replaced, and mark the rejection of such a token in a stream.
 func (b Bearer) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithPerRPCCredentials(b),
@@ -95,8 +101,7 @@ func (b Bearer) begin(ctx context.Context) (context.Context, string, error) {
 	return context.WithValue(ctx, sentToken{}, token), token, nil
 }
 
-// expired turns the rejection of a token that was replaced meanwhile into the error of a
-// broken connection: streams and idempotent calls are then repeated with the new token.
+// expired marks the rejection of a token that was replaced meanwhile.
 func (b Bearer) expired(ctx context.Context, sent string, err error) error {
 	if status.Code(err) != codes.Unauthenticated {
 		return err
@@ -104,18 +109,25 @@ func (b Bearer) expired(ctx context.Context, sent string, err error) error {
 	if current, failed := b.Source(ctx); failed != nil || current == sent {
 		return err
 	}
-	return status.Error(codes.Unavailable, "the token has expired and was replaced")
+	return ReplacedTokenError{err}
 }
 
 func (b Bearer) unary(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
-	ctx, sent, err := b.begin(ctx)
-	if err != nil {
-		return err
+	call := func() (string, error) {
+		ctx, sent, err := b.begin(ctx)
+		if err == nil {
+			err = invoker(ctx, method, req, reply, cc, opts...)
+		}
+		return sent, err
 	}
-	return b.expired(ctx, sent, invoker(ctx, method, req, reply, cc, opts...))
+	sent, err := call()
+	if b.expired(ctx, sent, err) != err {
+		_, err = call() // a rejected call has done nothing
+	}
+	return err
 }
 
 func (b Bearer) stream(

@@ -278,6 +278,8 @@ class Participant:
             self._tell(Disconnected(cause))
         backoff = Backoff(self._connection.reconnect)
         failure: CopilotError = ConnectionLost(cause.message if cause else "the server asks to reconnect")
+        if cause is not None and cause.token_replaced:
+            failure = cause  # a reason for one attempt
         try:
             while await backoff.wait(failure):
                 try:

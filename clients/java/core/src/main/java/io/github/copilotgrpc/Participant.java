@@ -11,6 +11,7 @@ import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.DeadlineExceededException;
 import io.github.copilotgrpc.errors.ParticipantNotFoundException;
 import io.github.copilotgrpc.errors.SessionClosedException;
+import io.github.copilotgrpc.errors.UnauthenticatedException;
 import io.grpc.SynchronizationContext;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -271,7 +272,8 @@ final class Participant implements Link.Owner, Incoming.Owner {
 		old = before;
 		CopilotException first =
 				new ConnectionLostException(cause == null ? "the server asks to reconnect" : cause.getMessage());
-		retry(new Backoff(connection.reconnect()), first, cause == null ? first : cause);
+		boolean refused = cause instanceof UnauthenticatedException; // a replaced token is a reason for one attempt
+		retry(new Backoff(connection.reconnect()), refused ? cause : first, cause == null ? first : cause);
 	}
 
 	private void retry(Backoff backoff, CopilotException failure, CopilotException last) {
