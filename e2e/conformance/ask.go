@@ -13,8 +13,8 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
-// Ask is a call of a method of the CLI, which the runner makes as another caller of the case's session. It makes the CLI
-// ask its participants without the model.
+// Ask is a call of a method of the CLI, which the runner makes as another caller of the case's session. It makes the
+// CLI ask its participants without the model.
 type Ask struct {
 	Method string
 	Params map[string]any

@@ -161,7 +161,8 @@ func (c *Case) writeFiles(work string) error {
 	return nil
 }
 
-// prepare fills in the model and the folder of a session that is created or resumed, and the folder of a prompt's files.
+// prepare fills in the model and the folder of a session that is created or resumed, and the folder of a prompt's
+// files.
 func prepare(step *conformancev1.Step, model *offlinemodel.Server, work string) {
 	for _, attachment := range step.GetSendAndWait().GetAttachments() {
 		if path := attachment.GetPath(); path != "" {

@@ -197,7 +197,7 @@ func (x Error_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Error_Kind.Descriptor instead.
 func (Error_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{35, 0}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Request is a message from the runner to the driver, on its standard input. The end of the input ends the driver.
@@ -568,6 +568,9 @@ type Step struct {
 	//	*Step_Control
 	//	*Step_Watch
 	//	*Step_AwaitEnd
+	//	*Step_Labels
+	//	*Step_Usage
+	//	*Step_Inbox
 	Action        isStep_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -734,7 +737,7 @@ func (x *Step) GetGet() *OfSession {
 	return nil
 }
 
-func (x *Step) GetList() *OfClient {
+func (x *Step) GetList() *List {
 	if x != nil {
 		if x, ok := x.Action.(*Step_List); ok {
 			return x.List
@@ -806,6 +809,33 @@ func (x *Step) GetAwaitEnd() *OfSession {
 	return nil
 }
 
+func (x *Step) GetLabels() *Labels {
+	if x != nil {
+		if x, ok := x.Action.(*Step_Labels); ok {
+			return x.Labels
+		}
+	}
+	return nil
+}
+
+func (x *Step) GetUsage() *Usage {
+	if x != nil {
+		if x, ok := x.Action.(*Step_Usage); ok {
+			return x.Usage
+		}
+	}
+	return nil
+}
+
+func (x *Step) GetInbox() *Inbox {
+	if x != nil {
+		if x, ok := x.Action.(*Step_Inbox); ok {
+			return x.Inbox
+		}
+	}
+	return nil
+}
+
 type isStep_Action interface {
 	isStep_Action()
 }
@@ -863,7 +893,7 @@ type Step_Get struct {
 }
 
 type Step_List struct {
-	List *OfClient `protobuf:"bytes,15,opt,name=list,proto3,oneof"`
+	List *List `protobuf:"bytes,15,opt,name=list,proto3,oneof"`
 }
 
 type Step_Delete struct {
@@ -892,6 +922,18 @@ type Step_Watch struct {
 
 type Step_AwaitEnd struct {
 	AwaitEnd *OfSession `protobuf:"bytes,22,opt,name=await_end,json=awaitEnd,proto3,oneof"`
+}
+
+type Step_Labels struct {
+	Labels *Labels `protobuf:"bytes,23,opt,name=labels,proto3,oneof"`
+}
+
+type Step_Usage struct {
+	Usage *Usage `protobuf:"bytes,24,opt,name=usage,proto3,oneof"`
+}
+
+type Step_Inbox struct {
+	Inbox *Inbox `protobuf:"bytes,25,opt,name=inbox,proto3,oneof"`
 }
 
 func (*Step_Connect) isStep_Action() {}
@@ -936,6 +978,12 @@ func (*Step_Watch) isStep_Action() {}
 
 func (*Step_AwaitEnd) isStep_Action() {}
 
+func (*Step_Labels) isStep_Action() {}
+
+func (*Step_Usage) isStep_Action() {}
+
+func (*Step_Inbox) isStep_Action() {}
+
 // Connect makes a client, and checks the server.
 type Connect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -945,6 +993,8 @@ type Connect struct {
 	TokenFile string `protobuf:"bytes,2,opt,name=token_file,json=tokenFile,proto3" json:"token_file,omitempty"`
 	// Time in which the library opens a broken stream again; 0 for the library's default.
 	GiveUpAfterMs int32 `protobuf:"varint,3,opt,name=give_up_after_ms,json=giveUpAfterMs,proto3" json:"give_up_after_ms,omitempty"`
+	// The token comes from a function that returns another one for each call: "token-1", "token-2" and so on.
+	ChangingToken bool `protobuf:"varint,4,opt,name=changing_token,json=changingToken,proto3" json:"changing_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1000,6 +1050,13 @@ func (x *Connect) GetGiveUpAfterMs() int32 {
 	return 0
 }
 
+func (x *Connect) GetChangingToken() bool {
+	if x != nil {
+		return x.ChangingToken
+	}
+	return false
+}
+
 // Open opens a session: creates, resumes or joins it, or makes a handle without taking part.
 type Open struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1024,7 +1081,9 @@ type Open struct {
 	Tools                  []*Tool   `protobuf:"bytes,13,rep,name=tools,proto3" json:"tools,omitempty"`
 	Handlers               *Handlers `protobuf:"bytes,14,opt,name=handlers,proto3" json:"handlers,omitempty"`
 	// Slash commands of this participant, executed by Handlers.command.
-	Commands      []string `protobuf:"bytes,15,rep,name=commands,proto3" json:"commands,omitempty"`
+	Commands []string `protobuf:"bytes,15,rep,name=commands,proto3" json:"commands,omitempty"`
+	// Labels of a session that is created.
+	Labels        map[string]string `protobuf:"bytes,16,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1160,6 +1219,13 @@ func (x *Open) GetHandlers() *Handlers {
 func (x *Open) GetCommands() []string {
 	if x != nil {
 		return x.Commands
+	}
+	return nil
+}
+
+func (x *Open) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -2141,6 +2207,7 @@ type Attachment struct {
 	//
 	//	*Attachment_Path
 	//	*Attachment_Data
+	//	*Attachment_Stream
 	Source        isAttachment_Source `protobuf_oneof:"source"`
 	MimeType      string              `protobuf:"bytes,3,opt,name=mime_type,json=mimeType,proto3" json:"mime_type,omitempty"`
 	Name          string              `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
@@ -2203,6 +2270,15 @@ func (x *Attachment) GetData() []byte {
 	return nil
 }
 
+func (x *Attachment) GetStream() []byte {
+	if x != nil {
+		if x, ok := x.Source.(*Attachment_Stream); ok {
+			return x.Stream
+		}
+	}
+	return nil
+}
+
 func (x *Attachment) GetMimeType() string {
 	if x != nil {
 		return x.MimeType
@@ -2230,9 +2306,16 @@ type Attachment_Data struct {
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
+type Attachment_Stream struct {
+	// Bytes that the library reads from a stream while it sends them.
+	Stream []byte `protobuf:"bytes,5,opt,name=stream,proto3,oneof"`
+}
+
 func (*Attachment_Path) isAttachment_Source() {}
 
 func (*Attachment_Data) isAttachment_Source() {}
+
+func (*Attachment_Stream) isAttachment_Source() {}
 
 // Run sends a prompt and reads its turn.
 type Run struct {
@@ -2453,27 +2536,30 @@ func (x *OfSession) GetSession() string {
 	return ""
 }
 
-type OfClient struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+// List lists sessions.
+type List struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Client string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	// Only sessions with these labels.
+	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *OfClient) Reset() {
-	*x = OfClient{}
+func (x *List) Reset() {
+	*x = List{}
 	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *OfClient) String() string {
+func (x *List) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*OfClient) ProtoMessage() {}
+func (*List) ProtoMessage() {}
 
-func (x *OfClient) ProtoReflect() protoreflect.Message {
+func (x *List) ProtoReflect() protoreflect.Message {
 	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2485,16 +2571,217 @@ func (x *OfClient) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use OfClient.ProtoReflect.Descriptor instead.
-func (*OfClient) Descriptor() ([]byte, []int) {
+// Deprecated: Use List.ProtoReflect.Descriptor instead.
+func (*List) Descriptor() ([]byte, []int) {
 	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{24}
 }
 
-func (x *OfClient) GetClient() string {
+func (x *List) GetClient() string {
 	if x != nil {
 		return x.Client
 	}
 	return ""
+}
+
+func (x *List) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+// Labels changes the labels of a session.
+type Labels struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	Set           map[string]string      `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Remove        []string               `protobuf:"bytes,3,rep,name=remove,proto3" json:"remove,omitempty"`
+	Client        string                 `protobuf:"bytes,4,opt,name=client,proto3" json:"client,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Labels) Reset() {
+	*x = Labels{}
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Labels) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Labels) ProtoMessage() {}
+
+func (x *Labels) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Labels.ProtoReflect.Descriptor instead.
+func (*Labels) Descriptor() ([]byte, []int) {
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Labels) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Labels) GetSet() map[string]string {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+func (x *Labels) GetRemove() []string {
+	if x != nil {
+		return x.Remove
+	}
+	return nil
+}
+
+func (x *Labels) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+// Usage reads what a session has used of models.
+type Usage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	Session       string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Usage) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *Usage) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+// Inbox watches the callbacks of all sessions as a handler of them, answers permissions as they come, and reads until
+// `count` callbacks have ended.
+type Inbox struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Client string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"`
+	// Only of sessions with these labels.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// "approve" or "reject".
+	Permission    string `protobuf:"bytes,3,opt,name=permission,proto3" json:"permission,omitempty"`
+	Count         int32  `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inbox) Reset() {
+	*x = Inbox{}
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inbox) ProtoMessage() {}
+
+func (x *Inbox) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
+func (*Inbox) Descriptor() ([]byte, []int) {
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Inbox) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *Inbox) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Inbox) GetPermission() string {
+	if x != nil {
+		return x.Permission
+	}
+	return ""
+}
+
+func (x *Inbox) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
 }
 
 // Cancel cancels a background step in the language's way: a context, an AbortSignal, a task, a Future, a drop.
@@ -2509,7 +2796,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[25]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2521,7 +2808,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[25]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2534,7 +2821,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{25}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cancel) GetStep() string {
@@ -2560,7 +2847,7 @@ type Await struct {
 
 func (x *Await) Reset() {
 	*x = Await{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[26]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2859,7 @@ func (x *Await) String() string {
 func (*Await) ProtoMessage() {}
 
 func (x *Await) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[26]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2872,7 @@ func (x *Await) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Await.ProtoReflect.Descriptor instead.
 func (*Await) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{26}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Await) GetStep() string {
@@ -2609,7 +2896,7 @@ type AwaitObservation struct {
 
 func (x *AwaitObservation) Reset() {
 	*x = AwaitObservation{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[27]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2908,7 @@ func (x *AwaitObservation) String() string {
 func (*AwaitObservation) ProtoMessage() {}
 
 func (x *AwaitObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[27]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2921,7 @@ func (x *AwaitObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitObservation.ProtoReflect.Descriptor instead.
 func (*AwaitObservation) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{27}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AwaitObservation) GetKind() string {
@@ -2674,7 +2961,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[28]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2973,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[28]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2986,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{28}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Release) GetGate() string {
@@ -2726,7 +3013,7 @@ type Resolve struct {
 
 func (x *Resolve) Reset() {
 	*x = Resolve{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[29]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +3025,7 @@ func (x *Resolve) String() string {
 func (*Resolve) ProtoMessage() {}
 
 func (x *Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[29]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +3038,7 @@ func (x *Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolve.ProtoReflect.Descriptor instead.
 func (*Resolve) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{29}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Resolve) GetSession() string {
@@ -2819,7 +3106,7 @@ type SetTools struct {
 
 func (x *SetTools) Reset() {
 	*x = SetTools{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[30]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +3118,7 @@ func (x *SetTools) String() string {
 func (*SetTools) ProtoMessage() {}
 
 func (x *SetTools) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[30]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +3131,7 @@ func (x *SetTools) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTools.ProtoReflect.Descriptor instead.
 func (*SetTools) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{30}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetTools) GetSession() string {
@@ -2871,7 +3158,7 @@ type Control struct {
 
 func (x *Control) Reset() {
 	*x = Control{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[31]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3170,7 @@ func (x *Control) String() string {
 func (*Control) ProtoMessage() {}
 
 func (x *Control) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[31]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3183,7 @@ func (x *Control) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Control.ProtoReflect.Descriptor instead.
 func (*Control) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{31}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Control) GetName() string {
@@ -2918,7 +3205,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[32]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3217,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[32]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3230,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{32}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Watch) GetClient() string {
@@ -2981,7 +3268,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[33]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3280,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[33]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3293,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{33}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Result) GetName() string {
@@ -3042,13 +3329,18 @@ type StepResult struct {
 	Sessions []string `protobuf:"bytes,5,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	// Abort: whether a turn was running.
 	TurnWasRunning bool `protobuf:"varint,6,opt,name=turn_was_running,json=turnWasRunning,proto3" json:"turn_was_running,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Labels: all labels of the session.
+	Labels map[string]string `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Usage: the session's turns and requests to the model.
+	Turns         int64 `protobuf:"varint,8,opt,name=turns,proto3" json:"turns,omitempty"`
+	Requests      int64 `protobuf:"varint,9,opt,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StepResult) Reset() {
 	*x = StepResult{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[34]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3060,7 +3352,7 @@ func (x *StepResult) String() string {
 func (*StepResult) ProtoMessage() {}
 
 func (x *StepResult) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[34]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3073,7 +3365,7 @@ func (x *StepResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepResult.ProtoReflect.Descriptor instead.
 func (*StepResult) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{34}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StepResult) GetError() *Error {
@@ -3118,6 +3410,27 @@ func (x *StepResult) GetTurnWasRunning() bool {
 	return false
 }
 
+func (x *StepResult) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *StepResult) GetTurns() int64 {
+	if x != nil {
+		return x.Turns
+	}
+	return 0
+}
+
+func (x *StepResult) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  Error_Kind             `protobuf:"varint,1,opt,name=kind,proto3,enum=copilot.conformance.v1.Error_Kind" json:"kind,omitempty"`
@@ -3133,7 +3446,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[35]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3458,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[35]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3471,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{35}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Error) GetKind() Error_Kind {
@@ -3208,7 +3521,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[36]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3533,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[36]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3546,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{36}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Outcome) GetStatus() string {
@@ -3272,7 +3585,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[37]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3597,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[37]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3610,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{37}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Event) GetType() string {
@@ -3349,7 +3662,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[38]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3674,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[38]
+	mi := &file_copilot_conformance_v1_conformance_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3687,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{38}
+	return file_copilot_conformance_v1_conformance_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Observation) GetKind() string {
@@ -3434,8 +3747,7 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x17\n" +
 	"\aca_file\x18\x02 \x01(\tR\x06caFile\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\x12\x17\n" +
-	"\aweb_url\x18\x04 \x01(\tR\x06webUrl\"\xa6\n" +
-	"\n" +
+	"\aweb_url\x18\x04 \x01(\tR\x06webUrl\"\xca\v\n" +
 	"\x04Step\x12\x1e\n" +
 	"\n" +
 	"background\x18\x01 \x01(\tR\n" +
@@ -3453,8 +3765,8 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x11await_observation\x18\v \x01(\v2(.copilot.conformance.v1.AwaitObservationH\x00R\x10awaitObservation\x12;\n" +
 	"\arelease\x18\f \x01(\v2\x1f.copilot.conformance.v1.ReleaseH\x00R\arelease\x12;\n" +
 	"\aresolve\x18\r \x01(\v2\x1f.copilot.conformance.v1.ResolveH\x00R\aresolve\x125\n" +
-	"\x03get\x18\x0e \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\x03get\x126\n" +
-	"\x04list\x18\x0f \x01(\v2 .copilot.conformance.v1.OfClientH\x00R\x04list\x12;\n" +
+	"\x03get\x18\x0e \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\x03get\x122\n" +
+	"\x04list\x18\x0f \x01(\v2\x1c.copilot.conformance.v1.ListH\x00R\x04list\x12;\n" +
 	"\x06delete\x18\x10 \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\x06delete\x12C\n" +
 	"\n" +
 	"disconnect\x18\x11 \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\n" +
@@ -3463,13 +3775,17 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\tset_tools\x18\x13 \x01(\v2 .copilot.conformance.v1.SetToolsH\x00R\bsetTools\x12;\n" +
 	"\acontrol\x18\x14 \x01(\v2\x1f.copilot.conformance.v1.ControlH\x00R\acontrol\x125\n" +
 	"\x05watch\x18\x15 \x01(\v2\x1d.copilot.conformance.v1.WatchH\x00R\x05watch\x12@\n" +
-	"\tawait_end\x18\x16 \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\bawaitEndB\b\n" +
-	"\x06action\"i\n" +
+	"\tawait_end\x18\x16 \x01(\v2!.copilot.conformance.v1.OfSessionH\x00R\bawaitEnd\x128\n" +
+	"\x06labels\x18\x17 \x01(\v2\x1e.copilot.conformance.v1.LabelsH\x00R\x06labels\x125\n" +
+	"\x05usage\x18\x18 \x01(\v2\x1d.copilot.conformance.v1.UsageH\x00R\x05usage\x125\n" +
+	"\x05inbox\x18\x19 \x01(\v2\x1d.copilot.conformance.v1.InboxH\x00R\x05inboxB\b\n" +
+	"\x06action\"\x90\x01\n" +
 	"\aConnect\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1d\n" +
 	"\n" +
 	"token_file\x18\x02 \x01(\tR\ttokenFile\x12'\n" +
-	"\x10give_up_after_ms\x18\x03 \x01(\x05R\rgiveUpAfterMs\"\xac\x05\n" +
+	"\x10give_up_after_ms\x18\x03 \x01(\x05R\rgiveUpAfterMs\x12%\n" +
+	"\x0echanging_token\x18\x04 \x01(\bR\rchangingToken\"\xa9\x06\n" +
 	"\x04Open\x122\n" +
 	"\x03how\x18\x01 \x01(\x0e2 .copilot.conformance.v1.Open.HowR\x03how\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x16\n" +
@@ -3486,7 +3802,11 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\bgrace_ms\x18\f \x01(\x05R\agraceMs\x122\n" +
 	"\x05tools\x18\r \x03(\v2\x1c.copilot.conformance.v1.ToolR\x05tools\x12<\n" +
 	"\bhandlers\x18\x0e \x01(\v2 .copilot.conformance.v1.HandlersR\bhandlers\x12\x1a\n" +
-	"\bcommands\x18\x0f \x03(\tR\bcommands\"H\n" +
+	"\bcommands\x18\x0f \x03(\tR\bcommands\x12@\n" +
+	"\x06labels\x18\x10 \x03(\v2(.copilot.conformance.v1.Open.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
 	"\x03How\x12\x13\n" +
 	"\x0fHOW_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -3572,11 +3892,12 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\vattachments\x18\x03 \x03(\v2\".copilot.conformance.v1.AttachmentR\vattachments\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x04 \x01(\x05R\ttimeoutMs\x12\x1c\n" +
-	"\timmediate\x18\x05 \x01(\bR\timmediate\"s\n" +
+	"\timmediate\x18\x05 \x01(\bR\timmediate\"\x8d\x01\n" +
 	"\n" +
 	"Attachment\x12\x14\n" +
 	"\x04path\x18\x01 \x01(\tH\x00R\x04path\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x12\x1b\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x12\x18\n" +
+	"\x06stream\x18\x05 \x01(\fH\x00R\x06stream\x12\x1b\n" +
 	"\tmime_type\x18\x03 \x01(\tR\bmimeType\x12\x12\n" +
 	"\x04name\x18\x04 \x01(\tR\x04nameB\b\n" +
 	"\x06source\"a\n" +
@@ -3600,9 +3921,34 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\tBEGINNING\x10\x01\x12\a\n" +
 	"\x03NOW\x10\x02\"%\n" +
 	"\tOfSession\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\"\"\n" +
-	"\bOfClient\x12\x16\n" +
-	"\x06client\x18\x01 \x01(\tR\x06client\";\n" +
+	"\asession\x18\x01 \x01(\tR\asession\"\x9b\x01\n" +
+	"\x04List\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12@\n" +
+	"\x06labels\x18\x02 \x03(\v2(.copilot.conformance.v1.List.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\x06Labels\x12\x18\n" +
+	"\asession\x18\x01 \x01(\tR\asession\x129\n" +
+	"\x03set\x18\x02 \x03(\v2'.copilot.conformance.v1.Labels.SetEntryR\x03set\x12\x16\n" +
+	"\x06remove\x18\x03 \x03(\tR\x06remove\x12\x16\n" +
+	"\x06client\x18\x04 \x01(\tR\x06client\x1a6\n" +
+	"\bSetEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"9\n" +
+	"\x05Usage\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\"\xd3\x01\n" +
+	"\x05Inbox\x12\x16\n" +
+	"\x06client\x18\x01 \x01(\tR\x06client\x12A\n" +
+	"\x06labels\x18\x02 \x03(\v2).copilot.conformance.v1.Inbox.LabelsEntryR\x06labels\x12\x1e\n" +
+	"\n" +
+	"permission\x18\x03 \x01(\tR\n" +
+	"permission\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
 	"\x06Cancel\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x1d\n" +
 	"\n" +
@@ -3637,7 +3983,7 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x06Result\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x128\n" +
 	"\x05steps\x18\x02 \x03(\v2\".copilot.conformance.v1.StepResultR\x05steps\x12G\n" +
-	"\fobservations\x18\x03 \x03(\v2#.copilot.conformance.v1.ObservationR\fobservations\"\x8d\x02\n" +
+	"\fobservations\x18\x03 \x03(\v2#.copilot.conformance.v1.ObservationR\fobservations\"\xc2\x03\n" +
 	"\n" +
 	"StepResult\x123\n" +
 	"\x05error\x18\x01 \x01(\v2\x1d.copilot.conformance.v1.ErrorR\x05error\x129\n" +
@@ -3645,7 +3991,13 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x06events\x18\x03 \x03(\v2\x1d.copilot.conformance.v1.EventR\x06events\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12\x1a\n" +
 	"\bsessions\x18\x05 \x03(\tR\bsessions\x12(\n" +
-	"\x10turn_was_running\x18\x06 \x01(\bR\x0eturnWasRunning\"\xa3\x02\n" +
+	"\x10turn_was_running\x18\x06 \x01(\bR\x0eturnWasRunning\x12F\n" +
+	"\x06labels\x18\a \x03(\v2..copilot.conformance.v1.StepResult.LabelsEntryR\x06labels\x12\x14\n" +
+	"\x05turns\x18\b \x01(\x03R\x05turns\x12\x1a\n" +
+	"\brequests\x18\t \x01(\x03R\brequests\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x02\n" +
 	"\x05Error\x126\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\".copilot.conformance.v1.Error.KindR\x04kind\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x16\n" +
@@ -3694,7 +4046,7 @@ func file_copilot_conformance_v1_conformance_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_conformance_v1_conformance_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_copilot_conformance_v1_conformance_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_copilot_conformance_v1_conformance_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_copilot_conformance_v1_conformance_proto_goTypes = []any{
 	(Open_How)(0),            // 0: copilot.conformance.v1.Open.How
 	(Events_From)(0),         // 1: copilot.conformance.v1.Events.From
@@ -3723,28 +4075,36 @@ var file_copilot_conformance_v1_conformance_proto_goTypes = []any{
 	(*Run)(nil),              // 24: copilot.conformance.v1.Run
 	(*Events)(nil),           // 25: copilot.conformance.v1.Events
 	(*OfSession)(nil),        // 26: copilot.conformance.v1.OfSession
-	(*OfClient)(nil),         // 27: copilot.conformance.v1.OfClient
-	(*Cancel)(nil),           // 28: copilot.conformance.v1.Cancel
-	(*Await)(nil),            // 29: copilot.conformance.v1.Await
-	(*AwaitObservation)(nil), // 30: copilot.conformance.v1.AwaitObservation
-	(*Release)(nil),          // 31: copilot.conformance.v1.Release
-	(*Resolve)(nil),          // 32: copilot.conformance.v1.Resolve
-	(*SetTools)(nil),         // 33: copilot.conformance.v1.SetTools
-	(*Control)(nil),          // 34: copilot.conformance.v1.Control
-	(*Watch)(nil),            // 35: copilot.conformance.v1.Watch
-	(*Result)(nil),           // 36: copilot.conformance.v1.Result
-	(*StepResult)(nil),       // 37: copilot.conformance.v1.StepResult
-	(*Error)(nil),            // 38: copilot.conformance.v1.Error
-	(*Outcome)(nil),          // 39: copilot.conformance.v1.Outcome
-	(*Event)(nil),            // 40: copilot.conformance.v1.Event
-	(*Observation)(nil),      // 41: copilot.conformance.v1.Observation
-	nil,                      // 42: copilot.conformance.v1.Elicitation.ContentEntry
+	(*List)(nil),             // 27: copilot.conformance.v1.List
+	(*Labels)(nil),           // 28: copilot.conformance.v1.Labels
+	(*Usage)(nil),            // 29: copilot.conformance.v1.Usage
+	(*Inbox)(nil),            // 30: copilot.conformance.v1.Inbox
+	(*Cancel)(nil),           // 31: copilot.conformance.v1.Cancel
+	(*Await)(nil),            // 32: copilot.conformance.v1.Await
+	(*AwaitObservation)(nil), // 33: copilot.conformance.v1.AwaitObservation
+	(*Release)(nil),          // 34: copilot.conformance.v1.Release
+	(*Resolve)(nil),          // 35: copilot.conformance.v1.Resolve
+	(*SetTools)(nil),         // 36: copilot.conformance.v1.SetTools
+	(*Control)(nil),          // 37: copilot.conformance.v1.Control
+	(*Watch)(nil),            // 38: copilot.conformance.v1.Watch
+	(*Result)(nil),           // 39: copilot.conformance.v1.Result
+	(*StepResult)(nil),       // 40: copilot.conformance.v1.StepResult
+	(*Error)(nil),            // 41: copilot.conformance.v1.Error
+	(*Outcome)(nil),          // 42: copilot.conformance.v1.Outcome
+	(*Event)(nil),            // 43: copilot.conformance.v1.Event
+	(*Observation)(nil),      // 44: copilot.conformance.v1.Observation
+	nil,                      // 45: copilot.conformance.v1.Open.LabelsEntry
+	nil,                      // 46: copilot.conformance.v1.Elicitation.ContentEntry
+	nil,                      // 47: copilot.conformance.v1.List.LabelsEntry
+	nil,                      // 48: copilot.conformance.v1.Labels.SetEntry
+	nil,                      // 49: copilot.conformance.v1.Inbox.LabelsEntry
+	nil,                      // 50: copilot.conformance.v1.StepResult.LabelsEntry
 }
 var file_copilot_conformance_v1_conformance_proto_depIdxs = []int32{
 	6,  // 0: copilot.conformance.v1.Request.case:type_name -> copilot.conformance.v1.Case
 	5,  // 1: copilot.conformance.v1.Request.proceed:type_name -> copilot.conformance.v1.Proceed
-	36, // 2: copilot.conformance.v1.Response.result:type_name -> copilot.conformance.v1.Result
-	34, // 3: copilot.conformance.v1.Response.control:type_name -> copilot.conformance.v1.Control
+	39, // 2: copilot.conformance.v1.Response.result:type_name -> copilot.conformance.v1.Result
+	37, // 3: copilot.conformance.v1.Response.control:type_name -> copilot.conformance.v1.Control
 	7,  // 4: copilot.conformance.v1.Case.endpoint:type_name -> copilot.conformance.v1.Endpoint
 	8,  // 5: copilot.conformance.v1.Case.steps:type_name -> copilot.conformance.v1.Step
 	9,  // 6: copilot.conformance.v1.Step.connect:type_name -> copilot.conformance.v1.Connect
@@ -3754,52 +4114,60 @@ var file_copilot_conformance_v1_conformance_proto_depIdxs = []int32{
 	24, // 10: copilot.conformance.v1.Step.run:type_name -> copilot.conformance.v1.Run
 	25, // 11: copilot.conformance.v1.Step.events:type_name -> copilot.conformance.v1.Events
 	26, // 12: copilot.conformance.v1.Step.abort:type_name -> copilot.conformance.v1.OfSession
-	28, // 13: copilot.conformance.v1.Step.cancel:type_name -> copilot.conformance.v1.Cancel
-	29, // 14: copilot.conformance.v1.Step.await:type_name -> copilot.conformance.v1.Await
-	30, // 15: copilot.conformance.v1.Step.await_observation:type_name -> copilot.conformance.v1.AwaitObservation
-	31, // 16: copilot.conformance.v1.Step.release:type_name -> copilot.conformance.v1.Release
-	32, // 17: copilot.conformance.v1.Step.resolve:type_name -> copilot.conformance.v1.Resolve
+	31, // 13: copilot.conformance.v1.Step.cancel:type_name -> copilot.conformance.v1.Cancel
+	32, // 14: copilot.conformance.v1.Step.await:type_name -> copilot.conformance.v1.Await
+	33, // 15: copilot.conformance.v1.Step.await_observation:type_name -> copilot.conformance.v1.AwaitObservation
+	34, // 16: copilot.conformance.v1.Step.release:type_name -> copilot.conformance.v1.Release
+	35, // 17: copilot.conformance.v1.Step.resolve:type_name -> copilot.conformance.v1.Resolve
 	26, // 18: copilot.conformance.v1.Step.get:type_name -> copilot.conformance.v1.OfSession
-	27, // 19: copilot.conformance.v1.Step.list:type_name -> copilot.conformance.v1.OfClient
+	27, // 19: copilot.conformance.v1.Step.list:type_name -> copilot.conformance.v1.List
 	26, // 20: copilot.conformance.v1.Step.delete:type_name -> copilot.conformance.v1.OfSession
 	26, // 21: copilot.conformance.v1.Step.disconnect:type_name -> copilot.conformance.v1.OfSession
 	26, // 22: copilot.conformance.v1.Step.close:type_name -> copilot.conformance.v1.OfSession
-	33, // 23: copilot.conformance.v1.Step.set_tools:type_name -> copilot.conformance.v1.SetTools
-	34, // 24: copilot.conformance.v1.Step.control:type_name -> copilot.conformance.v1.Control
-	35, // 25: copilot.conformance.v1.Step.watch:type_name -> copilot.conformance.v1.Watch
+	36, // 23: copilot.conformance.v1.Step.set_tools:type_name -> copilot.conformance.v1.SetTools
+	37, // 24: copilot.conformance.v1.Step.control:type_name -> copilot.conformance.v1.Control
+	38, // 25: copilot.conformance.v1.Step.watch:type_name -> copilot.conformance.v1.Watch
 	26, // 26: copilot.conformance.v1.Step.await_end:type_name -> copilot.conformance.v1.OfSession
-	0,  // 27: copilot.conformance.v1.Open.how:type_name -> copilot.conformance.v1.Open.How
-	11, // 28: copilot.conformance.v1.Open.provider:type_name -> copilot.conformance.v1.Provider
-	12, // 29: copilot.conformance.v1.Open.tools:type_name -> copilot.conformance.v1.Tool
-	15, // 30: copilot.conformance.v1.Open.handlers:type_name -> copilot.conformance.v1.Handlers
-	13, // 31: copilot.conformance.v1.Tool.behaviour:type_name -> copilot.conformance.v1.Behaviour
-	14, // 32: copilot.conformance.v1.Behaviour.binary:type_name -> copilot.conformance.v1.Binary
-	16, // 33: copilot.conformance.v1.Handlers.permission:type_name -> copilot.conformance.v1.Permission
-	18, // 34: copilot.conformance.v1.Handlers.user_input:type_name -> copilot.conformance.v1.Answer
-	19, // 35: copilot.conformance.v1.Handlers.elicitation:type_name -> copilot.conformance.v1.Elicitation
-	20, // 36: copilot.conformance.v1.Handlers.exit_plan_mode:type_name -> copilot.conformance.v1.Approval
-	18, // 37: copilot.conformance.v1.Handlers.auto_mode_switch:type_name -> copilot.conformance.v1.Answer
-	18, // 38: copilot.conformance.v1.Handlers.command:type_name -> copilot.conformance.v1.Answer
-	18, // 39: copilot.conformance.v1.Handlers.provider_token:type_name -> copilot.conformance.v1.Answer
-	18, // 40: copilot.conformance.v1.Handlers.github_token:type_name -> copilot.conformance.v1.Answer
-	18, // 41: copilot.conformance.v1.Handlers.pre_tool_use:type_name -> copilot.conformance.v1.Answer
-	21, // 42: copilot.conformance.v1.Handlers.raw:type_name -> copilot.conformance.v1.Raw
-	17, // 43: copilot.conformance.v1.Permission.rules:type_name -> copilot.conformance.v1.PermissionRule
-	42, // 44: copilot.conformance.v1.Elicitation.content:type_name -> copilot.conformance.v1.Elicitation.ContentEntry
-	23, // 45: copilot.conformance.v1.Send.attachments:type_name -> copilot.conformance.v1.Attachment
-	1,  // 46: copilot.conformance.v1.Events.from:type_name -> copilot.conformance.v1.Events.From
-	12, // 47: copilot.conformance.v1.SetTools.tools:type_name -> copilot.conformance.v1.Tool
-	37, // 48: copilot.conformance.v1.Result.steps:type_name -> copilot.conformance.v1.StepResult
-	41, // 49: copilot.conformance.v1.Result.observations:type_name -> copilot.conformance.v1.Observation
-	38, // 50: copilot.conformance.v1.StepResult.error:type_name -> copilot.conformance.v1.Error
-	39, // 51: copilot.conformance.v1.StepResult.outcome:type_name -> copilot.conformance.v1.Outcome
-	40, // 52: copilot.conformance.v1.StepResult.events:type_name -> copilot.conformance.v1.Event
-	2,  // 53: copilot.conformance.v1.Error.kind:type_name -> copilot.conformance.v1.Error.Kind
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	28, // 27: copilot.conformance.v1.Step.labels:type_name -> copilot.conformance.v1.Labels
+	29, // 28: copilot.conformance.v1.Step.usage:type_name -> copilot.conformance.v1.Usage
+	30, // 29: copilot.conformance.v1.Step.inbox:type_name -> copilot.conformance.v1.Inbox
+	0,  // 30: copilot.conformance.v1.Open.how:type_name -> copilot.conformance.v1.Open.How
+	11, // 31: copilot.conformance.v1.Open.provider:type_name -> copilot.conformance.v1.Provider
+	12, // 32: copilot.conformance.v1.Open.tools:type_name -> copilot.conformance.v1.Tool
+	15, // 33: copilot.conformance.v1.Open.handlers:type_name -> copilot.conformance.v1.Handlers
+	45, // 34: copilot.conformance.v1.Open.labels:type_name -> copilot.conformance.v1.Open.LabelsEntry
+	13, // 35: copilot.conformance.v1.Tool.behaviour:type_name -> copilot.conformance.v1.Behaviour
+	14, // 36: copilot.conformance.v1.Behaviour.binary:type_name -> copilot.conformance.v1.Binary
+	16, // 37: copilot.conformance.v1.Handlers.permission:type_name -> copilot.conformance.v1.Permission
+	18, // 38: copilot.conformance.v1.Handlers.user_input:type_name -> copilot.conformance.v1.Answer
+	19, // 39: copilot.conformance.v1.Handlers.elicitation:type_name -> copilot.conformance.v1.Elicitation
+	20, // 40: copilot.conformance.v1.Handlers.exit_plan_mode:type_name -> copilot.conformance.v1.Approval
+	18, // 41: copilot.conformance.v1.Handlers.auto_mode_switch:type_name -> copilot.conformance.v1.Answer
+	18, // 42: copilot.conformance.v1.Handlers.command:type_name -> copilot.conformance.v1.Answer
+	18, // 43: copilot.conformance.v1.Handlers.provider_token:type_name -> copilot.conformance.v1.Answer
+	18, // 44: copilot.conformance.v1.Handlers.github_token:type_name -> copilot.conformance.v1.Answer
+	18, // 45: copilot.conformance.v1.Handlers.pre_tool_use:type_name -> copilot.conformance.v1.Answer
+	21, // 46: copilot.conformance.v1.Handlers.raw:type_name -> copilot.conformance.v1.Raw
+	17, // 47: copilot.conformance.v1.Permission.rules:type_name -> copilot.conformance.v1.PermissionRule
+	46, // 48: copilot.conformance.v1.Elicitation.content:type_name -> copilot.conformance.v1.Elicitation.ContentEntry
+	23, // 49: copilot.conformance.v1.Send.attachments:type_name -> copilot.conformance.v1.Attachment
+	1,  // 50: copilot.conformance.v1.Events.from:type_name -> copilot.conformance.v1.Events.From
+	47, // 51: copilot.conformance.v1.List.labels:type_name -> copilot.conformance.v1.List.LabelsEntry
+	48, // 52: copilot.conformance.v1.Labels.set:type_name -> copilot.conformance.v1.Labels.SetEntry
+	49, // 53: copilot.conformance.v1.Inbox.labels:type_name -> copilot.conformance.v1.Inbox.LabelsEntry
+	12, // 54: copilot.conformance.v1.SetTools.tools:type_name -> copilot.conformance.v1.Tool
+	40, // 55: copilot.conformance.v1.Result.steps:type_name -> copilot.conformance.v1.StepResult
+	44, // 56: copilot.conformance.v1.Result.observations:type_name -> copilot.conformance.v1.Observation
+	41, // 57: copilot.conformance.v1.StepResult.error:type_name -> copilot.conformance.v1.Error
+	42, // 58: copilot.conformance.v1.StepResult.outcome:type_name -> copilot.conformance.v1.Outcome
+	43, // 59: copilot.conformance.v1.StepResult.events:type_name -> copilot.conformance.v1.Event
+	50, // 60: copilot.conformance.v1.StepResult.labels:type_name -> copilot.conformance.v1.StepResult.LabelsEntry
+	2,  // 61: copilot.conformance.v1.Error.kind:type_name -> copilot.conformance.v1.Error.Kind
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_copilot_conformance_v1_conformance_proto_init() }
@@ -3837,6 +4205,9 @@ func file_copilot_conformance_v1_conformance_proto_init() {
 		(*Step_Control)(nil),
 		(*Step_Watch)(nil),
 		(*Step_AwaitEnd)(nil),
+		(*Step_Labels)(nil),
+		(*Step_Usage)(nil),
+		(*Step_Inbox)(nil),
 	}
 	file_copilot_conformance_v1_conformance_proto_msgTypes[10].OneofWrappers = []any{
 		(*Behaviour_Text)(nil),
@@ -3853,8 +4224,9 @@ func file_copilot_conformance_v1_conformance_proto_init() {
 	file_copilot_conformance_v1_conformance_proto_msgTypes[20].OneofWrappers = []any{
 		(*Attachment_Path)(nil),
 		(*Attachment_Data)(nil),
+		(*Attachment_Stream)(nil),
 	}
-	file_copilot_conformance_v1_conformance_proto_msgTypes[29].OneofWrappers = []any{
+	file_copilot_conformance_v1_conformance_proto_msgTypes[32].OneofWrappers = []any{
 		(*Resolve_ToolText)(nil),
 		(*Resolve_Permission)(nil),
 	}
@@ -3864,7 +4236,7 @@ func file_copilot_conformance_v1_conformance_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_conformance_v1_conformance_proto_rawDesc), len(file_copilot_conformance_v1_conformance_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   40,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

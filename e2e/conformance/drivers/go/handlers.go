@@ -36,6 +36,7 @@ func (r *runner) options(a *v1.Open) copilot.SessionOptions {
 	if a.GetHow() == v1.Open_JOIN {
 		return o
 	}
+	o.Labels = a.GetLabels()
 	o.ContinuePendingWork = a.GetContinuePendingWork()
 	o.CallbackTimeout = time.Duration(a.GetCallbackTimeoutMs()) * time.Millisecond
 	if a.GetEndWithLastParticipant() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,12 +11,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
 	v1 "github.com/copilot-grpc/copilot-grpc/e2e/conformance/conformancev1"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
@@ -109,6 +112,8 @@ func (r *runner) act(ctx context.Context, step *v1.Step, result *v1.StepResult) 
 		r.control(a.Control.GetName())
 	case *v1.Step_Watch:
 		return r.watch(ctx, a.Watch)
+	case *v1.Step_Inbox:
+		return r.inbox(ctx, a.Inbox)
 	default:
 		return r.onSession(ctx, step, result)
 	}
@@ -151,6 +156,12 @@ func (r *runner) onSession(ctx context.Context, step *v1.Step, result *v1.StepRe
 	case *v1.Step_SetTools:
 		tools := r.tools(a.SetTools.GetSession(), a.SetTools.GetTools())
 		return r.session(a.SetTools.GetSession()).SetTools(ctx, tools...)
+	case *v1.Step_Labels:
+		labels, err := r.session(a.Labels.GetSession()).UpdateLabels(ctx, a.Labels.GetSet(), a.Labels.GetRemove()...)
+		result.Labels = labels
+		return err
+	case *v1.Step_Usage:
+		return r.usage(ctx, a.Usage, result)
 	case *v1.Step_AwaitEnd:
 		s := r.session(a.AwaitEnd.GetSession())
 		select {
@@ -175,6 +186,11 @@ func (r *runner) connect(ctx context.Context, a *v1.Connect) error {
 		opts = append(opts, copilot.WithTLS(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}))
 	}
 	switch {
+	case a.GetChangingToken():
+		calls := new(atomic.Int64)
+		opts = append(opts, copilot.WithTokenSource(func(context.Context) (string, error) {
+			return fmt.Sprintf("token-%d", calls.Add(1)), nil
+		}))
 	case a.GetTokenFile() != "":
 		opts = append(opts, copilot.WithTokenSource(copilot.TokenFromFile(a.GetTokenFile())))
 	case r.endpoint.GetToken() != "":
@@ -236,8 +252,9 @@ func (r *runner) session(name string) *copilot.Session {
 	return r.sessions[name]
 }
 
-func (r *runner) list(ctx context.Context, a *v1.OfClient, result *v1.StepResult) error {
-	for info, err := range r.clients[a.GetClient()].ListSessions(ctx, nil) {
+func (r *runner) list(ctx context.Context, a *v1.List, result *v1.StepResult) error {
+	filter := &bridgev1.SessionFilter{Labels: a.GetLabels()}
+	for info, err := range r.clients[a.GetClient()].ListSessions(ctx, filter) {
 		if err != nil {
 			return err
 		}
@@ -257,16 +274,15 @@ func sendOptions(a *v1.Send) []copilot.SendOption {
 	var opts []copilot.SendOption
 	for _, attachment := range a.GetAttachments() {
 		if path := attachment.GetPath(); path != "" {
-			opts = append(opts, copilot.WithAttachments(&cliv1.Attachment{Variant: &cliv1.Attachment_File{
-				File: &cliv1.AttachmentFile{Path: path, DisplayName: attachment.GetName()},
-			}}))
+			opts = append(opts, copilot.AttachPath(path))
 			continue
 		}
-		opts = append(opts, copilot.WithAttachments(&cliv1.Attachment{Variant: &cliv1.Attachment_Blob{
-			Blob: &cliv1.AttachmentBlob{
-				Data: attachment.GetData(), MimeType: attachment.GetMimeType(), DisplayName: &attachment.Name,
-			},
-		}}))
+		mimeType, name := attachment.GetMimeType(), attachment.GetName()
+		if data := attachment.GetStream(); data != nil {
+			opts = append(opts, copilot.AttachReader(bytes.NewReader(data), mimeType, name))
+			continue
+		}
+		opts = append(opts, copilot.AttachBytes(attachment.GetData(), mimeType, name))
 	}
 	if a.GetTimeoutMs() > 0 {
 		opts = append(opts, copilot.WithTimeout(time.Duration(a.GetTimeoutMs())*time.Millisecond))

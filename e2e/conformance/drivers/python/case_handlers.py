@@ -77,6 +77,8 @@ def options(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
     if step.how == pb.Open.JOIN:
         return o
     o["streaming"] = step.streaming
+    if step.labels:
+        o["labels"] = dict(step.labels)
     if step.callback_timeout_ms:
         o["callback_timeout"] = step.callback_timeout_ms / 1000
     if step.continue_pending_work:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +17,7 @@ from copilot_grpc import (
     CopilotError,
     Gap,
     Outcome,
+    PendingCallback,
     Reconnect,
     ServerIncompatible,
     Session,
@@ -70,7 +73,10 @@ class CaseRunner:
 
     async def do_connect(self, step: pb.Connect, result: pb.StepResult, abort: bool) -> None:
         endpoint, options = self.endpoint, {}
-        if step.token_file:
+        if step.changing_token:
+            numbers = itertools.count(1)
+            options["token"] = Token.function(lambda: f"token-{next(numbers)}")
+        elif step.token_file:
             options["token"] = Token.file(step.token_file)
         elif endpoint.token:
             options["token"] = endpoint.token
@@ -166,9 +172,9 @@ class CaseRunner:
         info = await self.sessions[step.session].get()
         result.text = bridge.SessionState.Name(info.state).removeprefix("SESSION_STATE_")
 
-    async def do_list(self, step: pb.OfClient, result: pb.StepResult, abort: bool) -> None:
+    async def do_list(self, step: pb.List, result: pb.StepResult, abort: bool) -> None:
         names = {session.id: name for name, session in self.sessions.items()}
-        async for info in self.clients[step.client].list_sessions():
+        async for info in self.clients[step.client].list_sessions(labels=step.labels):
             if name := names.get(info.session_id):
                 result.sessions.append(name)
         result.sessions.sort()
@@ -195,6 +201,27 @@ class CaseRunner:
                 name = bridge.SessionChange.Name(change.change).removeprefix("SESSION_CHANGE_")
                 seen += name == step.change.upper()
                 if seen == step.count:
+                    return
+
+    async def do_labels(self, step: pb.Labels, result: pb.StepResult, abort: bool) -> None:
+        labels = await self.sessions[step.session].update_labels(dict(step.set), remove=list(step.remove))
+        result.labels.update(labels)
+
+    async def do_usage(self, step: pb.Usage, result: pb.StepResult, abort: bool) -> None:
+        for row in await self.clients[step.client].get_usage(session_id=self.sessions[step.session].id):
+            result.turns += row.turns
+            result.requests += row.requests
+
+    async def do_inbox(self, step: pb.Inbox, result: pb.StepResult, abort: bool) -> None:
+        answer = answers.approve() if step.permission == "approve" else answers.reject()
+        ended = 0
+        async with self.clients[step.client].watch_pending(handle=True, labels=dict(step.labels)) as changes:
+            async for change in changes:
+                if isinstance(change, PendingCallback):
+                    await change.answer(answer)
+                    continue
+                ended += 1
+                if ended == step.count:
                     return
 
     async def do_await_end(self, step: pb.OfSession, result: pb.StepResult, abort: bool) -> None:
@@ -230,11 +257,17 @@ class CaseRunner:
 
 
 def send_options(step: pb.Send) -> dict[str, Any]:
-    attachments = [
-        Attachment.path(a.path) if a.path else Attachment.data(a.data, mime_type=a.mime_type, name=a.name)
-        for a in step.attachments
-    ]
+    attachments = [attachment_of(a) for a in step.attachments]
     return {"attachments": attachments, "immediate": step.immediate}
+
+
+def attachment_of(a: pb.Attachment) -> Attachment:
+    match a.WhichOneof("source"):
+        case "path":
+            return Attachment.path(a.path)
+        case "stream":
+            return Attachment.stream(io.BytesIO(a.stream), mime_type=a.mime_type, name=a.name)
+    return Attachment.data(a.data, mime_type=a.mime_type, name=a.name)
 
 
 def note_outcome(result: pb.StepResult, outcome: Outcome) -> None:

@@ -36,6 +36,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -134,7 +135,7 @@ final class CaseRunner {
 			case RESOLVE -> resolve(step.getResolve());
 			case GET -> result.setText(
 					session(step.getGet().getSession()).get().getState().name().replace("SESSION_STATE_", ""));
-			case LIST -> list(step.getList().getClient(), result);
+			case LIST -> list(step.getList(), result);
 			case DELETE -> session(step.getDelete().getSession()).delete();
 			case DISCONNECT -> session(step.getDisconnect().getSession()).disconnect();
 			case CLOSE -> session(step.getClose().getSession()).close();
@@ -144,6 +145,16 @@ final class CaseRunner {
 			}
 			case CONTROL -> control.accept(step.getControl().getName());
 			case WATCH -> watch(step.getWatch());
+			case LABELS -> {
+				var labels = step.getLabels();
+				result.putAllLabels(StubCalls.updateLabels(clients.get(labels.getClient()),
+						session(labels.getSession()).id(), labels.getSetMap(), labels.getRemoveList()));
+			}
+			case USAGE -> {
+				CopilotClient client = clients.get(step.getUsage().getClient());
+				StubCalls.usage(client, session(step.getUsage().getSession()).id(), result);
+			}
+			case INBOX -> StubCalls.inbox(clients.get(step.getInbox().getClient()), step.getInbox());
 			case AWAIT_END -> throw session(step.getAwaitEnd().getSession()).ended().get();
 			default -> throw new UnsupportedOperationException("a step of the kind " + step.getActionCase());
 		}
@@ -169,7 +180,10 @@ final class CaseRunner {
 		int giveUp = step.getGiveUpAfterMs() > 0 ? step.getGiveUpAfterMs() : 30_000;
 		var builder = CopilotClient.builder().target(endpoint.getTarget())
 				.reconnect(new Reconnect(Duration.ofMillis(10), Duration.ofMillis(100), Duration.ofMillis(giveUp)));
-		if (!step.getTokenFile().isEmpty()) {
+		if (step.getChangingToken()) {
+			var calls = new AtomicInteger();
+			builder.token(() -> "token-" + calls.incrementAndGet());
+		} else if (!step.getTokenFile().isEmpty()) {
 			builder.token(Token.file(Path.of(step.getTokenFile())));
 		} else if (!endpoint.getToken().isEmpty()) {
 			builder.token(Token.of(endpoint.getToken()));
@@ -186,7 +200,11 @@ final class CaseRunner {
 		CopilotSession session = switch (step.getHow()) {
 			case CREATE -> {
 				var options = CaseHandlers.sessionOptions(this, step);
-				yield client.createSession(id.isEmpty() ? options : options.sessionId(id));
+				var created = client.createSession(id.isEmpty() ? options : options.sessionId(id));
+				if (step.getLabelsCount() > 0) { // the library has no option for labels
+					StubCalls.updateLabels(client, created.id(), step.getLabelsMap(), List.of());
+				}
+				yield created;
 			}
 			case RESUME -> client.resumeSession(id, CaseHandlers.sessionOptions(this, step));
 			case JOIN -> client.joinSession(id, CaseHandlers.participantOptions(this, step));
@@ -265,12 +283,13 @@ final class CaseRunner {
 		session.resolve(id, step.hasToolText() ? Answers.tool(step.getToolText()) : Answers.permission(decision));
 	}
 
-	private void list(String client, StepResult.Builder result) {
+	private void list(io.github.copilotgrpc.conformance.v1.List step, StepResult.Builder result) {
 		Map<String, String> names = new HashMap<>();
 		sessions.forEach((name, session) -> names.put(session.id(), name));
 		List<String> found = new ArrayList<>();
-		try (var list = clients.get(client).listSessions()) {
-			list.stream().map(info -> names.get(info.getSessionId())).filter(name -> name != null).forEach(found::add);
+		try (var list = clients.get(step.getClient()).listSessions()) { // the library has no filter
+			list.stream().filter(info -> info.getLabelsMap().entrySet().containsAll(step.getLabelsMap().entrySet()))
+					.map(info -> names.get(info.getSessionId())).filter(name -> name != null).forEach(found::add);
 		}
 		result.addAllSessions(found.stream().sorted().toList());
 	}
@@ -331,15 +350,21 @@ final class CaseRunner {
 	}
 
 	private static Prompt prompt(Send step) {
-		Attachment[] attachments = step.getAttachmentsList().stream().map(each -> each.hasPath()
-				? Attachment.file(each.getPath())
-				: Attachment.data(each.getData().toByteArray(), each.getMimeType(), each.getName()))
+		Attachment[] attachments = step.getAttachmentsList().stream().map(CaseRunner::attachment)
 				.toArray(Attachment[]::new);
 		Prompt prompt = Prompt.of(step.getText()).attach(attachments);
 		if (step.getTimeoutMs() > 0) {
 			prompt = prompt.timeout(Duration.ofMillis(step.getTimeoutMs()));
 		}
 		return step.getImmediate() ? prompt.immediate() : prompt;
+	}
+
+	private static Attachment attachment(io.github.copilotgrpc.conformance.v1.Attachment each) {
+		return switch (each.getSourceCase()) {
+			case PATH -> Attachment.file(each.getPath());
+			case STREAM -> Attachment.stream(each.getStream().newInput(), each.getMimeType(), each.getName());
+			default -> Attachment.data(each.getData().toByteArray(), each.getMimeType(), each.getName());
+		};
 	}
 
 	private static Outcome outcome(io.github.copilotgrpc.Outcome outcome) {

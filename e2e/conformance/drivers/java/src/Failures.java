@@ -2,6 +2,8 @@ import io.github.copilotgrpc.conformance.v1.Error;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.ServerIncompatibleException;
 import io.github.copilotgrpc.errors.SessionClosedException;
+import io.grpc.Metadata;
+import io.grpc.StatusRuntimeException;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
@@ -9,6 +11,9 @@ import java.util.concurrent.ExecutionException;
 
 /** Names of errors. */
 final class Failures {
+	private static final Metadata.Key<String> REASON =
+			Metadata.Key.of("copilot-reason", Metadata.ASCII_STRING_MARSHALLER);
+
 	private Failures() {}
 
 	static Error cancelled() {
@@ -45,6 +50,11 @@ final class Failures {
 		if (error instanceof CopilotException status) {
 			result.setKind(Error.Kind.STATUS).setCode(status.code().name()).setReason(status.reason());
 			return result.setField(status.field()).build();
+		}
+		if (error instanceof StatusRuntimeException status) { // of a generated stub
+			result.setKind(Error.Kind.STATUS).setCode(status.getStatus().getCode().name());
+			String reason = status.getTrailers() == null ? null : status.getTrailers().get(REASON);
+			return result.setReason(reason == null ? "" : reason).build();
 		}
 		return result.setKind(Error.Kind.USAGE).setMessage(error.toString()).build();
 	}

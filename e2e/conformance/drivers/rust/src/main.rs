@@ -1,5 +1,6 @@
 //! The conformance suite's driver of the Rust library. It uses only the library's public API.
 
+mod calls;
 mod handlers;
 mod report;
 mod runner;

@@ -1,6 +1,8 @@
 //! Runs one case.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::pb::error::Kind;
 use crate::pb::step::Action;
 use crate::report::{error_of, event_of, outcome_of, problem};
-use crate::{control, handlers, pb};
+use crate::{calls, control, handlers, pb};
 
 /// What a case and its handlers share.
 #[derive(Default)]
@@ -182,6 +184,20 @@ impl Runner {
                 Ok(())
             }
             Action::Watch(step) => self.watch(step).await,
+            Action::Labels(step) => {
+                let id = self.session(&step.session)?.id().to_owned();
+                let labels = calls::update_labels(&self.client(&step.client)?, id, step).await?;
+                result.lock().unwrap().labels = labels;
+                Ok(())
+            }
+            Action::Usage(step) => {
+                let id = self.session(&step.session)?.id().to_owned();
+                let (turns, requests) = calls::usage(&self.client(&step.client)?, id).await?;
+                let mut result = result.lock().unwrap();
+                (result.turns, result.requests) = (turns, requests);
+                Ok(())
+            }
+            Action::Inbox(step) => calls::inbox(&self.client(&step.client)?, step).await,
             Action::AwaitEnd(step) => Err(status(self.session(&step.session)?.wait_ended().await)),
             Action::Cancel(_) | Action::Await(_) => Ok(()),
         }
@@ -191,7 +207,13 @@ impl Runner {
         let give_up_after = millis(if step.give_up_after_ms > 0 { step.give_up_after_ms } else { 30_000 });
         let reconnect = Reconnect { first: millis(10), longest: millis(100), give_up_after };
         let mut connect = Client::connect(&self.endpoint.target).reconnect(reconnect);
-        if !step.token_file.is_empty() {
+        if step.changing_token {
+            let calls = Arc::new(AtomicU64::new(0));
+            connect = connect.token(Token::function(move || {
+                let number = calls.fetch_add(1, Ordering::Relaxed) + 1;
+                async move { Ok::<_, Infallible>(format!("token-{number}")) }
+            }));
+        } else if !step.token_file.is_empty() {
             connect = connect.token(Token::file(&step.token_file));
         } else if !self.endpoint.token.is_empty() {
             connect = connect.token(self.endpoint.token.as_str());
@@ -210,7 +232,10 @@ impl Runner {
         let name = step.session.clone();
         let session = match step.how() {
             pb::open::How::Create => {
-                let builder = handlers::configure(client.create_session(), self, &step);
+                let mut builder = handlers::configure(client.create_session(), self, &step);
+                for (name, value) in &step.labels {
+                    builder = builder.label(name, value);
+                }
                 if id.is_empty() { builder.await } else { builder.session_id(id).await }
             }
             pb::open::How::Resume => {
@@ -297,8 +322,9 @@ impl Runner {
         session.resolve(id, answer).await.map_err(status)
     }
 
-    async fn list(&self, step: pb::OfClient, result: &Mutex<pb::StepResult>) -> Done {
-        let mut list = self.client(&step.client)?.list_sessions(bridge::SessionFilter::default());
+    async fn list(&self, step: pb::List, result: &Mutex<pb::StepResult>) -> Done {
+        let filter = bridge::SessionFilter { labels: step.labels, ..Default::default() };
+        let mut list = self.client(&step.client)?.list_sessions(filter);
         let mut names = Vec::new();
         while let Some(info) = list.next().await {
             let info = info.map_err(status)?;
@@ -393,6 +419,10 @@ fn prompt_of(step: &pb::Send) -> Prompt {
     for attachment in &step.attachments {
         let attachment = match attachment.source.clone().unwrap_or(pb::attachment::Source::Data(Vec::new())) {
             pb::attachment::Source::Path(path) => Attachment::path(path),
+            pb::attachment::Source::Stream(data) => {
+                let reader = std::io::Cursor::new(data);
+                Attachment::reader(reader, attachment.mime_type.clone()).name(attachment.name.clone())
+            }
             pb::attachment::Source::Data(data) => {
                 Attachment::bytes(data, attachment.mime_type.clone()).name(attachment.name.clone())
             }

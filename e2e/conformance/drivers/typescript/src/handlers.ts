@@ -5,6 +5,7 @@ import {
   type Call,
   type CallbackHandlers,
   type ConnectionChange,
+  type CreateOptions,
   defineTool,
   failure,
   type PermissionDecision,
@@ -83,9 +84,9 @@ function behave({ result }: Behaviour, city: string): unknown {
   }
 }
 
-export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions {
+export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & CreateOptions {
   const { session, provider, streaming, continuePendingWork, endWithLastParticipant } = open;
-  const { callbackTimeoutMs, graceMs, commands } = open;
+  const { callbackTimeoutMs, graceMs, commands, labels } = open;
   return {
     tools: toolsOf(runner, session, open.tools),
     ...handlersOf(runner, session, open.handlers),
@@ -98,6 +99,7 @@ export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions {
     ...(callbackTimeoutMs > 0 ? { callbackTimeoutMs } : {}),
     ...(continuePendingWork ? { continuePendingWork } : {}),
     ...(endWithLastParticipant ? { lifetime: "end-with-last-participant" } : {}),
+    ...(Object.keys(labels).length > 0 ? { labels } : {}),
     streaming,
     ...(provider ? providerOptions(provider, open.workingDirectory) : {}),
   };

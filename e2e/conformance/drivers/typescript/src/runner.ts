@@ -4,6 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import {
   attachBytes,
   attachPath,
+  attachStream,
   answerPermission,
   answerTool,
   type Client,
@@ -27,6 +28,8 @@ import {
   type Event,
   type Events,
   Events_From,
+  type Inbox,
+  type List,
   type Observation,
   ObservationSchema,
   type Open,
@@ -40,6 +43,7 @@ import {
   type Step,
   type StepResult,
   StepResultSchema,
+  type Usage,
   type Watch,
 } from "./gen/copilot/conformance/v1/conformance_pb.js";
 import { errorOf } from "./errors.js";
@@ -128,15 +132,12 @@ export class CaseRunner {
         return this.#control(action.value.name);
       case "watch":
         return this.#watch(action.value, signal);
-      case "list": {
-        const ids = new Map([...this.#sessions].map(([name, session]) => [session.id, name]));
-        for await (const info of this.#client(action.value.client).listSessions()) {
-          const name = ids.get(info.sessionId);
-          if (name !== undefined) result.sessions.push(name);
-        }
-        result.sessions.sort();
-        return;
-      }
+      case "list":
+        return this.#list(action.value, result);
+      case "usage":
+        return this.#usage(action.value, result);
+      case "inbox":
+        return this.#inbox(action.value, signal);
       default:
         return this.#onSession(action, background, result, signal);
     }
@@ -177,6 +178,9 @@ export class CaseRunner {
         return session.close();
       case "setTools":
         return session.setTools(toolsOf(this, action.value.session, action.value.tools));
+      case "labels":
+        result.labels = await session.updateLabels(action.value.set, { remove: action.value.remove });
+        return;
       case "awaitEnd":
         throw await session.closed;
       default:
@@ -184,10 +188,11 @@ export class CaseRunner {
     }
   }
 
-  async #connect({ client, tokenFile, giveUpAfterMs }: Connect): Promise<void> {
+  async #connect({ client, tokenFile, giveUpAfterMs, changingToken }: Connect): Promise<void> {
     const { target = "", caFile = "", token = "", webUrl = "" } = this.#endpoint ?? {};
     const reconnect = { minBackoffMs: 10, maxBackoffMs: 100, giveUpAfterMs: giveUpAfterMs || 30_000 };
-    const sent = tokenFile ? tokenFromFile(tokenFile) : token;
+    let calls = 0;
+    const sent = changingToken ? () => `token-${++calls}` : tokenFile ? tokenFromFile(tokenFile) : token;
     const options = { reconnect, ...(sent ? { token: sent } : {}) };
     if (webUrl) {
       this.#clients.set(client, await connectWeb({ baseUrl: webUrl, ...options }));
@@ -246,6 +251,30 @@ export class CaseRunner {
       if (result.events.length === pauseAfter) await this.gate(this.observe(events.session, "events", ""), gate, signal);
       else if (result.events.length === count) return;
       if (until !== "" && event.type === until) return;
+    }
+  }
+
+  async #list({ client, labels }: List, result: StepResult): Promise<void> {
+    const ids = new Map([...this.#sessions].map(([name, session]) => [session.id, name]));
+    for await (const info of this.#client(client).listSessions({ labels })) {
+      const name = ids.get(info.sessionId);
+      if (name !== undefined) result.sessions.push(name);
+    }
+    result.sessions.sort();
+  }
+
+  async #usage({ client, session }: Usage, result: StepResult): Promise<void> {
+    for (const row of await this.#client(client).getUsage({ sessionId: this.#session(session).id })) {
+      result.turns += row.turns;
+      result.requests += row.requests;
+    }
+  }
+
+  async #inbox({ client, labels, permission, count }: Inbox, signal: AbortSignal): Promise<void> {
+    let ended = 0;
+    for await (const change of this.#client(client).watchPending({ handle: true, labels, signal })) {
+      if (change.state === "waits") await change.answer(answerPermission(permission === "approve" ? permission : "reject"));
+      else if (++ended === count) return;
     }
   }
 
@@ -312,6 +341,8 @@ function sendOptions({ attachments, immediate }: Send) {
 
 function attachmentOf({ source, mimeType, name }: Attachment) {
   if (source.case === "path") return attachPath(source.value, { displayName: name });
+  if (source.case === "stream")
+    return attachStream(new Blob([Uint8Array.from(source.value)]).stream(), { mimeType, displayName: name });
   return attachBytes(source.value ?? new Uint8Array(), { mimeType, displayName: name });
 }
 
