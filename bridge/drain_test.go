@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -140,6 +142,49 @@ func TestDrainedRuntime(t *testing.T) {
 	}
 }
 
+// A session whose runtime was chosen before a drain or a recycle, and that is not in it yet, enters another runtime.
+func TestSessionsDoNotEnterDrainingRuntimes(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(l *lives, id string){
+		"drain": func(l *lives, id string) { l.drain(id, false) },
+		"recycle": func(l *lives, id string) {
+			l.recycle(id, durationpb.New(time.Minute))
+			eventually(l.t, "the recycle", l.someRuntime(func(rt *bridgev1.RuntimeInfo) bool {
+				return rt.GetState() == stoppingState
+			}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLives(t, func(int) fakecli.Script { return hanging })
+			l.create("entering")
+			l.ask("entering", "hello")
+			l.create("busy", ownTool)
+			l.begin("busy", "tool") // so that a recycled runtime stays
+			l.disconnect("entering")
+			e := l.store.Get("entering")
+			chosen, err := l.fleet.Place(caller.With(t.Context(), caller.Caller{Role: caller.Admin}), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := l.in(readyState)
+			end(l, old.GetRuntimeId())
+			if err := chosen.Route(e.Session); !errors.Is(err, session.ErrNotAdmitted) {
+				t.Errorf("entering the runtime: %v", err)
+			}
+			if _, err := l.Sessions.ResumeSession(t.Context(), &bridgev1.ResumeSessionRequest{SessionId: "entering"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, rt := range l.runtimes(t.Context()) {
+				if rt.GetLoadedSessions() != 1 {
+					t.Errorf("a runtime is %v", rt)
+				}
+			}
+			l.ask("entering", "again")
+		})
+	}
+}
+
 // A recycled runtime ends when its turn has ended. Meanwhile its successor serves new sessions, and cannot be recycled
 // itself. The session continues in the successor.
 func TestRecycledRuntime(t *testing.T) {
@@ -205,9 +250,9 @@ func TestRecycleInterrupts(t *testing.T) {
 	t.Parallel()
 	l := newLives(t, func(int) fakecli.Script { return hanging })
 	l.create("busy", ownTool)
-	l.begin("busy", "tool")
 	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
-	watching.until("<caught_up>")
+	l.begin("busy", "tool")
+	call := watching.asked()
 	out, err := l.recycle(l.in(readyState).GetRuntimeId(), durationpb.New(0))()
 	if err != nil || out.GetInterruptedSessions() != 1 {
 		t.Fatalf("recycled: %v, %v", out, err)
@@ -225,9 +270,52 @@ func TestRecycleInterrupts(t *testing.T) {
 	eventually(t, "the session in the successor", func() bool {
 		return l.state("busy") == bridgev1.SessionState_SESSION_STATE_LOADED
 	})
-	if list := pending(); len(list) != 1 {
-		t.Errorf("the pending callbacks are %v", list)
+	if list := pending(); len(list) != 1 || list[0].GetCallbackId() != call {
+		t.Errorf("the pending callbacks are %v, want %s", list, call)
 	}
+}
+
+// called reports whether a CLI was called.
+func called(cli *fakecli.CLI, method string) bool {
+	return slices.ContainsFunc(cli.Log(), func(m fakecli.Entry) bool {
+		return m.Kind == fakecli.EntryReceived && m.Type == method
+	})
+}
+
+// An answer that comes while the process shuts down goes to the successor, which continues the turn: the old process
+// would take the answer and end.
+func TestAnswerDuringTheEnd(t *testing.T) {
+	t.Parallel()
+	const answering = "session.tools.handlePendingToolCall"
+	l := newLives(t, func(life int) fakecli.Script {
+		s := hanging
+		if life == 0 {
+			delay := fakecli.Fault{Kind: fakecli.FaultDelay, DelayMS: 500}
+			s.Faults = []fakecli.MethodFault{{Method: "runtime.shutdown", Fault: delay}}
+		}
+		return s
+	})
+	l.create("busy", ownTool)
+	l.ask("busy", "before")
+	watching := l.subscribe(&bridgev1.SubscribeRequest{Sessions: one("busy"), Callbacks: true})
+	l.begin("busy", "tool")
+	call := watching.asked()
+	old := l.life()
+	wait := l.recycle(l.in(readyState).GetRuntimeId(), durationpb.New(0))
+	eventually(t, "the shutdown", func() bool { return called(old, "runtime.shutdown") })
+	worked := &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "worked"}}
+	if _, err := l.Callbacks.Resolve(t.Context(), &bridgev1.ResolveRequest{
+		SessionId: "busy", CallbackId: call, Answer: &bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: worked}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := wait(); err != nil || out.GetInterruptedSessions() != 1 {
+		t.Errorf("recycled: %v, %v", out, err)
+	}
+	if called(old, answering) || !called(l.life(), answering) {
+		t.Error("the process that ended has the answer")
+	}
+	watching.turnEnded(bridgev1.TurnStatus_TURN_STATUS_COMPLETED)
 }
 
 // Owners replace the runtimes of their tenant only; the administrator replaces all.

@@ -106,7 +106,7 @@ func (f *Fleet) evacuate(ctx context.Context, rt *Runtime, grace time.Duration, 
 	}
 	stop, cancelStop := context.WithTimeout(context.WithoutCancel(ctx), fencedStop)
 	defer cancelStop()
-	_ = rt.Process().Stop(stop) // never fails
+	rt.stop(stop)
 	return interrupted
 }
 

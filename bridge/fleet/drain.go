@@ -77,19 +77,21 @@ func (rt *Runtime) leave() error {
 		return fault.New(fault.LimitExceeded, "runtime %q, which has the same profile and index, has not ended yet",
 			before.id).WithField("runtime_id").With("limit", "recycled_runtimes")
 	}
+	if releaser, ok := rt.fleet.supervisor.(Releaser); !ok || !releaser.Release(rt.Process()) {
+		return rt.errEnding() // it has ended, or was released before
+	}
 	rt.mu.Lock()
-	if rt.lost != nil || rt.ending() {
-		rt.mu.Unlock()
-		return rt.errEnding()
-	}
-	rt.leaving, rt.recycling = true, true
+	defer rt.mu.Unlock()
+	rt.leaving, rt.recycling = true, true // from now on the supervisor has a successor for sessions that may not enter
 	rt.undrain()
-	process := rt.process
-	rt.mu.Unlock()
-	if releaser, ok := rt.fleet.supervisor.(Releaser); !ok || !releaser.Release(process) {
-		return rt.errEnding() // the supervisor ends it
-	}
 	return nil
+}
+
+// stop ends the process in order; when ctx ends, by force. Calls that it has not got yet wait for the successor, if they
+// are about a session, or fail with RUNTIME_LOST.
+func (rt *Runtime) stop(ctx context.Context) {
+	rt.stopping.Store(true)
+	_ = rt.Process().Stop(ctx) // never fails
 }
 
 func (rt *Runtime) errEnding() error {

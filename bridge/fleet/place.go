@@ -157,11 +157,13 @@ func (f *Fleet) placedAmong(key string, profile runtime.Profile) (*Runtime, erro
 	alike := map[string]bool{}
 	runtimes := f.running(profile.Tenant)
 	for _, rt := range runtimes {
-		alike[rt.profile.Hash()] = !rt.fenced.Load()
+		if rt.accepts() {
+			alike[rt.profile.Hash()] = true
+		}
 	}
 	if p, ok := f.table.PlaceAmong(key, profile, alike); ok {
 		for _, rt := range runtimes {
-			if rt.profile.Hash() == p.Hash() && !rt.fenced.Load() {
+			if rt.profile.Hash() == p.Hash() && rt.accepts() {
 				return rt, nil
 			}
 		}

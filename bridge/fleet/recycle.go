@@ -93,7 +93,7 @@ func (f *Fleet) retire(rt *Runtime) {
 	f.cfg.Shutdown.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, retireTimeout)
 		defer cancel()
-		_ = rt.Process().Stop(ctx) // never fails
+		rt.stop(ctx)
 	})
 }
 

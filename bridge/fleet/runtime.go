@@ -45,6 +45,8 @@ type Runtime struct {
 	fenced atomic.Bool
 	// retiring reports that the bridge is ending the process. Only sweeps use it.
 	retiring bool
+	// stopping says that the process was asked to end: it gets no further call.
+	stopping atomic.Bool
 }
 
 // ID returns the id by which the API names the runtime.
@@ -66,6 +68,9 @@ func (rt *Runtime) Call(
 ) (json.RawMessage, error) {
 	if err := rt.checkFence(ctx, method); err != nil {
 		return nil, err
+	}
+	if rt.stopping.Load() { // it would take an answer, and not continue the turn; the session makes the call again
+		return nil, fault.Wrap(rpcconn.ErrNotSent, fault.RuntimeLost, "the runtime is ending").With("method", method)
 	}
 	release, err := rt.guests.take(ctx, rt.profile.Tenant, method)
 	if err != nil {
@@ -102,15 +107,29 @@ func (rt *Runtime) Satellite(ctx context.Context, participant string, ask partic
 	})
 }
 
-// Route sends a session's events to it. If the runtime has ended, it ends the session's assignment to it instead.
-func (rt *Runtime) Route(s *session.Session) {
+// Route sends a session's events to it. If the runtime has ended, it ends the session's assignment to it instead; if it
+// accepts no more sessions, it also returns session.ErrNotAdmitted. So no session enters a runtime after Drain or
+// Recycle, also one whose runtime was chosen before.
+func (rt *Runtime) Route(s *session.Session) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.lost != nil {
+	switch {
+	case rt.lost != nil:
 		rt.fleet.table.Remove(s.Key(), rt.profile)
-		return
+	case (rt.draining || rt.ending()) && rt.sessions[s.ID()] != s:
+		rt.fleet.table.Remove(s.Key(), rt.profile)
+		return session.ErrNotAdmitted
+	default:
+		rt.sessions[s.ID()] = s
 	}
-	rt.sessions[s.ID()] = s
+	return nil
+}
+
+// accepts reports whether further sessions may enter the runtime.
+func (rt *Runtime) accepts() bool {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	return rt.lost == nil && !rt.draining && !rt.ending()
 }
 
 // Unroute reverts Route.

@@ -70,8 +70,10 @@ type loaderConfig struct {
 	shared bool
 	// newRuntime returns a runtime to load the session in.
 	newRuntime func(ctx context.Context) (Runtime, error)
-	// route delivers a runtime's events of the session to the session. unroute stops the delivery.
-	route, unroute func(rt Runtime)
+	// route delivers a runtime's events of the session to the session, or returns ErrNotAdmitted. unroute stops the
+	// delivery.
+	route   func(rt Runtime) error
+	unroute func(rt Runtime)
 	// place makes a caller a participant. The caller of place holds the session's lock.
 	place func(j *Joining) (Joined, error)
 	// changed announces a change to watchers of sessions.
@@ -163,9 +165,6 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	if err != nil || state == Loaded {
 		return rt, err
 	}
-	if rt, err = l.cfg.newRuntime(ctx); err != nil {
-		return nil, err
-	}
 	// The bridge cannot know whether the CLI has a history of the session: the CLI may have accepted a
 	// message and ended before it reported that. reload therefore tries the history first.
 	var params jsonobj.Object
@@ -173,8 +172,7 @@ func (l *Loader) load(ctx context.Context) (Runtime, error) {
 	// only if the resume adds one.
 	params.SetBool("disableResume", l.cfg.callbacks.Registry().Len() == 0)
 	params.SetBool("continuePendingWork", true)
-	err = l.reload(ctx, rt, params, true)
-	return rt, err
+	return enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.reload(ctx, rt, params, true) })
 }
 
 // setInternal sets whether the events that follow are effects of the bridge's own work.

@@ -69,11 +69,8 @@ func (l *Loader) Create(ctx context.Context, o Opening) (_ Joined, err error) {
 	if err != nil {
 		return joined, err
 	}
-	rt, err := l.cfg.newRuntime(ctx)
-	if err == nil {
-		err = l.create(ctx, rt, l.cfg.settings.Traced(ctx, o.Params))
-	}
-	if err != nil {
+	params := l.cfg.settings.Traced(ctx, o.Params)
+	if _, err := enter(ctx, l.cfg.newRuntime, func(rt Runtime) error { return l.create(ctx, rt, params) }); err != nil {
 		l.mu.Lock()
 		l.state = Deleted
 		l.mu.Unlock()
@@ -154,7 +151,9 @@ func (l *Loader) create(ctx context.Context, rt Runtime, extra jsonobj.Object) e
 	}
 	plan := l.cfg.participants.Plan()
 	l.mu.Unlock()
-	l.cfg.route(rt)
+	if err := l.cfg.route(rt); err != nil {
+		return err
+	}
 	result, at, err := l.cfg.calls.call(ctx, rt, "session.create", plan.Params.Merge(extra))
 	if err != nil {
 		l.cfg.unroute(rt)
@@ -244,14 +243,13 @@ func (l *Loader) resume(ctx context.Context, o Opening) error {
 	if err != nil {
 		return err
 	}
-	rt, err = l.cfg.newRuntime(ctx)
+	_, err = enter(ctx, l.cfg.newRuntime, func(rt Runtime) error {
+		if err := l.checkUnused(ctx, rt); err != nil {
+			return err
+		}
+		return l.reload(ctx, rt, params, o.ContinuePending)
+	})
 	if err != nil {
-		return err
-	}
-	if err := l.checkUnused(ctx, rt); err != nil {
-		return err
-	}
-	if err := l.reload(ctx, rt, params, o.ContinuePending); err != nil {
 		return err
 	}
 	l.cfg.changed(bridgev1.SessionChange_SESSION_CHANGE_UPDATED)

@@ -224,7 +224,7 @@ func connect(s *Session, shared bool) {
 		models: s.models, prompts: s.prompts, turns: s.turns, sender: s.sender, intake: s.intake,
 		participants: s.participants, reconciler: s.reconciler, settings: s.settings, shared: shared,
 		newRuntime: s.host.Runtime,
-		route:      func(rt Runtime) { rt.Route(s) },
+		route:      func(rt Runtime) error { return rt.Route(s) },
 		unroute:    func(rt Runtime) { rt.Unroute(s) },
 		place:      func(j *Joining) (Joined, error) { return s.participants.Add(j.In(s)) },
 		changed:    func(change bridgev1.SessionChange) { s.host.Changed(s, change) },

@@ -49,9 +49,13 @@ func (l *Loader) coldResume(ctx context.Context, rt Runtime, extra jsonobj.Objec
 		continuePending = false
 		plan.Params.SetBool("continuePendingWork", false)
 	}
-	l.cfg.intake.Hold()
 	l.mu.Unlock()
-	l.cfg.route(rt)
+	if err := l.cfg.route(rt); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.cfg.intake.Hold() // the CLI sends no event of the session before session.resume
+	l.mu.Unlock()
 	result, _, err := l.cfg.calls.call(ctx, rt, "session.resume", plan.Params)
 	if err == nil {
 		err = l.cfg.reconciler.History(ctx, inRuntime{l, rt}, continuePending)

@@ -117,3 +117,29 @@ func TestHeldEventsAtEnd(t *testing.T) {
 		}
 	}
 }
+
+// A runtime that stops accepting sessions after it was chosen does not fail the call: another one is chosen.
+func TestRuntimeIsChosenAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakecli.Script{})
+	r.draining.Store(true)
+	r.open(Opening{})
+	r.send(message("hi"))
+	r.awaitEvent("session.idle")
+	for name, call := range map[string]func() error{
+		"load": func() error { _, err := r.s.loader.Load(t.Context()); return err },
+		"resume": func() error {
+			if _, err := r.s.loader.Disconnect(t.Context(), true); err != nil {
+				return err
+			}
+			_, err := r.s.loader.Resume(t.Context(), Opening{})
+			return err
+		},
+	} {
+		r.crash()
+		r.draining.Store(true)
+		if err := call(); err != nil || r.draining.Load() || r.s.loader.State() != Loaded {
+			t.Errorf("%s: %v, the session is %v", name, err, r.s.loader.State())
+		}
+	}
+}

@@ -52,6 +52,8 @@ type rig struct {
 	epoch atomic.Uint64
 	done  []bridgev1.SessionChange
 	log   *slog.Logger
+	// draining makes the runtime refuse the session once.
+	draining atomic.Bool
 }
 
 // fakeRuntime is the connection to one life of the fake CLI.
@@ -144,7 +146,13 @@ func (r *rig) Logger() *slog.Logger { return cmp.Or(r.log, slog.New(slog.Discard
 func (rt *fakeRuntime) Call(ctx context.Context, method string, params []byte, opts ...rpcconn.CallOption) (json.RawMessage, error) {
 	return rt.conn.Call(ctx, method, params, opts...)
 }
-func (rt *fakeRuntime) Route(*Session)         { rt.routed.Store(true) }
+func (rt *fakeRuntime) Route(*Session) error {
+	if rt.r.draining.CompareAndSwap(true, false) {
+		return ErrNotAdmitted
+	}
+	rt.routed.Store(true)
+	return nil
+}
 func (rt *fakeRuntime) Unroute(*Session)       { rt.routed.Store(false) }
 func (rt *fakeRuntime) Ended() <-chan struct{} { return rt.told }
 func (rt *fakeRuntime) Version() string        { return rt.r.script.Version }

@@ -38,8 +38,9 @@ import (
 // Runtime is a CLI process and its connection.
 type Runtime interface {
 	participants.Runtime
-	// Route delivers the CLI's events of a session to the session. Unroute stops the delivery.
-	Route(s *Session)
+	// Route delivers the CLI's events of a session to the session. It returns ErrNotAdmitted if the runtime accepts no
+	// more sessions. Unroute stops the delivery.
+	Route(s *Session) error
 	Unroute(s *Session)
 	// Err returns the error with which the runtime ended, or nil while it runs.
 	Err() error

@@ -47,7 +47,7 @@ func (p *puppet) Call(_ context.Context, method string, _ []byte, _ ...rpcconn.C
 	}
 	return json.RawMessage(text), err
 }
-func (p *puppet) Route(*Session)         {}
+func (p *puppet) Route(*Session) error   { return nil }
 func (p *puppet) Unroute(*Session)       {}
 func (p *puppet) Version() string        { return cmp.Or(p.version, "1.0.102") }
 func (p *puppet) Err() error             { return nil }

@@ -79,11 +79,11 @@ func (*fixture) Epoch() uint64                                        { return 8
 func (*fixture) Logger() *slog.Logger                                 { return slog.New(slog.DiscardHandler) }
 
 // Version and the other methods of session.Runtime.
-func (f *fixture) Version() string        { return f.version }
-func (*fixture) Route(*session.Session)   {}
-func (*fixture) Unroute(*session.Session) {}
-func (*fixture) Err() error               { return nil }
-func (*fixture) Ended() <-chan struct{}   { return nil }
+func (f *fixture) Version() string            { return f.version }
+func (*fixture) Route(*session.Session) error { return nil }
+func (*fixture) Unroute(*session.Session)     {}
+func (*fixture) Err() error                   { return nil }
+func (*fixture) Ended() <-chan struct{}       { return nil }
 func (*fixture) Satellite(context.Context, string, participants.Asker) (roster.Satellite, error) {
 	return nil, errors.New("the fake CLI has no satellites")
 }

@@ -156,3 +156,46 @@ func TestServerLog(t *testing.T) {
 		t.Errorf("the records are %v", killed)
 	}
 }
+
+// TestRecycledInATurn: after the grace period the turn ends with the process. The answer to its tool call comes later,
+// and the successor continues the conversation with it.
+func TestRecycledInATurn(t *testing.T) {
+	t.Parallel()
+	for name, answered := range map[string]func(st *harness.Scripted, s *copilot.Session, recycle func()){
+		"after the end": func(_ *harness.Scripted, _ *copilot.Session, recycle func()) { recycle() },
+		"in the successor": func(st *harness.Scripted, s *copilot.Session, recycle func()) {
+			recycle()
+			st.Pending(s, 1)
+		},
+		"after a conversation": func(st *harness.Scripted, s *copilot.Session, recycle func()) {
+			st.Say(s, "hello")
+			recycle()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := harness.NewOwnScripted(t, harness.HostConfig{}, harness.OnUser("work", harness.Call("works", nil)),
+				harness.OnResult("works", harness.Say("{{tool_result}}")))
+			works := harness.NewHold()
+			s := st.Create(copilot.SessionOptions{Tools: []copilot.Tool{works.Tool("works", "worked")}})
+			answered(st, s, func() {
+				old := st.Ready()[0]
+				ended := st.GoTurn(s, "work")
+				harness.Await(st, works.Asked, "the tool's call")
+				if out := recycled(st, old.GetRuntimeId(), 0)(); out.GetInterruptedSessions() != 1 {
+					t.Errorf("recycled: %v", out)
+				}
+				if out := ended(); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_RUNTIME_LOST {
+					t.Errorf("the turn ended with %v", out)
+				}
+			})
+			works.Release()
+			done := st.First(s, "tool.execution_complete")
+			said := st.First(s, "assistant.message", copilot.After(done.GetPosition()))
+			if text := said.GetEvent().GetAssistantMessage().GetContent(); text != "worked" {
+				t.Errorf("the agent said %q", text)
+			}
+			st.Say(s, "and again")
+		})
+	}
+}

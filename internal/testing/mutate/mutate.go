@@ -35,7 +35,9 @@ type Mutation struct {
 }
 
 // Classes are the kinds of faults, of which each has at least MinOfClass mutations.
-var Classes = []string{"delivery", "arbitration", "fencing", "authorization", "limits", "redaction", "recovery"}
+var Classes = []string{
+	"delivery", "arbitration", "fencing", "authorization", "limits", "redaction", "recovery", "recycle",
+}
 
 // The least number of mutations, in all and of each class.
 const (

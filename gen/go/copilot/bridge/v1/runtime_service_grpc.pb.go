@@ -44,8 +44,8 @@ type RuntimeServiceClient interface {
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(ctx context.Context, in *ListRuntimesRequest, opts ...grpc.CallOption) (*ListRuntimesResponse, error)
 	// DrainRuntime makes a runtime accept no more sessions: sessions are created and loaded in other
-	// runtimes of the profile, which the server starts as the limits permit. Sessions that the
-	// runtime has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
+	// runtimes of the profile, which the server starts as the limits permit, also those whose creation
+	// has begun and that the runtime does not have yet. Sessions that it has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
 	// With `undo` the runtime accepts sessions again. Repeating a call has no effect. The drain ends
 	// with the process.
 	//
@@ -60,8 +60,11 @@ type RuntimeServiceClient interface {
 	//
 	// Sessions stay open, keep their state and their streams, and are loaded in another runtime by
 	// the next call that needs one. A turn that still runs after the grace period ends as with any
-	// end of a runtime: its readers receive RuntimeRestarted, tool calls and permissions stay
-	// answerable, and other callbacks are withdrawn with RUNTIME_LOST.
+	// end of a runtime: its readers receive RuntimeRestarted with the outcome RUNTIME_LOST, pending
+	// tool calls and permissions stay answerable, and other callbacks are withdrawn with
+	// RUNTIME_LOST. An answer that comes after the grace period goes to the next runtime, which
+	// continues the conversation. An answer that the old runtime has taken is part of the turn that
+	// ended.
 	//
 	// Callers recycle the runtimes of their tenant; the role admin recycles all.
 	//
@@ -271,8 +274,8 @@ type RuntimeServiceServer interface {
 	// ListRuntimes lists the CLI processes that the server started or is connected to.
 	ListRuntimes(context.Context, *ListRuntimesRequest) (*ListRuntimesResponse, error)
 	// DrainRuntime makes a runtime accept no more sessions: sessions are created and loaded in other
-	// runtimes of the profile, which the server starts as the limits permit. Sessions that the
-	// runtime has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
+	// runtimes of the profile, which the server starts as the limits permit, also those whose creation
+	// has begun and that the runtime does not have yet. Sessions that it has, and calls without a session, go on in it. ListRuntimes shows the state DRAINING.
 	// With `undo` the runtime accepts sessions again. Repeating a call has no effect. The drain ends
 	// with the process.
 	//
@@ -287,8 +290,11 @@ type RuntimeServiceServer interface {
 	//
 	// Sessions stay open, keep their state and their streams, and are loaded in another runtime by
 	// the next call that needs one. A turn that still runs after the grace period ends as with any
-	// end of a runtime: its readers receive RuntimeRestarted, tool calls and permissions stay
-	// answerable, and other callbacks are withdrawn with RUNTIME_LOST.
+	// end of a runtime: its readers receive RuntimeRestarted with the outcome RUNTIME_LOST, pending
+	// tool calls and permissions stay answerable, and other callbacks are withdrawn with
+	// RUNTIME_LOST. An answer that comes after the grace period goes to the next runtime, which
+	// continues the conversation. An answer that the old runtime has taken is part of the turn that
+	// ended.
 	//
 	// Callers recycle the runtimes of their tenant; the role admin recycles all.
 	//
