@@ -29,6 +29,35 @@ type (
 	SessionLimitsRequest = cliv1.SessionLimitsExhaustedRequestedData
 	// SessionLimitsAnswer changes the limit, or ends the turn.
 	SessionLimitsAnswer = cliv1.UISessionLimitsExhaustedResponse
+	// SkillListRequest asks for the program's skills.
+	SkillListRequest = cliv1.InternalCallbackSkillProviderServiceListRequest
+	// SkillListAnswer has the program's skills.
+	SkillListAnswer = cliv1.InternalCallbackSkillProviderServiceListResponse
+	// SkillReadRequest names a skill.
+	SkillReadRequest = cliv1.InternalCallbackSkillProviderServiceReadRequest
+	// SkillReadAnswer has the text of a skill; none if there is no such skill.
+	SkillReadAnswer = cliv1.InternalCallbackSkillProviderServiceReadResponse
+	// WorkflowExecuteRequest has a workflow's name and arguments.
+	WorkflowExecuteRequest = cliv1.CallbackWorkflowServiceExecuteRequest
+	// WorkflowExecuteAnswer is the result of a workflow.
+	WorkflowExecuteAnswer = cliv1.CallbackWorkflowServiceExecuteResponse
+	// FactoryExecuteRequest is WorkflowExecuteRequest in older CLIs.
+	//lint:ignore SA1019 CLIs before 1.0.83 send it
+	FactoryExecuteRequest = cliv1.CallbackFactoryServiceExecuteRequest
+	// FactoryExecuteAnswer is WorkflowExecuteAnswer in older CLIs.
+	//lint:ignore SA1019 as above
+	FactoryExecuteAnswer = cliv1.CallbackFactoryServiceExecuteResponse
+	// FactoryAbortRequest names the execution to stop, in older CLIs.
+	//lint:ignore SA1019 as above
+	FactoryAbortRequest = cliv1.CallbackFactoryServiceAbortRequest
+	// InstallationConfirmRequest describes an installation.
+	InstallationConfirmRequest = cliv1.CallbackInstallationsServiceConfirmRequest
+	// InstallationConfirmAnswer is the decision about it.
+	InstallationConfirmAnswer = cliv1.CallbackInstallationsServiceConfirmResponse
+	// ExtensionLaunchRequest names an extension.
+	ExtensionLaunchRequest = cliv1.CallbackExtensionLaunchProviderServiceResolveRequest
+	// ExtensionLaunchAnswer is how to start it; empty leaves that to the CLI.
+	ExtensionLaunchAnswer = cliv1.CallbackExtensionLaunchProviderServiceResolveResponse
 )
 
 // UserAnswer answers a question of the agent with a text, which may be one of its choices.

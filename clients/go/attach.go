@@ -42,7 +42,7 @@ func (p *participant) take(resp *bridgev1.AttachResponse) error {
 		p.replied(f.Done.GetCallbackId(), f.Done.GetCommandId(), nil)
 	case *bridgev1.AttachResponse_Failed:
 		if id := f.Failed.GetModelRequestId(); id != "" {
-			p.models.end(id, fromFailure(f.Failed.GetFailure()))
+			p.models.End(id, fromFailure(f.Failed.GetFailure()))
 			return nil
 		}
 		p.replied(f.Failed.GetCallbackId(), f.Failed.GetCommandId(), fromFailure(f.Failed.GetFailure()))

@@ -35,8 +35,8 @@
 // # Callbacks
 //
 // Functions in [SessionOptions] answer callbacks: OnPermission, OnUserInput, OnHooks and
-// so on for common kinds, and [Handle] for every other kind, selected by the types of its
-// request and answer. A handler runs in a goroutine of its own, in a context that ends with
+// so on for each kind, and [Handle] with the messages of the API, selected by the types of its
+// request and answer; OnRequest is for kinds that this package does not know. A handler runs in a goroutine of its own, in a context that ends with
 // the callback; an error or a panic gives the callback's safe default:
 //
 //	copilot.Handle(func(ctx context.Context, r *cliv1.CallbackCanvasServiceOpenRequest) (

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/models"
 	"github.com/copilot-grpc/copilot-grpc/clients/go/internal/notify"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
@@ -31,7 +32,7 @@ type participant struct {
 	pos       *progress
 	handlers  *handlers
 	calls     *calls
-	models    *models
+	models    *models.Requests
 	changes   *notify.Queue[ConnectionChange]
 
 	// ctx ends, with the reason as its cause, when the participation is over.
@@ -76,8 +77,17 @@ func newParticipant(
 		questionSlots: make(chan struct{}, maxConcurrentQuestions),
 		byID:          make(map[string]*call),
 	}
-	p.models = &models{ctx: p.ctx, transport: opts.ModelTransport, live: p.live, open: make(map[string]*modelCall)}
+	p.models = models.New(p.ctx, opts.ModelTransport, p.sendModelResponse)
 	return p
+}
+
+// sendModelResponse sends a part of a model's response. If the link breaks, the server ends the response.
+func (p *participant) sendModelResponse(ctx context.Context, part *bridgev1.ModelResponse) error {
+	l, err := p.live(ctx)
+	if err != nil {
+		return err
+	}
+	return l.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_ModelResponse{ModelResponse: part}})
 }
 
 // open makes the first link and starts the goroutine that keeps the participation up.

@@ -129,6 +129,14 @@ func converted[Req, Answer proto.Message, Result any](
 	}))
 }
 
+// acted adds a handler whose function has no result.
+func acted[Req, Answer proto.Message](all []Handler, fn func(context.Context, Req) error, answer Answer) []Handler {
+	if fn == nil {
+		return all
+	}
+	return append(all, Handle(func(ctx context.Context, req Req) (Answer, error) { return answer, fn(ctx, req) }))
+}
+
 // rareHandlers are the handlers of callbacks that few programs have.
 func (o *SessionOptions) rareHandlers() []Handler {
 	all := converted(nil, o.OnSystemMessage, answer.SystemMessage)
@@ -143,7 +151,21 @@ func (o *SessionOptions) rareHandlers() []Handler {
 	all = handle(all, o.OnSessionLimits)
 	all = handle(all, o.OnCanvasOpen)
 	all = handle(all, o.OnCanvasClose)
-	return handle(all, o.OnCanvasAction)
+	all = handle(all, o.OnCanvasAction)
+	all = handle(all, o.OnSkillList)
+	all = handle(all, o.OnSkillRead)
+	all = handle(all, o.OnWorkflowExecute)
+	all = acted(all, o.OnWorkflowAbort, &cliv1.CallbackWorkflowServiceAbortResponse{})
+	all = handle(all, o.OnFactoryExecute)
+	//lint:ignore SA1019 CLIs before 1.0.83 take it
+	all = acted(all, o.OnFactoryAbort, &cliv1.CallbackFactoryServiceAbortResponse{})
+	all = converted(all, o.OnTaskCancel,
+		func(_ *cliv1.CallbackTasksServiceCancelRequest, cancelled bool) *cliv1.CallbackTasksServiceCancelResponse {
+			return &cliv1.CallbackTasksServiceCancelResponse{Cancelled: cancelled}
+		})
+	all = handle(all, o.OnInstallationConfirm)
+	all = handle(all, o.OnExtensionLaunch)
+	return acted(all, o.OnUIThread, &cliv1.CallbackUiThreadServiceRunResponse{})
 }
 
 // handlers are all handlers of the options, by what they are for.
@@ -156,11 +178,7 @@ func (o *SessionOptions) handlers() (map[handlerKey]Handler, error) {
 	if fs := o.SessionFS; fs != nil {
 		all = append(all, fs.handlers()...)
 	}
-	if fn := o.OnCommand; fn != nil {
-		all = append(all, Handle(func(ctx context.Context, c *Command) (*bridgev1.CommandAnswer, error) {
-			return &bridgev1.CommandAnswer{}, fn(ctx, c)
-		}))
-	}
+	all = acted(all, o.OnCommand, &bridgev1.CommandAnswer{})
 	if fn := o.OnProviderToken; fn != nil {
 		all = converted(all,
 			func(ctx context.Context, r *cliv1.CallbackProviderTokenServiceGetTokenRequest) (string, error) {

@@ -84,7 +84,7 @@ func (c *Client) attach(
 	}
 	p := newParticipant(ctx, c, opts, tools, handlers)
 	if opts.ModelTransport != nil {
-		for _, h := range p.models.handlers() {
+		for _, h := range []Handler{Handle(p.models.Start), Handle(p.models.Feed)} {
 			p.handlers.byKind[handlerKey{kind: h.kind}] = h
 		}
 	}

@@ -99,6 +99,23 @@ type SessionOptions struct {
 		*cliv1.CallbackCanvasServiceCloseResponse, error)
 	OnCanvasAction func(context.Context, *cliv1.CallbackCanvasActionServiceInvokeRequest) (
 		*cliv1.CallbackCanvasActionServiceInvokeResponse, error)
+	// Lists the skills of this program, and returns the text of one.
+	OnSkillList func(context.Context, *SkillListRequest) (*SkillListAnswer, error)
+	OnSkillRead func(context.Context, *SkillReadRequest) (*SkillReadAnswer, error)
+	// Executes a workflow of this program, and stops an execution.
+	OnWorkflowExecute func(context.Context, *WorkflowExecuteRequest) (*WorkflowExecuteAnswer, error)
+	OnWorkflowAbort   func(context.Context, *cliv1.CallbackWorkflowServiceAbortRequest) error
+	// Replace OnWorkflowExecute and OnWorkflowAbort with CLIs before 1.0.83.
+	OnFactoryExecute func(context.Context, *FactoryExecuteRequest) (*FactoryExecuteAnswer, error)
+	OnFactoryAbort   func(context.Context, *FactoryAbortRequest) error
+	// Cancels a task of this program; returns whether it did.
+	OnTaskCancel func(context.Context, *cliv1.CallbackTasksServiceCancelRequest) (cancelled bool, err error)
+	// Decides whether something is installed.
+	OnInstallationConfirm func(context.Context, *InstallationConfirmRequest) (*InstallationConfirmAnswer, error)
+	// Returns how an extension is started.
+	OnExtensionLaunch func(context.Context, *ExtensionLaunchRequest) (*ExtensionLaunchAnswer, error)
+	// Runs an action on the thread of this program's user interface.
+	OnUIThread func(context.Context, *cliv1.CallbackUiThreadServiceRunRequest) error
 	// The hooks.
 	OnHooks Hooks
 	// Keeps the session's files in this program. It sets RuntimeProfile.SessionFs, which
@@ -107,14 +124,14 @@ type SessionOptions struct {
 	// Makes the session's model requests in this program: [http.DefaultTransport], or
 	// another transport. It sets RuntimeProfile.ModelInference.
 	ModelTransport http.RoundTripper
-	// Answers callbacks of any other kind: see [Handle].
+	// Answers callbacks with the messages of the API: see [Handle].
 	Handlers []Handler
 	// Answers callbacks without a type, by JSON-RPC method or event type.
 	OnRequest map[string]RequestHandler
 	// Slash commands that only this participant executes, with OnCommand; removed when it
 	// leaves. Commands in Config belong to the session.
 	Commands []*cliv1.CommandDeclaration
-	// The canvases that this participant can show, and answers for by [Handle]. They need a
+	// The canvases that this participant can show, and answers for by OnCanvasOpen and so on. They need a
 	// CLI process of several connections, which a session that is created so gets.
 	Canvases []*cliv1.CanvasDeclaration
 	// Identity of this participant as a canvas provider. Its canvases keep their identity

@@ -1,4 +1,5 @@
-package copilot
+// Package models makes the requests to models that the CLI hands to a program.
+package models
 
 import (
 	"context"
@@ -13,40 +14,47 @@ import (
 	cliv1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/cli/v1"
 )
 
-// modelPiece is the most bytes of a response that are sent at once.
-const modelPiece = 32 << 10
+// piece is the most bytes of a response that are sent at once.
+const piece = 32 << 10
 
-// models makes the requests to models that a participant answers, by the program's transport.
-type models struct {
-	ctx       context.Context // of the participation
+// Requests makes the requests of a participant by the program's transport. It is safe for concurrent use.
+type Requests struct {
+	ctx       context.Context
 	transport http.RoundTripper
-	live      func(context.Context) (*link, error)
+	send      func(context.Context, *bridgev1.ModelResponse) error
 
 	mu   sync.Mutex
-	open map[string]*modelCall // by id
+	open map[string]*request // by id
 }
 
-// modelCall is one of them.
-type modelCall struct {
+// request is one of them.
+type request struct {
 	id     string
 	body   *io.PipeWriter
 	cancel context.CancelCauseFunc
 }
 
-func (m *models) put(c *modelCall) {
+// New returns requests that end with ctx. send sends a part of a response.
+func New(
+	ctx context.Context, transport http.RoundTripper, send func(context.Context, *bridgev1.ModelResponse) error,
+) *Requests {
+	return &Requests{ctx: ctx, transport: transport, send: send, open: make(map[string]*request)}
+}
+
+func (m *Requests) put(c *request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.open[c.id] = c
 }
 
-func (m *models) get(id string) *modelCall {
+func (m *Requests) get(id string) *request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.open[id]
 }
 
-// end ends a request whose response is no longer needed.
-func (m *models) end(id string, why error) {
+// End ends a request whose response is no longer needed.
+func (m *Requests) End(id string, why error) {
 	m.mu.Lock()
 	c := m.open[id]
 	delete(m.open, id)
@@ -60,25 +68,28 @@ func (m *models) end(id string, why error) {
 // errCancelled ends a request that the CLI has given up.
 var errCancelled = errors.New("copilot: the request was cancelled")
 
-// handlers answer the callbacks of requests to models.
-func (m *models) handlers() []Handler {
-	return []Handler{
-		Handle(func(_ context.Context,
-			r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse, error) {
-			if r.GetTransport() == cliv1.LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET {
-				return nil, errors.New("copilot: ModelTransport makes no WebSocket connections")
-			}
-			return &cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{}, m.start(r)
-		}),
-		Handle(func(_ context.Context,
-			r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) (*cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse, error) {
-			return &cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse{}, m.feed(r)
-		}),
+// Start answers the callback that begins a request.
+func (m *Requests) Start(
+	_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest,
+) (*cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse, error) {
+	if r.GetTransport() == webSocket {
+		return nil, errors.New("copilot: ModelTransport makes no WebSocket connections")
 	}
+	return &cliv1.CallbackLlmInferenceServiceHttpRequestStartResponse{}, m.start(r)
+}
+
+// webSocket is a transport that Requests does not have.
+const webSocket = cliv1.LlmInferenceHttpRequestStartTransport_LLM_INFERENCE_HTTP_REQUEST_START_TRANSPORT_WEBSOCKET
+
+// Feed answers the callback with a piece of a request's body.
+func (m *Requests) Feed(
+	_ context.Context, r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest,
+) (*cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse, error) {
+	return &cliv1.CallbackLlmInferenceServiceHttpRequestChunkResponse{}, m.feed(r)
 }
 
 // start begins to make a request.
-func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) error {
+func (m *Requests) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartRequest) error {
 	reader, writer := io.Pipe()
 	ctx, cancel := context.WithCancelCause(m.ctx)
 	req, err := http.NewRequestWithContext(ctx, r.GetMethod(), r.GetUrl(), reader)
@@ -91,7 +102,7 @@ func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartReque
 			req.Header.Add(name, value)
 		}
 	}
-	c := &modelCall{id: r.GetRequestId(), body: writer, cancel: cancel}
+	c := &request{id: r.GetRequestId(), body: writer, cancel: cancel}
 	m.put(c)
 	go func() {
 		defer func() {
@@ -99,13 +110,13 @@ func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartReque
 				err = fmt.Errorf("the transport panicked: %v", v)
 			}
 			if err != nil && ctx.Err() == nil {
-				_ = m.send(ctx, c.id,
+				_ = m.part(ctx, c.id,
 					&bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: &bridgev1.ModelResponseChunk{
 						Error: &bridgev1.ModelResponseError{Message: err.Error()},
 					}}}) // a failure here has no receiver
 			}
 			_ = reader.Close() // never fails
-			m.end(c.id, errCancelled)
+			m.End(c.id, errCancelled)
 		}()
 		err = m.answer(ctx, c, req)
 	}()
@@ -113,13 +124,13 @@ func (m *models) start(r *cliv1.CallbackLlmInferenceServiceHttpRequestStartReque
 }
 
 // feed takes a piece of a request's body.
-func (m *models) feed(r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) error {
+func (m *Requests) feed(r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkRequest) error {
 	c := m.get(r.GetRequestId())
 	if c == nil {
 		return nil // its response is over
 	}
 	if r.GetCancel() {
-		m.end(c.id, errCancelled)
+		m.End(c.id, errCancelled)
 		return nil
 	}
 	data := []byte(r.GetData())
@@ -138,7 +149,7 @@ func (m *models) feed(r *cliv1.CallbackLlmInferenceServiceHttpRequestChunkReques
 }
 
 // answer makes a request and sends its response on.
-func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) error {
+func (m *Requests) answer(ctx context.Context, c *request, req *http.Request) error {
 	resp, err := m.transport.RoundTrip(req)
 	if err != nil {
 		return err
@@ -149,10 +160,10 @@ func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) er
 	for name, values := range resp.Header {
 		head.Headers[name] = &cliv1.StringList{Items: values}
 	}
-	if err := m.send(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: head}}); err != nil {
+	if err := m.part(ctx, c.id, &bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Head{Head: head}}); err != nil {
 		return err
 	}
-	buffer := make([]byte, modelPiece)
+	buffer := make([]byte, piece)
 	for {
 		n, err := resp.Body.Read(buffer)
 		over := errors.Is(err, io.EOF)
@@ -163,19 +174,15 @@ func (m *models) answer(ctx context.Context, c *modelCall, req *http.Request) er
 			continue
 		}
 		chunk := &bridgev1.ModelResponseChunk{Data: &bridgev1.ModelResponseChunk_Binary{Binary: buffer[:n]}, End: over}
-		if err := m.send(ctx, c.id,
+		if err := m.part(ctx, c.id,
 			&bridgev1.ModelResponse{Part: &bridgev1.ModelResponse_Chunk{Chunk: chunk}}); err != nil || over {
 			return err
 		}
 	}
 }
 
-// send sends a part of a response. If the link breaks, the server ends the response.
-func (m *models) send(ctx context.Context, id string, part *bridgev1.ModelResponse) error {
-	l, err := m.live(ctx)
-	if err != nil {
-		return err
-	}
+// part sends a part of a request's response.
+func (m *Requests) part(ctx context.Context, id string, part *bridgev1.ModelResponse) error {
 	part.RequestId = id
-	return l.send(&bridgev1.AttachRequest{Frame: &bridgev1.AttachRequest_ModelResponse{ModelResponse: part}})
+	return m.send(ctx, part)
 }
