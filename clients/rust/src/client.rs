@@ -11,6 +11,7 @@ use crate::connection::{Connection, method};
 use crate::error::{Error, Result};
 use crate::events::Values;
 use crate::frames::{audible, silence_of};
+use crate::inbox::WatchPending;
 use crate::open::{Create, Join, Resume, SessionBuilder};
 use crate::prompt::Prompt;
 use crate::retry::Backoff;
@@ -158,27 +159,39 @@ impl Client {
     ///
     /// After a broken connection the stream begins again with the open sessions.
     pub fn watch_sessions(&self) -> Values<bridge::WatchSessionsResponse> {
+        self.watch_sessions_with(bridge::WatchSessionsRequest::default())
+    }
+
+    /// As [`watch_sessions`](Self::watch_sessions), with a filter and other options. Heartbeats are left out.
+    pub fn watch_sessions_with(&self, request: bridge::WatchSessionsRequest) -> Values<bridge::WatchSessionsResponse> {
         let connection = self.connection();
         let backoff = Backoff::new(connection.reconnect);
-        let state = (connection, None, backoff);
-        Values::new(state, |(connection, mut stream, mut backoff)| async move {
+        let state = (connection, request, None, backoff);
+        Values::new(state, |(connection, request, mut stream, mut backoff)| async move {
             loop {
-                match next_change(&connection, &mut stream).await {
+                match next_change(&connection, &request, &mut stream).await {
                     Ok(change) => {
                         backoff.reset();
                         if change.change() != bridge::SessionChange::Heartbeat {
-                            return (Some(Ok(change)), (connection, stream, backoff));
+                            return (Some(Ok(change)), (connection, request, stream, backoff));
                         }
                     }
                     Err(cause) => {
                         stream = None;
                         if !connection.may_reopen(&mut backoff, &cause).await {
-                            return (Some(Err(cause)), (connection, stream, backoff));
+                            return (Some(Err(cause)), (connection, request, stream, backoff));
                         }
                     }
                 }
             }
         })
+    }
+
+    /// What the models of sessions were used for, in rows of the groups that the request names. Without a session it
+    /// sums all sessions that the caller can see.
+    pub async fn usage(&self, request: bridge::GetUsageRequest) -> Result<Vec<bridge::UsageRow>> {
+        let connection = &self.0.connection;
+        Ok(connection.repeat(None, method!(connection, sessions.get_usage(request))).await?.rows)
     }
 
     // The server.
@@ -226,6 +239,25 @@ impl Client {
         }
     }
 
+    /// An inbox of the callbacks that wait in all sessions, present and future; see [`WatchPending`] for its options.
+    ///
+    /// ```no_run
+    /// # async fn example(client: copilot_grpc::Client) -> copilot_grpc::Result<()> {
+    /// use copilot_grpc::{PendingChange, answers};
+    ///
+    /// let mut changes = client.watch_pending().handle().stream();
+    /// while let Some(change) = changes.next().await {
+    ///     if let PendingChange::Waiting(pending) = change? {
+    ///         pending.answer(answers::approve()).await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch_pending(&self) -> WatchPending {
+        WatchPending::new(self.connection())
+    }
+
     /// Ends a private server and waits for its end. Any other server is left alone; dropping a client is enough.
     pub async fn close(&self) {
         if let Some(server) = &self.0.connection.server {
@@ -242,14 +274,16 @@ impl fmt::Debug for Client {
 
 async fn next_change(
     connection: &Connection,
+    request: &bridge::WatchSessionsRequest,
     stream: &mut Option<tonic::Streaming<bridge::WatchSessionsResponse>>,
 ) -> Result<bridge::WatchSessionsResponse> {
-    let silence = silence_of(None);
+    let options = bridge::StreamOptions { heartbeat_interval: request.heartbeat_interval, ..Default::default() };
+    let silence = silence_of(Some(&options));
     let stream = match stream {
         Some(stream) => stream,
         None => {
             let mut events = connection.events();
-            let opened = audible(silence, events.watch_sessions(bridge::WatchSessionsRequest::default())).await?;
+            let opened = audible(silence, events.watch_sessions(request.clone())).await?;
             stream.insert(opened.into_inner())
         }
     };

@@ -1,5 +1,6 @@
 //! Sessions: one conversation with an agent.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use tokio_util::sync::CancellationToken;
@@ -234,6 +235,22 @@ impl Session {
         request.session_id = self.id().to_owned();
         let core = &self.0.core;
         Ok(core.call(method!(core.connection, sessions.set_model(request))).await?.model_id)
+    }
+
+    /// Adds or replaces labels and removes others. Returns all labels of the session.
+    pub async fn update_labels<K: Into<String>, V: Into<String>, R: Into<String>>(
+        &self,
+        set: impl IntoIterator<Item = (K, V)>,
+        remove: impl IntoIterator<Item = R>,
+    ) -> Result<HashMap<String, String>> {
+        let request = bridge::UpdateLabelsRequest {
+            session_id: self.id().to_owned(),
+            set: set.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            remove: remove.into_iter().map(Into::into).collect(),
+        };
+        let core = &self.0.core;
+        let reply = core.repeat(method!(core.connection, sessions.update_labels(request))).await?;
+        Ok(reply.session.unwrap_or_default().labels)
     }
 
     /// Writes a line to the session's timeline, for its users, not for the model. Returns the event's id.

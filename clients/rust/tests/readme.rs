@@ -1,14 +1,16 @@
 //! The code of the README, which must be the code below, on the real CLI with a scripted model.
 #![allow(clippy::unwrap_used, dead_code, unused_variables)]
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use copilot_grpc::bridge::v1::{GetUsageRequest, Handlers, SessionFilter, UsageGroup};
 use copilot_grpc::permission::Rules;
 use copilot_grpc::testing::{Server, call, say};
 use copilot_grpc::{
-    Attachment, Client, Data, Entry, Json, NoArguments, Prompt, Reason, Session, Start, Token, Tool, ToolCall,
-    ToolError, ToolResult,
+    Attachment, Client, Data, Entry, Json, NoArguments, PendingChange, Prompt, Reason, Session, Start, Token, Tool,
+    ToolCall, ToolError, ToolResult, answers,
 };
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -146,6 +148,37 @@ async fn events(session: &Session) -> Result<()> {
     Ok(())
 }
 
+async fn sessions(client: &Client) -> Result<()> {
+    // [sessions]
+    let session = client.create_session().label("team", "payments").await?;
+    session.update_labels([("stage", "review")], ["draft"]).await?;
+    let payments = SessionFilter { labels: HashMap::from([("team".into(), "payments".into())]), ..Default::default() };
+    for found in client.list_sessions(payments).collect().await? {
+        println!("{} {:?}", found.session_id, found.labels);
+    }
+    let group_by = vec![UsageGroup::Day.into(), UsageGroup::Model.into()];
+    for row in client.usage(GetUsageRequest { group_by, ..Default::default() }).await? {
+        println!("{} {}: {} requests, cost {}", row.day, row.model_id, row.requests, row.cost);
+    }
+    // [end]
+    session.delete().await?;
+    Ok(())
+}
+
+async fn inbox(client: &Client) -> Result<()> {
+    // [inbox]
+    let mut changes = client.watch_pending().handle().label("team", "payments").stream();
+    while let Some(change) = changes.next().await {
+        match change? {
+            PendingChange::Waiting(pending) => pending.answer(answers::approve()).await?,
+            PendingChange::Ended(end) => println!("{} no longer waits", end.callback.callback_id),
+            _ => {}
+        }
+    }
+    // [end]
+    Ok(())
+}
+
 #[allow(dead_code)]
 async fn connections() -> Result<()> {
     async fn fetch_token() -> std::io::Result<String> {
@@ -195,8 +228,23 @@ async fn snippets_run() -> Result<()> {
     tools(&session).await?;
     permissions(&client).await?;
     events(&session).await?;
+    sessions(&client).await?;
     errors(&client).await?;
     session.delete().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn inbox_answers() -> Result<()> {
+    let server = Server::start(call("weather", "get_weather", serde_json::json!({}), "{{tool_result}}")).await?;
+    let client = Client::connect(server.target()).await?;
+    let weather = Tool::new("get_weather", "Tells the weather.", |_: NoArguments| async { "rain" });
+    let handlers = Handlers { permission: true, ..Default::default() };
+    let session = client.create_session().tool(weather).label("team", "payments").session_handlers(handlers).await?;
+    tokio::select! {
+        outcome = session.send_and_wait("What is the weather?") => assert_eq!(outcome?.text, "rain"),
+        ended = inbox(&client) => panic!("the inbox has ended: {ended:?}"),
+    }
     Ok(())
 }
 

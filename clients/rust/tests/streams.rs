@@ -10,7 +10,9 @@ use copilot_grpc::bridge::v1 as bridge;
 use copilot_grpc::bridge::v1::run_response::Frame as RunFrame;
 use copilot_grpc::bridge::v1::subscribe_response::Frame;
 use copilot_grpc::cli::v1 as cli;
-use copilot_grpc::{Attachment, Entry, GapReason, Position, Prompt, Reason, Reconnect, Start, TurnStatus};
+use copilot_grpc::{
+    Attachment, Entry, GapReason, PendingChange, Position, Prompt, Reason, Reconnect, Start, TurnStatus, answers,
+};
 use support::{Running, connected, position, soon, status};
 use tonic::{Code, Status};
 
@@ -298,4 +300,44 @@ async fn servers_that_do_not_work() {
     assert_eq!(copilot_grpc::Client::connect("nowhere").await.unwrap_err().field(), "target");
     let missing = copilot_grpc::Client::launch().binary("no-such-binary").await.unwrap_err();
     assert!(missing.message().contains("not on PATH"), "{missing}");
+}
+
+#[tokio::test]
+async fn pending_callbacks_are_watched_over_broken_streams() {
+    use bridge::watch_pending_response::Change;
+
+    let (running, client) = connected().await;
+    let mut changes =
+        client.watch_pending().handle().kinds([bridge::CallbackKind::Permission]).label("team", "payments").stream();
+    let reading = tokio::spawn(async move {
+        let Some(Ok(PendingChange::Waiting(pending))) = changes.next().await else { panic!("no callback waits") };
+        pending.answer(answers::approve()).await.unwrap();
+        let Some(Ok(PendingChange::Ended(end))) = changes.next().await else { panic!("it has not ended") };
+        let refused = changes.next().await.unwrap().unwrap_err();
+        (pending.callback.callback_id.clone(), end, refused, changes.next().await.is_none())
+    });
+    let change = |change| bridge::WatchPendingResponse { change: Some(change) };
+    let requested = || Change::Requested(support::tool_callback("c1", "weather", "{}"));
+    let first = running.fake.watch().await;
+    let request = first.request.clone();
+    let filter = first.request.filter.as_ref().unwrap();
+    assert!(first.request.handle && filter.kinds == [bridge::CallbackKind::Permission as i32]);
+    assert_eq!(filter.labels["team"], "payments");
+    first.send(change(requested()));
+    first.cut(Code::Unavailable);
+    let second = running.fake.watch().await;
+    assert_eq!(second.request, request);
+    second.send(change(requested())); // listed again
+    second.send(change(Change::CaughtUp(Default::default())));
+    let resolved = bridge::CallbackResolved { callback_id: "c1".into(), ..Default::default() };
+    let resolved = bridge::PendingResolved { session_id: "s1".into(), resolved: Some(resolved) };
+    second.send(change(Change::Resolved(resolved)));
+    second.fail(status(Code::PermissionDenied, "FORBIDDEN"));
+    let (callback_id, end, refused, over) = soon(reading).await.unwrap();
+    assert_eq!((&*callback_id, &*end.callback.callback_id, over), ("c1", "c1", true));
+    assert_eq!(end.resolved.unwrap().callback_id, "c1");
+    assert_eq!(refused.reason(), Reason::Forbidden);
+    let resolves = running.fake.resolves.lock().unwrap();
+    assert_eq!((&*resolves[0].session_id, &*resolves[0].callback_id), ("s1", "c1"));
+    assert!(!resolves[0].request_id.is_empty());
 }

@@ -182,6 +182,9 @@ pub struct Fake {
     attaches: Inbox<Attached>,
     subscriptions: Inbox<ServerStream<bridge::SubscribeRequest, bridge::SubscribeResponse>>,
     runs: Inbox<ServerStream<bridge::RunRequest, bridge::RunResponse>>,
+    watches: Inbox<ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse>>,
+    /// The requests of Resolve.
+    pub resolves: Mutex<Vec<bridge::ResolveRequest>>,
     /// Failures of the next Attach streams, before any frame.
     pub refusals: Mutex<Vec<Status>>,
     /// Failures of the next unary calls, by method.
@@ -199,17 +202,24 @@ struct Senders {
     attaches: mpsc::UnboundedSender<Attached>,
     subscriptions: mpsc::UnboundedSender<ServerStream<bridge::SubscribeRequest, bridge::SubscribeResponse>>,
     runs: mpsc::UnboundedSender<ServerStream<bridge::RunRequest, bridge::RunResponse>>,
+    watches: mpsc::UnboundedSender<ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse>>,
 }
 
 impl Fake {
     fn new() -> Self {
-        let (attaches, subscriptions, runs) =
-            (mpsc::unbounded_channel(), mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (attaches, subscriptions, runs, watches) = (
+            mpsc::unbounded_channel(),
+            mpsc::unbounded_channel(),
+            mpsc::unbounded_channel(),
+            mpsc::unbounded_channel(),
+        );
         Self {
-            to_test: Senders { attaches: attaches.0, subscriptions: subscriptions.0, runs: runs.0 },
+            to_test: Senders { attaches: attaches.0, subscriptions: subscriptions.0, runs: runs.0, watches: watches.0 },
             attaches: tokio::sync::Mutex::new(attaches.1),
             subscriptions: tokio::sync::Mutex::new(subscriptions.1),
             runs: tokio::sync::Mutex::new(runs.1),
+            watches: tokio::sync::Mutex::new(watches.1),
+            resolves: Mutex::default(),
             refusals: Mutex::default(),
             failures: Mutex::default(),
             sends: Mutex::default(),
@@ -237,6 +247,10 @@ impl Fake {
 
     pub async fn run(&self) -> ServerStream<bridge::RunRequest, bridge::RunResponse> {
         soon(async { self.runs.lock().await.recv().await }).await.unwrap()
+    }
+
+    pub async fn watch(&self) -> ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse> {
+        soon(async { self.watches.lock().await.recv().await }).await.unwrap()
     }
 
     fn failure(&self, method: &str) -> Result<(), Status> {
@@ -344,6 +358,24 @@ impl CallbackService for Service {
         let (stream, response) = stream(*start);
         let _ = self.0.to_test.attaches.send(Attached { stream, received });
         Ok(response)
+    }
+
+    async fn watch_pending(
+        &self,
+        request: Request<bridge::WatchPendingRequest>,
+    ) -> Result<Response<BoxStream<bridge::WatchPendingResponse>>, Status> {
+        let (stream, response) = stream(request.into_inner());
+        let _ = self.0.to_test.watches.send(stream);
+        Ok(response)
+    }
+
+    async fn resolve(
+        &self,
+        request: Request<bridge::ResolveRequest>,
+    ) -> Result<Response<bridge::ResolveResponse>, Status> {
+        self.0.resolves.lock().unwrap().push(request.into_inner());
+        self.0.failure("Resolve")?;
+        Ok(Response::new(bridge::ResolveResponse::default()))
     }
 
     async fn read_callback(
