@@ -13,6 +13,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fields"
 	"github.com/copilot-grpc/copilot-grpc/bridge/quota"
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/internal/testing/fakecli"
 )
@@ -132,5 +133,63 @@ func TestUsageOfTenants(t *testing.T) {
 	}
 	if got := fmt.Sprint(r.usageOf(as("a"), q)); got != "[ own  0 1 7  b/given b 0 1 7]" {
 		t.Errorf("with the shared one: %s", got)
+	}
+}
+
+// The usage of deleted sessions stays, without their ids and labels, also of one that only the directory has. It
+// outlives the bridge.
+func TestUsageOfDeletedSessions(t *testing.T) {
+	t.Parallel()
+	k := newKept(t, always(fakecli.Script{}))
+	ctx := t.Context()
+	q := &bridgev1.GetUsageRequest{GroupBy: []bridgev1.UsageGroup{byModel, bySession}}
+	want := func(what, want string) {
+		t.Helper()
+		if got := fmt.Sprint(k.usageOf(ctx, q)); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	remove := func(id string) {
+		t.Helper()
+		if _, err := k.Sessions.DeleteSession(ctx, &bridgev1.DeleteSessionRequest{SessionId: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"deleted", "evicted", "stays"} {
+		k.create(id, labelled(labels{"team": "red"}))
+		k.ask(id, "hi") // a turn, so that the CLI has a history
+		used(k.life(), id, "m1")
+	}
+	eventually(t, "the usage", func() bool { return len(k.usageOf(ctx, q)) == 6 })
+	k.store.SaveDirty()
+	remove("deleted")
+	k.disconnect("evicted")
+	k.store.SaveDirty()
+	want("with one deleted", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
+	k = k.reborn()
+	want("after a restart", "[   1 1 1  stays  1 1 1 m1   0 1 7 m1 stays  0 1 7]")
+	for i := range registry.MaxDisconnected {
+		id := fmt.Sprint("later", i)
+		k.create(id)
+		k.disconnect(id)
+	}
+	eventually(t, "the disconnected session to be out of memory", func() bool { return k.store.Get("evicted") == nil })
+	remove("evicted")
+	want("with two deleted", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
+	k.create("deleted")
+	remove("deleted")
+	want("with an unused one deleted", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
+	red := &bridgev1.GetUsageRequest{Filter: &bridgev1.SessionFilter{Labels: labels{"team": "red"}}}
+	if got := fmt.Sprint(k.usageOf(ctx, red)); got != "[   1 2 8]" {
+		t.Errorf("by a label: %s", got)
+	}
+	if got := fmt.Sprint(k.usageOf(ctx, &bridgev1.GetUsageRequest{SessionId: "stays"})); got != "[   1 2 8]" {
+		t.Errorf("of a session: %s", got)
+	}
+	k = k.reborn()
+	want("after another restart", "[   2 2 2  stays  1 1 1 m1   0 2 14 m1 stays  0 1 7]")
+	other := caller.With(ctx, caller.Caller{Tenant: "other", Role: caller.Owner, Class: caller.Own})
+	if got := k.usageOf(other, q); len(got) > 0 {
+		t.Errorf("another tenant sees %s", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -60,12 +61,22 @@ func (svc *Service) GetUsage(
 		}
 		q.sum(sums, e.Session.Usage(), s)
 		if len(sums) > maxUsageRows {
-			return nil, fault.New(fault.LimitExceeded,
-				"the usage has more than %d rows: select fewer sessions or days, or group by less", maxUsageRows).
-				With("limit", "usage rows")
+			return nil, errUsageRows()
 		}
 	}
+	if r.GetSessionId() == "" && proto.Size(r.GetFilter()) == 0 {
+		q.sum(sums, svc.store.Deleted.Rows(caller.From(ctx).Tenant), nil)
+	}
+	if len(sums) > maxUsageRows {
+		return nil, errUsageRows()
+	}
 	return usageRows(sums), nil
+}
+
+func errUsageRows() error {
+	return fault.New(fault.LimitExceeded,
+		"the usage has more than %d rows: select fewer sessions or days, or group by less", maxUsageRows).
+		With("limit", "usage rows")
 }
 
 // parseUsage checks a request, except its session.
@@ -101,7 +112,7 @@ func usageDay(t *timestamppb.Timestamp, field string) (string, error) {
 	return t.AsTime().Format(time.DateOnly), nil
 }
 
-// sum adds the usage of a session to its groups.
+// sum adds the usage of a session to its groups; nil stands for the deleted sessions.
 func (q *usageQuery) sum(sums map[usageKey]usage.Sums, of usage.Usage, s *bridgev1.Session) {
 	for _, row := range of {
 		if row.Day < q.first || q.last != "" && row.Day > q.last {

@@ -62,6 +62,15 @@ func (s *Session) Usage() usage.Usage {
 	return slices.Clone(s.intake.Usage)
 }
 
+// SavedUsage returns what a session has used, of what Save returned; nil if it cannot be read.
+func SavedUsage(text []byte) usage.Usage {
+	var in struct{ Usage usage.Usage }
+	if json.Unmarshal(text, &in) != nil {
+		return nil
+	}
+	return in.Usage
+}
+
 // CheckSaved returns an error if Restore cannot read text.
 func CheckSaved(text []byte) error {
 	var in saved

@@ -64,20 +64,33 @@ func (st *Store) removeState(s *session.Session) {
 		return
 	}
 	err := s.Journal().Remove(ctx)
-	if err == nil {
-		err = st.RemoveSaved(s.Key())
+	if d := st.cfg.Directory; err == nil && d != nil {
+		err = d.Remove(s.Key())
 	}
 	if err != nil {
 		st.log.Error("removing a session from disk failed", "session_id", s.ID(), "error", err)
 	}
 }
 
-// RemoveSaved removes what the directory has of a session.
+// RemoveSaved removes what the directory has of a session that is not in memory. What the session used of models stays
+// in Deleted.
 func (st *Store) RemoveSaved(key string) error {
 	if st.cfg.Directory == nil {
 		return nil
 	}
-	return st.cfg.Directory.Remove(key)
+	var r record
+	state, err := st.cfg.Directory.Session(key)
+	if err == nil && state != nil {
+		err = json.Unmarshal(state, &r)
+	}
+	if err != nil {
+		st.log.Warn("the usage of a deleted session is lost", "session_id", key, "error", err)
+	}
+	if err := st.cfg.Directory.Remove(key); err != nil {
+		return err
+	}
+	st.Deleted.add(r.Tenant, session.SavedUsage(r.Session))
+	return nil
 }
 
 // setAside sets aside the data of a session that could not be opened.

@@ -1,10 +1,10 @@
 // Package sessions has the sessions of a bridge. A Store finds them for callers, creates and restores them,
 // saves their state, evicts and removes them.
 //
-// A Store has no lock. It owns a registry.Registry, a registry.Saver and registry.Epochs, each with its own
-// lock. No lock is held while the directory is used to create or restore a session: it may be slow or remote.
-// Run saves changed sessions on the goroutine that calls it; evictions run on goroutines of Config.Go. Close
-// comes after both have ended.
+// A Store has no lock. It owns a registry.Registry, a registry.Saver, registry.Epochs and the usage of deleted
+// sessions, each with its own lock. No lock is held while the directory is used to create or restore a session: it may
+// be slow or remote. Run saves changed sessions on the goroutine that calls it; evictions run on goroutines of
+// Config.Go. Close comes after both have ended.
 package sessions
 
 import (
@@ -46,6 +46,10 @@ type Directory interface {
 	TakeUp(id string) error
 	Damaged() []backend.Damage
 	DamageOf(id string) (backend.Damage, bool)
+	// Usage returns what SaveUsage stored of the deleted sessions of a tenant, nil if it stored nothing. Calls for one
+	// tenant do not overlap.
+	Usage(tenant string) (json.RawMessage, error)
+	SaveUsage(tenant string, rows []byte) error
 	// Outbox is where a session's prompts are until their turns have ended.
 	Outbox(id string) backend.Files
 	// Requests returns the log of requests that may come again, and what it holds.
@@ -87,13 +91,16 @@ type Store struct {
 	table  *registry.Registry[*registry.Entry]
 	saver  *registry.Saver[*registry.Entry]
 	epochs registry.Epochs
+	// Deleted has the usage of deleted sessions.
+	Deleted *DeletedUsage
 }
 
 // New returns an empty store.
 func New(cfg Config) *Store {
 	st := &Store{
 		cfg: cfg, log: cfg.Log,
-		table: registry.New(inState(session.Deleted), inState(session.Disconnected)),
+		table:   registry.New(inState(session.Deleted), inState(session.Disconnected)),
+		Deleted: &DeletedUsage{directory: cfg.Directory, log: cfg.Log, tenants: map[string]*tenantUsage{}},
 	}
 	st.saver = registry.NewSaver(st.save)
 	if cfg.Directory != nil {
@@ -158,7 +165,8 @@ func (st *Store) GetOrCreate(ctx context.Context, tenant, id string) (e *registr
 	return e, fresh, nil
 }
 
-// Remove removes a session that could not be opened, or was deleted, with its state.
+// Remove removes a session that could not be opened, or was deleted, with its state. What it used of models stays in
+// Deleted.
 func (st *Store) Remove(e *registry.Entry) {
 	finish, ok := st.table.BeginRemove(e)
 	if !ok {
@@ -167,6 +175,7 @@ func (st *Store) Remove(e *registry.Entry) {
 	defer st.finishRemove(e, finish)
 	e.Session.Prompts().Box().Close()
 	st.saver.Exclusively(func() { st.removeState(e.Session) })
+	st.Deleted.add(e.Session.Tenant(), e.Session.Usage())
 }
 
 // finishRemove ends the removal of a session.

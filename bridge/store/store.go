@@ -15,6 +15,7 @@
 //	sessions/ID/outbox/  prompts whose turns have not ended
 //	sessions/ID/blobs/   the last snapshot of the CLI's folder
 //	damaged/ID/          an unreadable session, unchanged, with the reason
+//	usage/               what deleted sessions have used of models, a file for each tenant
 package store
 
 import (

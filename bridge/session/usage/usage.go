@@ -82,15 +82,28 @@ func tokens(n float64) int64 { return int64(min(max(n, 0), 1<<40)) }
 
 // add adds to the row of a day and a model.
 func (u *Usage) add(at time.Time, model string, s Sums) {
-	row := Row{Day: at.UTC().Format(time.DateOnly), Model: model[:min(len(model), maxModel)]}
+	u.addRow(Row{at.UTC().Format(time.DateOnly), model[:min(len(model), maxModel)], s}, maxRows)
+}
+
+// Merge adds the rows of another Usage, and merges the oldest rows above a number of rows.
+func (u *Usage) Merge(o Usage, limit int) {
+	for _, row := range o {
+		u.addRow(row, limit)
+	}
+}
+
+// addRow adds to the row of the same day and model.
+func (u *Usage) addRow(row Row, limit int) {
 	i, found := slices.BinarySearchFunc(*u, row, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Model, b.Model))
 	})
 	if !found {
 		*u = slices.Insert(*u, i, row)
 	}
-	(*u)[i].Add(s)
-	if len(*u) > maxRows {
+	if found {
+		(*u)[i].Add(row.Sums)
+	}
+	if len(*u) > limit {
 		u.mergeOldest()
 	}
 }

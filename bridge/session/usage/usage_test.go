@@ -91,3 +91,21 @@ func TestOldestRowsAreMerged(t *testing.T) {
 		t.Errorf("from %+v to %+v", u[0], last)
 	}
 }
+
+// Merged rows of many sessions are bounded, and their sums stay.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	var all Usage
+	for day := 10; day < 30; day++ {
+		date := fmt.Sprintf("2026-01-%d", day)
+		all.Merge(Usage{{date, "a", Sums{Requests: 1}}, {date, "b", Sums{Requests: 2}}}, 4)
+	}
+	all.Merge(Usage{{"2026-01-29", "b", Sums{Requests: 5}}}, 4)
+	want := Usage{
+		{"2026-01-10", "", Sums{Requests: 55}}, {"2026-01-28", "b", Sums{Requests: 2}},
+		{"2026-01-29", "a", Sums{Requests: 1}}, {"2026-01-29", "b", Sums{Requests: 7}},
+	}
+	if !reflect.DeepEqual(all, want) {
+		t.Errorf("merged: %+v, want %+v", all, want)
+	}
+}

@@ -3133,9 +3133,10 @@ func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
 
 type GetUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Only this session; empty for all open sessions that ListSessions shows to the caller.
+	// Only this session; empty for all open sessions that ListSessions shows to the caller, and the
+	// deleted sessions of the caller's tenant.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Only matching sessions; unset fields match all.
+	// Only matching sessions, without the deleted ones; unset fields match all.
 	Filter *SessionFilter `protobuf:"bytes,2,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The first day is the day of this time, in UTC; default: all days.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
@@ -3262,10 +3263,10 @@ type UsageRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In UTC, as "2026-11-22"; only if grouped by DAY.
 	Day string `protobuf:"bytes,1,opt,name=day,proto3" json:"day,omitempty"`
-	// Only if grouped by MODEL. Empty for old days of a session with many rows, and if the CLI did not
-	// name the model.
+	// Only if grouped by MODEL. Empty for old days where rows were merged, and if the CLI did not name
+	// the model.
 	ModelId string `protobuf:"bytes,2,opt,name=model_id,json=modelId,proto3" json:"model_id,omitempty"`
-	// Only if grouped by SESSION.
+	// Only if grouped by SESSION; empty for all deleted sessions together.
 	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// As Session.owner; only if grouped by OWNER.
 	Owner string `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`

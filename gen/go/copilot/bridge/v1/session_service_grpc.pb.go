@@ -146,13 +146,16 @@ type SessionServiceClient interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(ctx context.Context, in *UpdateProviderRequest, opts ...grpc.CallOption) (*UpdateProviderResponse, error)
-	// GetUsage returns what the caller's open sessions have used of models: requests, tokens, cost and
-	// turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
+	// GetUsage returns what the caller's open and deleted sessions have used of models: requests,
+	// tokens, cost and turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
 	// also those of sub-agents, and stores the sums with the session. It keeps 512 rows of a session,
 	// one for each day and model, and merges the oldest above that. Use before the server had the
 	// session is not included. When a session is disconnected its usage is left out until
-	// ResumeSession opens it; when it is deleted its usage is deleted, also that of Run's own sessions.
-	// If the server's process is killed, requests of the last moments may be missing.
+	// ResumeSession opens it. When a session is deleted, also one that Run made, the server adds its
+	// rows to those of all deleted sessions of its tenant, which have no session and no labels: only
+	// requests without `session_id` and `filter` include them. The server keeps 3,650 of these rows,
+	// and merges the oldest above that. If the server's process is killed, requests and deletions of
+	// the last moments may be missing.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED for more than 10,000
 	// rows: select fewer sessions or days, or group by less.
@@ -618,13 +621,16 @@ type SessionServiceServer interface {
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_BUSY while a turn runs,
 	// SESSION_REFUSED.
 	UpdateProvider(context.Context, *UpdateProviderRequest) (*UpdateProviderResponse, error)
-	// GetUsage returns what the caller's open sessions have used of models: requests, tokens, cost and
-	// turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
+	// GetUsage returns what the caller's open and deleted sessions have used of models: requests,
+	// tokens, cost and turns, summed by the groups of the request. The server counts the CLI's assistant.usage events,
 	// also those of sub-agents, and stores the sums with the session. It keeps 512 rows of a session,
 	// one for each day and model, and merges the oldest above that. Use before the server had the
 	// session is not included. When a session is disconnected its usage is left out until
-	// ResumeSession opens it; when it is deleted its usage is deleted, also that of Run's own sessions.
-	// If the server's process is killed, requests of the last moments may be missing.
+	// ResumeSession opens it. When a session is deleted, also one that Run made, the server adds its
+	// rows to those of all deleted sessions of its tenant, which have no session and no labels: only
+	// requests without `session_id` and `filter` include them. The server keeps 3,650 of these rows,
+	// and merges the oldest above that. If the server's process is killed, requests and deletions of
+	// the last moments may be missing.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; RESOURCE_EXHAUSTED LIMIT_EXCEEDED for more than 10,000
 	// rows: select fewer sessions or days, or group by less.

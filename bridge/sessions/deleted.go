@@ -1,0 +1,105 @@
+package sessions
+
+import (
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
+)
+
+// maxDeletedRows bounds the rows of a tenant's deleted sessions: ten models a day for a year. Above it the oldest rows
+// are merged, so that the sums stay.
+const maxDeletedRows = 3650
+
+// DeletedUsage has what deleted sessions have used of models, by tenant. It is safe for concurrent use.
+type DeletedUsage struct {
+	directory Directory // nil keeps it in memory
+	log       *slog.Logger
+
+	mu      sync.Mutex // guards tenants alone
+	tenants map[string]*tenantUsage
+}
+
+// tenantUsage is the usage of one tenant. saving is taken before mu, and is held while the file is read or written.
+type tenantUsage struct {
+	saving sync.Mutex
+	loaded bool // guarded by saving
+	saved  int  // the version in the directory; guarded by saving
+
+	mu      sync.Mutex
+	rows    usage.Usage
+	version int // number of changes
+}
+
+// of returns the usage of a tenant, which it reads at the first call.
+func (d *DeletedUsage) of(tenant string) *tenantUsage {
+	d.mu.Lock()
+	t := d.tenants[tenant]
+	if t == nil {
+		t = &tenantUsage{}
+		d.tenants[tenant] = t
+	}
+	d.mu.Unlock()
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	if t.loaded || d.directory == nil {
+		return t
+	}
+	t.loaded = true
+	text, err := d.directory.Usage(tenant)
+	var rows usage.Usage
+	if err == nil && text != nil {
+		err = json.Unmarshal(text, &rows)
+	}
+	if err != nil {
+		d.log.Error("reading the usage of deleted sessions failed", "tenant", tenant, "error", err)
+		return t
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows.Merge(rows, maxDeletedRows)
+	return t
+}
+
+// add adds the usage of a deleted session and stores the sums. One write stores the changes of all concurrent calls.
+func (d *DeletedUsage) add(tenant string, of usage.Usage) {
+	if len(of) == 0 {
+		return
+	}
+	t := d.of(tenant)
+	t.mu.Lock()
+	t.rows.Merge(of, maxDeletedRows)
+	t.version++
+	own := t.version
+	t.mu.Unlock()
+	if d.directory == nil {
+		return
+	}
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	if t.saved >= own {
+		return
+	}
+	t.mu.Lock()
+	text, err := json.Marshal(t.rows)
+	version := t.version
+	t.mu.Unlock()
+	if err == nil {
+		err = d.directory.SaveUsage(tenant, text)
+	}
+	if err != nil {
+		d.log.Error("saving the usage of deleted sessions failed", "tenant", tenant, "error", err)
+		return // the next call tries again
+	}
+	t.saved = version
+}
+
+// Rows returns what the deleted sessions of a tenant have used.
+func (d *DeletedUsage) Rows(tenant string) usage.Usage {
+	t := d.of(tenant)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.rows)
+}
