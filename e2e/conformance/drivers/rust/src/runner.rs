@@ -185,19 +185,18 @@ impl Runner {
             }
             Action::Watch(step) => self.watch(step).await,
             Action::Labels(step) => {
-                let id = self.session(&step.session)?.id().to_owned();
-                let labels = calls::update_labels(&self.client(&step.client)?, id, step).await?;
+                let labels = self.session(&step.session)?.update_labels(step.set, step.remove).await.map_err(status)?;
                 result.lock().unwrap().labels = labels;
                 Ok(())
             }
             Action::Usage(step) => {
                 let id = self.session(&step.session)?.id().to_owned();
-                let (turns, requests) = calls::usage(&self.client(&step.client)?, id).await?;
+                let (turns, requests) = calls::usage(&self.client(&step.client)?, id).await.map_err(status)?;
                 let mut result = result.lock().unwrap();
                 (result.turns, result.requests) = (turns, requests);
                 Ok(())
             }
-            Action::Inbox(step) => calls::inbox(&self.client(&step.client)?, step).await,
+            Action::Inbox(step) => calls::inbox(&self.client(&step.client)?, step).await.map_err(status),
             Action::AwaitEnd(step) => Err(status(self.session(&step.session)?.wait_ended().await)),
             Action::Cancel(_) | Action::Await(_) => Ok(()),
         }
