@@ -36,7 +36,7 @@ type Mutation struct {
 
 // Classes are the kinds of faults, of which each has at least MinOfClass mutations.
 var Classes = []string{
-	"delivery", "arbitration", "fencing", "authorization", "limits", "redaction", "recovery", "recycle",
+	"delivery", "arbitration", "fencing", "authorization", "limits", "redaction", "recovery", "recycle", "login",
 }
 
 // The least number of mutations, in all and of each class.
