@@ -3,6 +3,7 @@ import { connect as connectSocket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
 import { isBroken, unavailable } from "../errors.js";
@@ -118,7 +119,26 @@ function makeTransport(target: Target, options: ConnectOptions): { transport: Tr
     baseUrl,
     sessionManager,
     readMaxBytes: maxReceiveBytes,
-    interceptors: [...(token ? [bearer(token)] : []), ...(options.interceptors ?? [])],
+    interceptors: [...(token ? [bearer(token)] : []), ...(options.interceptors ?? []), serverStatus],
   });
   return { transport, close: () => sessionManager.abort() };
+}
+
+/**
+ * Ends a stream with the server's status. A server that ends a stream before the client does resets it after the
+ * trailers, and Node.js then may report "premature close" instead of the end.
+ */
+const serverStatus: Interceptor = (next) => async (request) => {
+  const response = await next(request);
+  return response.stream ? { ...response, message: withStatus(response.message, response.trailer) } : response;
+};
+
+async function* withStatus<T>(messages: AsyncIterable<T>, trailer: Headers): AsyncIterable<T> {
+  try {
+    yield* messages;
+  } catch (error) {
+    const status = findTrailerError(trailer);
+    if (status) throw status;
+    if (!trailer.has("grpc-status")) throw error; // the connection broke, or the program aborted the call
+  }
 }
