@@ -18,12 +18,12 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/internal/app"
 )
 
-// TestReadmeGrpcurl runs the grpcurl lines of the README and of docs/grpcurl.md as they are written.
+// TestReadmeGrpcurl runs the grpcurl lines of the README and of the pages as they are written.
 func TestReadmeGrpcurl(t *testing.T) {
 	t.Parallel()
-	lines := markedLines(t, "grpcurl", "README.md", "docs/grpcurl.md")
-	if len(lines) < 16 {
-		t.Fatalf("the README and docs/grpcurl.md have %d lines to run: %q", len(lines), lines)
+	lines := markedLines(t, "grpcurl", "README.md", "docs/grpcurl.md", "docs/console.md")
+	if len(lines) < 19 {
+		t.Fatalf("the README and the pages have %d lines to run: %q", len(lines), lines)
 	}
 	bin := grpcurl(t) // first: it may have to be built
 	r := harness.NewOwnFixture(t, harness.Echo,
@@ -90,6 +90,20 @@ func (s *tour) follow(line string) {
 			s.T.Fatalf("%s\ngives %v, %v", line, list, err)
 		}
 		s.vars["CALLBACK"] = list.Callbacks[0].CallbackID
+	case strings.Contains(line, "/ListRuntimes"):
+		var list struct {
+			Runtimes []struct{ RuntimeID, State string }
+		}
+		if err := json.Unmarshal(s.run(line), &list); err != nil {
+			s.T.Fatalf("%s\ngives %v, %v", line, list, err)
+		}
+		for _, rt := range list.Runtimes {
+			if rt.State == "RUNTIME_STATE_READY" {
+				s.vars["RUNTIME"] = rt.RuntimeID
+			}
+		}
+	case strings.Contains(line, "/WatchServerLog"):
+		s.watch(line, "caughtUp")
 	case strings.Contains(line, "/Subscribe"):
 		s.watch(line, "session.idle")
 	default:
