@@ -11,6 +11,7 @@ import io.github.copilotgrpc.Reconnect;
 import io.github.copilotgrpc.StreamItem;
 import io.github.copilotgrpc.Token;
 import io.github.copilotgrpc.Turn;
+import io.github.copilotgrpc.bridge.v1.SessionFilter;
 import io.github.copilotgrpc.conformance.v1.AwaitObservation;
 import io.github.copilotgrpc.conformance.v1.Case;
 import io.github.copilotgrpc.conformance.v1.Connect;
@@ -147,14 +148,14 @@ final class CaseRunner {
 			case WATCH -> watch(step.getWatch());
 			case LABELS -> {
 				var labels = step.getLabels();
-				result.putAllLabels(StubCalls.updateLabels(clients.get(labels.getClient()),
-						session(labels.getSession()).id(), labels.getSetMap(), labels.getRemoveList()));
+				result.putAllLabels(
+						session(labels.getSession()).updateLabels(labels.getSetMap(), labels.getRemoveList()));
 			}
 			case USAGE -> {
 				CopilotClient client = clients.get(step.getUsage().getClient());
-				StubCalls.usage(client, session(step.getUsage().getSession()).id(), result);
+				Inboxes.usage(client, session(step.getUsage().getSession()).id(), result);
 			}
-			case INBOX -> StubCalls.inbox(clients.get(step.getInbox().getClient()), step.getInbox());
+			case INBOX -> Inboxes.inbox(clients.get(step.getInbox().getClient()), step.getInbox());
 			case AWAIT_END -> throw session(step.getAwaitEnd().getSession()).ended().get();
 			default -> throw new UnsupportedOperationException("a step of the kind " + step.getActionCase());
 		}
@@ -200,11 +201,8 @@ final class CaseRunner {
 		CopilotSession session = switch (step.getHow()) {
 			case CREATE -> {
 				var options = CaseHandlers.sessionOptions(this, step);
-				var created = client.createSession(id.isEmpty() ? options : options.sessionId(id));
-				if (step.getLabelsCount() > 0) { // the library has no option for labels
-					StubCalls.updateLabels(client, created.id(), step.getLabelsMap(), List.of());
-				}
-				yield created;
+				step.getLabelsMap().forEach(options::label);
+				yield client.createSession(id.isEmpty() ? options : options.sessionId(id));
 			}
 			case RESUME -> client.resumeSession(id, CaseHandlers.sessionOptions(this, step));
 			case JOIN -> client.joinSession(id, CaseHandlers.participantOptions(this, step));
@@ -287,9 +285,9 @@ final class CaseRunner {
 		Map<String, String> names = new HashMap<>();
 		sessions.forEach((name, session) -> names.put(session.id(), name));
 		List<String> found = new ArrayList<>();
-		try (var list = clients.get(step.getClient()).listSessions()) { // the library has no filter
-			list.stream().filter(info -> info.getLabelsMap().entrySet().containsAll(step.getLabelsMap().entrySet()))
-					.map(info -> names.get(info.getSessionId())).filter(name -> name != null).forEach(found::add);
+		var filter = SessionFilter.newBuilder().putAllLabels(step.getLabelsMap()).build();
+		try (var list = clients.get(step.getClient()).listSessions(filter)) {
+			list.stream().map(info -> names.get(info.getSessionId())).filter(name -> name != null).forEach(found::add);
 		}
 		result.addAllSessions(found.stream().sorted().toList());
 	}

@@ -10,6 +10,7 @@ import io.github.copilotgrpc.bridge.v1.GetAuthStatusResponse;
 import io.github.copilotgrpc.bridge.v1.GetLastSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
+import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
 import io.github.copilotgrpc.bridge.v1.ListModelsRequest;
 import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
 import io.github.copilotgrpc.bridge.v1.ListPendingResponse;
@@ -20,8 +21,10 @@ import io.github.copilotgrpc.bridge.v1.PingResponse;
 import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SessionChange;
+import io.github.copilotgrpc.bridge.v1.SessionFilter;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.StreamOptions;
+import io.github.copilotgrpc.bridge.v1.UsageRow;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsRequest;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsResponse;
 import io.github.copilotgrpc.cli.v1.Model;
@@ -29,11 +32,11 @@ import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.internal.ServerProcess;
 import io.grpc.Channel;
 import io.grpc.MethodDescriptor;
+import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.function.BiFunction;
 
 /**
  * A client of one server. Safe for concurrent use.
@@ -47,12 +50,14 @@ public final class CopilotClient implements AutoCloseable {
 	private final ServerProcess server; // null unless this client started one
 	private final Runnable release;
 	private final Set<CopilotSession> sessions = ConcurrentHashMap.newKeySet();
+	private final Opening opening;
 
 	CopilotClient(Connection connection, GetServerInfoResponse info, ServerProcess server, Runnable release) {
 		this.connection = connection;
 		this.info = info;
 		this.server = server;
 		this.release = release;
+		this.opening = new Opening(connection, sessions);
 	}
 
 	/**
@@ -146,7 +151,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> createSessionAsync(SessionOptions options) {
-		return open(options, true, options::create);
+		return opening.open(options, true, options::create);
 	}
 
 	/**
@@ -169,7 +174,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> resumeSessionAsync(String sessionId, SessionOptions options) {
-		return open(options, false, (set, handlers) -> options.resume(sessionId, set, handlers));
+		return opening.open(options, false, (set, handlers) -> options.resume(sessionId, set, handlers));
 	}
 
 	/**
@@ -192,7 +197,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return completes with the session
 	 */
 	public CompletableFuture<CopilotSession> joinSessionAsync(String sessionId, ParticipantOptions options) {
-		return open(options, false, (set, handlers) -> AttachStart.newBuilder().setJoinSessionId(sessionId).build());
+		return opening.open(options, false, (set, handlers) -> AttachStart.newBuilder().setJoinSessionId(sessionId).build());
 	}
 
 	/**
@@ -206,29 +211,6 @@ public final class CopilotClient implements AutoCloseable {
 		CopilotSession session = new CopilotSession(connection, message, null, true, sessions::remove);
 		sessions.add(session);
 		return session;
-	}
-
-	private CompletableFuture<CopilotSession> open(
-			HandlerOptions<?> options, boolean isNew, BiFunction<HandlerSet, Handlers, AttachStart> start) {
-		HandlerSet given = options.handlerSet();
-		Models models = given.models() == null ? null : new Models(given.models(), connection.executor());
-		HandlerSet set = models == null ? given : given.with(models);
-		Handlers handlers = new Handlers(connection.executor(), set);
-		Starts starts = new Starts(connection.name(), set, handlers);
-		Participant participant = new Participant(connection, starts, handlers, models, set);
-		if (models != null) {
-			models.bind(participant::send);
-		}
-		CompletableFuture<CopilotSession> opening = new CompletableFuture<>();
-		Futures.relay(participant.open(start.apply(set, handlers)).thenApply(started -> {
-			CopilotSession session =
-					new CopilotSession(connection, started.getSession(), participant, isNew, sessions::remove);
-			sessions.add(session);
-			return session;
-		}), opening);
-		CompletableFuture<CopilotSession> published = Futures.published(opening, connection.executor());
-		Futures.onCancel(published, participant::abandon);
-		return published;
 	}
 
 	/**
@@ -264,9 +246,20 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the sessions
 	 */
 	public ItemStream<Session> listSessions() {
+		return listSessions(SessionFilter.getDefaultInstance());
+	}
+
+	/**
+	 * Reads the caller's sessions that match a filter, most recently used first.
+	 *
+	 * @param filter labels, states, tenant and other conditions
+	 * @return the sessions
+	 */
+	public ItemStream<Session> listSessions(SessionFilter filter) {
+		ListSessionsRequest request = ListSessionsRequest.newBuilder().setFilter(filter).build();
 		Pages<ListSessionsResponse> pages = new Pages<>(
 				token -> connection.unary(SessionServiceGrpc.getListSessionsMethod(),
-						ListSessionsRequest.newBuilder().setPageToken(token).build(), null),
+						request.toBuilder().setPageToken(token).build(), null),
 				ListSessionsResponse::getNextPageToken);
 		return new ItemStream<>(
 				new Flattened<>(pages, ListSessionsResponse::getSessionsList), connection.executor());
@@ -299,13 +292,37 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the changes
 	 */
 	public ItemStream<WatchSessionsResponse> watchSessions() {
+		return watchSessions(WatchSessionsRequest.getDefaultInstance());
+	}
+
+	/**
+	 * Reads changes of the caller's sessions, like {@link #watchSessions()}, with a filter and other options. Heartbeats
+	 * are left out.
+	 *
+	 * @param request filter and options
+	 * @return the changes
+	 */
+	public ItemStream<WatchSessionsResponse> watchSessions(WatchSessionsRequest request) {
+		StreamOptions.Builder options = StreamOptions.newBuilder();
+		if (request.hasHeartbeatInterval()) {
+			options.setHeartbeatInterval(request.getHeartbeatInterval());
+		}
+		Duration silence = EventQuery.silence(options.build());
 		Source<WatchSessionsResponse> changes = new Resuming<>(connection,
-				() -> connection.stream(EventServiceGrpc.getWatchSessionsMethod(),
-						WatchSessionsRequest.getDefaultInstance(),
-						EventQuery.silence(StreamOptions.getDefaultInstance())),
+				() -> connection.stream(EventServiceGrpc.getWatchSessionsMethod(), request, silence),
 				change -> change.getChange() == SessionChange.SESSION_CHANGE_HEARTBEAT
 						? Resuming.Step.SKIP : Resuming.Step.DELIVER);
 		return new ItemStream<>(changes, connection.executor());
+	}
+
+	/**
+	 * Reports what the models of sessions were used for. Without a session it sums all sessions that the caller can see.
+	 *
+	 * @param request sessions, time, and the groups of the rows
+	 * @return the rows
+	 */
+	public List<UsageRow> usage(GetUsageRequest request) {
+		return call(SessionServiceGrpc.getGetUsageMethod(), request).getRowsList();
 	}
 
 	// The server.
@@ -349,6 +366,17 @@ public final class CopilotClient implements AutoCloseable {
 				ListPendingResponse::getNextPageToken);
 		return new ItemStream<>(
 				new Flattened<>(pages, ListPendingResponse::getCallbacksList), connection.executor());
+	}
+
+	/**
+	 * Watches the callbacks that wait in all sessions, present and future: first each that waits, oldest first, then
+	 * changes as they happen. A broken stream is opened again.
+	 *
+	 * @param query which callbacks, and whether to handle them
+	 * @return the changes, without an end
+	 */
+	public ItemStream<PendingChange> watchPending(PendingQuery query) {
+		return new ItemStream<>(Inbox.watch(connection, query), connection.executor());
 	}
 
 	private <Q, A> A call(MethodDescriptor<Q, A> method, Q request) {

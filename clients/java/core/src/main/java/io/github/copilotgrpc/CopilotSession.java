@@ -9,19 +9,20 @@ import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
 import io.github.copilotgrpc.bridge.v1.ReadEventRequest;
 import io.github.copilotgrpc.bridge.v1.ReadEventResponse;
-import io.github.copilotgrpc.bridge.v1.ResolveRequest;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.SetModelRequest;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
+import io.github.copilotgrpc.bridge.v1.UpdateLabelsRequest;
 import io.github.copilotgrpc.bridge.v1.WriteLogRequest;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.SessionClosedException;
 import io.grpc.MethodDescriptor;
 import java.io.UncheckedIOException;
+import java.util.Collection;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
-import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
 
@@ -308,6 +309,19 @@ public final class CopilotSession implements AutoCloseable {
 	}
 
 	/**
+	 * Changes labels of the session.
+	 *
+	 * @param set labels to add or replace
+	 * @param remove names of labels to remove
+	 * @return all labels of the session
+	 */
+	public Map<String, String> updateLabels(Map<String, String> set, Collection<String> remove) {
+		UpdateLabelsRequest request =
+				UpdateLabelsRequest.newBuilder().setSessionId(id).putAllSet(set).addAllRemove(remove).build();
+		return Futures.await(call(SessionServiceGrpc.getUpdateLabelsMethod(), request)).getSession().getLabelsMap();
+	}
+
+	/**
 	 * Writes a line to the session's timeline, for its users, not for the model.
 	 *
 	 * @param message the line
@@ -335,10 +349,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @param answer see {@link Answers}
 	 */
 	public void resolve(String callbackId, Answer answer) {
-		ResolveRequest request = ResolveRequest.newBuilder().setSessionId(id).setCallbackId(callbackId)
-				.setAnswer(answer).setRequestId(UUID.randomUUID().toString()).build();
-		Futures.await(connection.repeat(
-				connection.callPolicy(), () -> call(CallbackServiceGrpc.getResolveMethod(), request)));
+		Futures.await(PendingCallback.resolve(connection, id, callbackId, answer, progress));
 	}
 
 	/**

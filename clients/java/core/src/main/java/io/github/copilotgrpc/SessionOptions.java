@@ -9,6 +9,8 @@ import io.github.copilotgrpc.bridge.v1.ResumeSessionRequest;
 import io.github.copilotgrpc.bridge.v1.RuntimeProfile;
 import io.github.copilotgrpc.cli.v1.SessionConfig;
 import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.Objects;
 import java.util.UUID;
 import java.util.function.Consumer;
@@ -22,6 +24,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	private String sessionId = "";
 	private String requestId = "";
 	private String providerRef = "";
+	private final Map<String, String> labels = new LinkedHashMap<>();
 	private Lifetime lifetime = Lifetime.LIFETIME_UNSPECIFIED;
 	private Handlers sessionHandlers;
 	private Duration callbackTimeout;
@@ -44,6 +47,18 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	 */
 	public SessionOptions sessionId(String id) {
 		sessionId = Objects.requireNonNull(id);
+		return this;
+	}
+
+	/**
+	 * Adds a label to a new session, by which sessions can be listed. A resumed session keeps its labels.
+	 *
+	 * @param name name of the label
+	 * @param value its value
+	 * @return these options
+	 */
+	public SessionOptions label(String name, String value) {
+		labels.put(Objects.requireNonNull(name), Objects.requireNonNull(value));
 		return this;
 	}
 
@@ -169,7 +184,7 @@ public final class SessionOptions extends HandlerOptions<SessionOptions> {
 	AttachStart create(HandlerSet set, io.github.copilotgrpc.Handlers handlers) {
 		CreateSessionRequest.Builder create = CreateSessionRequest.newBuilder()
 				.setRequestId(id()).setSessionId(sessionId).setConfig(config(handlers)).setLifetime(lifetime)
-				.setProviderRef(providerRef);
+				.setProviderRef(providerRef).putAllLabels(labels);
 		if (sessionHandlers != null) {
 			create.setHandlers(sessionHandlers);
 		}

@@ -39,6 +39,11 @@ class ExamplesTest {
 			Pattern.compile("<!-- (run|compile)(?:: (\\w+))? -->\n```java\n(.*?)```", Pattern.DOTALL);
 	private static final String FRAME = """
 			import io.github.copilotgrpc.*;
+			import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
+			import io.github.copilotgrpc.bridge.v1.Session;
+			import io.github.copilotgrpc.bridge.v1.SessionFilter;
+			import io.github.copilotgrpc.bridge.v1.UsageGroup;
+			import io.github.copilotgrpc.bridge.v1.UsageRow;
 			import io.github.copilotgrpc.cli.v1.*;
 			import io.github.copilotgrpc.errors.*;
 			import io.github.copilotgrpc.Attachment;
@@ -63,6 +68,21 @@ class ExamplesTest {
 	private static final String CLIENT = """
 			try (CopilotClient client = CopilotClient.connect()) {
 			%s
+			}
+			""";
+
+	private static final String INBOX = """
+			record City(String city) {}
+			Tool tool = Tool.of("get_weather", "Tells the weather.", City.class, in -> "rain in " + in.city());
+			SessionOptions options = new SessionOptions().tools(tool).label("team", "payments")
+					.sessionHandlers(io.github.copilotgrpc.bridge.v1.Handlers.newBuilder().setPermission(true).build());
+			try (CopilotClient client = CopilotClient.connect(); CopilotSession session = client.createSession(options)) {
+				Thread inbox = new Thread(() -> {
+			%s
+				});
+				inbox.setDaemon(true);
+				inbox.start();
+				System.out.println(session.sendAndWait("What is the weather?").text());
 			}
 			""";
 
@@ -145,7 +165,7 @@ class ExamplesTest {
 			if (kind == null && block.group(1).equals("run")) {
 				whole = code.replaceAll("public class \\w+", "public class " + name);
 			} else {
-				String frame = "session".equals(kind) ? SESSION : "client".equals(kind) ? CLIENT : "%s";
+				String frame = kind == null ? "%s" : Map.of("session", SESSION, "client", CLIENT, "inbox", INBOX).get(kind);
 				whole = FRAME.formatted(name, frame.formatted(code));
 			}
 			sources.add(Files.writeString(classes.resolve(name + ".java"), whole));
@@ -153,7 +173,9 @@ class ExamplesTest {
 			String title = code.strip().lines().findFirst().orElseThrow();
 			tests.add(DynamicTest.dynamicTest(title, () -> {
 				String output = runs ? run("", name) : "";
-				if (code.contains("rain in ")) {
+				if ("inbox".equals(kind)) {
+					assertTrue(output.startsWith("PERMISSION\n") && output.contains("It says: rain in Paris\n"), output);
+				} else if (code.contains("rain in ")) {
 					assertEquals("It says: rain in Paris\n", output);
 				}
 			}));

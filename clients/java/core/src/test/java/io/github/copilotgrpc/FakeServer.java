@@ -25,6 +25,8 @@ import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackRequest;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
+import io.github.copilotgrpc.bridge.v1.ResolveRequest;
+import io.github.copilotgrpc.bridge.v1.ResolveResponse;
 import io.github.copilotgrpc.bridge.v1.RunRequest;
 import io.github.copilotgrpc.bridge.v1.RunResponse;
 import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
@@ -36,6 +38,8 @@ import io.github.copilotgrpc.bridge.v1.SubscribeRequest;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
 import io.github.copilotgrpc.bridge.v1.SubscriptionClosed;
 import io.github.copilotgrpc.bridge.v1.SubscriptionStarted;
+import io.github.copilotgrpc.bridge.v1.WatchPendingRequest;
+import io.github.copilotgrpc.bridge.v1.WatchPendingResponse;
 import io.github.copilotgrpc.cli.v1.ExternalToolRequestedData;
 import io.github.copilotgrpc.cli.v1.PermissionRequest;
 import io.github.copilotgrpc.cli.v1.PermissionRequestRead;
@@ -74,6 +78,8 @@ final class FakeServer implements AutoCloseable {
 	final BlockingQueue<Played<SubscribeRequest, SubscribeResponse>> subscriptions = new LinkedBlockingQueue<>();
 	final BlockingQueue<Played<RunRequest, RunResponse>> runs = new LinkedBlockingQueue<>();
 	final BlockingQueue<Played<SendAndWaitRequest, SendAndWaitResponse>> waits = new LinkedBlockingQueue<>();
+	final BlockingQueue<Played<WatchPendingRequest, WatchPendingResponse>> watches = new LinkedBlockingQueue<>();
+	final BlockingQueue<ResolveRequest> resolves = new LinkedBlockingQueue<>();
 	final BlockingQueue<Metadata> headers = new LinkedBlockingQueue<>();
 	/** Errors of the next Attach calls, before they reach the test. */
 	final Queue<StatusRuntimeException> refusals = new ConcurrentLinkedQueue<>();
@@ -281,6 +287,18 @@ final class FakeServer implements AutoCloseable {
 		@Override
 		public void readCallback(ReadCallbackRequest request, StreamObserver<ReadCallbackResponse> responses) {
 			readCallback.accept(responses);
+		}
+
+		@Override
+		public void watchPending(WatchPendingRequest request, StreamObserver<WatchPendingResponse> responses) {
+			watches.add(new Played<>(request, responses));
+		}
+
+		@Override
+		public void resolve(ResolveRequest request, StreamObserver<ResolveResponse> responses) {
+			resolves.add(request);
+			responses.onNext(ResolveResponse.getDefaultInstance());
+			responses.onCompleted();
 		}
 	}
 
