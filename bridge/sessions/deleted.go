@@ -23,6 +23,7 @@ type DeletedUsage struct {
 }
 
 // tenantUsage is the usage of one tenant. saving is taken before mu, and is held while the file is read or written.
+// Nothing is written before the file was read, which could overwrite it.
 type tenantUsage struct {
 	saving sync.Mutex
 	loaded bool // guarded by saving
@@ -33,7 +34,7 @@ type tenantUsage struct {
 	version int // number of changes
 }
 
-// of returns the usage of a tenant, which it reads at the first call.
+// of returns the usage of a tenant, which it reads at the first call, and after a failure at the next.
 func (d *DeletedUsage) of(tenant string) *tenantUsage {
 	d.mu.Lock()
 	t := d.tenants[tenant]
@@ -47,7 +48,6 @@ func (d *DeletedUsage) of(tenant string) *tenantUsage {
 	if t.loaded || d.directory == nil {
 		return t
 	}
-	t.loaded = true
 	text, err := d.directory.Usage(tenant)
 	var rows usage.Usage
 	if err == nil && text != nil {
@@ -57,6 +57,7 @@ func (d *DeletedUsage) of(tenant string) *tenantUsage {
 		d.log.Error("reading the usage of deleted sessions failed", "tenant", tenant, "error", err)
 		return t
 	}
+	t.loaded = true
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows.Merge(rows, maxDeletedRows)
@@ -79,7 +80,7 @@ func (d *DeletedUsage) add(tenant string, of usage.Usage) {
 	}
 	t.saving.Lock()
 	defer t.saving.Unlock()
-	if t.saved >= own {
+	if !t.loaded || t.saved >= own {
 		return
 	}
 	t.mu.Lock()

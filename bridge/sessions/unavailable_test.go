@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
 
@@ -34,6 +35,14 @@ func (f *failing) Journal(id string, epoch uint64) (*journal.Disk, journal.Recov
 		return nil, journal.Recovery{}, errors.New("no route to the storage")
 	}
 	return f.Store.Journal(id, epoch)
+}
+
+// Usage fails while f fails.
+func (f *failing) Usage(tenant string) (json.RawMessage, error) {
+	if f.fails.Load() {
+		return nil, errors.New("no route to the storage")
+	}
+	return f.Store.Usage(tenant)
 }
 
 // quiet is a host for sessions without a runtime.
@@ -73,6 +82,27 @@ func closeStore(t *testing.T, st *Store, f *failing) {
 	st.Close()
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The usage of deleted sessions that cannot be read is not overwritten.
+func TestUsageThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	requests := func(n int64) usage.Usage { return usage.Usage{{Day: "2026-11-22", Sums: usage.Sums{Requests: n}}} }
+	st, f := openStore(t, dir)
+	st.Deleted.add("acme", requests(1))
+	closeStore(t, st, f)
+	st, f = openStore(t, dir)
+	f.fails.Store(true)
+	st.Deleted.add("acme", requests(2))
+	f.fails.Store(false)
+	st.Deleted.add("acme", requests(4))
+	closeStore(t, st, f)
+	st, f = openStore(t, dir)
+	defer closeStore(t, st, f)
+	if rows := st.Deleted.Rows("acme"); len(rows) != 1 || rows[0].Requests != 7 {
+		t.Errorf("the rows are %v, want 7 requests in one row", rows)
 	}
 }
 
