@@ -81,8 +81,8 @@ func TestToolOutcomes(t *testing.T) {
 			r := an.GetTool().GetResult()
 			return r.GetTextResultForLlm() == "no data" && r.GetResultType() == "failure"
 		}},
-		{"nothing", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetNoResult() != nil }},
-		{"nil", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetNoResult() != nil }},
+		{"nothing", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "Done." }},
+		{"nil", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetText() == "Done." }},
 		{"error", `{}`, func(an *bridgev1.Answer) bool { return an.GetTool().GetException() == "disk on fire" }},
 		{"panic", `{}`, func(an *bridgev1.Answer) bool {
 			return strings.Contains(an.GetTool().GetException(), "boom")
@@ -302,8 +302,8 @@ func TestRefusedAnswers(t *testing.T) {
 	a.ask(toolCall("2", "nothing", "{}"))
 	a.answer()
 	refuse("2", codes.Unavailable, bridgev1.ErrorReason_ERROR_REASON_RUNTIME_LOST)
-	if got := a.answer().GetAnswer().GetTool().GetNoResult(); got == nil {
-		t.Error("another answer")
+	if got := a.answer().GetAnswer().GetTool().GetText(); got != "Done." {
+		t.Errorf("the answer is %q", got)
 	}
 	// Over: nothing more is said.
 	refuse("2", codes.FailedPrecondition, bridgev1.ErrorReason_ERROR_REASON_CALLBACK_RESOLVED)

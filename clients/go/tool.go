@@ -36,8 +36,7 @@ type Tool struct {
 //
 //   - a string as it is;
 //   - a *[ToolResult] as the whole result, which may be a failure;
-//   - nil, a nil *ToolResult and [NoResult] as "returned nothing", which counts as a
-//     failure;
+//   - nil, a nil *ToolResult and [NoResult] as the text "Done.";
 //   - anything else as JSON; a value that JSON cannot hold is a failure;
 //   - an error, or a panic, as a failure without its text; the text goes into the record
 //     only. To send the agent a text, return [Failure];
@@ -87,8 +86,8 @@ func Binary(data []byte, mimeType, text string) *ToolResult {
 	}
 }
 
-// NoResult is what a tool returns that has nothing to say. The agent takes it for a
-// failure: a tool that merely succeeds had better say so.
+// NoResult is the result of a tool that has nothing to say. The agent reads "Done.": the
+// CLI would take an answer without a result for a failure.
 type NoResult struct{}
 
 // ErrAbstain is what a handler returns to say "not me": other participants may still
@@ -155,12 +154,12 @@ func NewTool[Args, Result any](
 func toolAnswer(result any) (*bridgev1.ToolAnswer, error) {
 	switch r := result.(type) {
 	case nil, NoResult, *NoResult:
-		return noResult(), nil
+		return done(), nil
 	case string:
 		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: strings.ToValidUTF8(r, "\uFFFD")}}, nil
 	case *ToolResult:
 		if r == nil {
-			return noResult(), nil
+			return done(), nil
 		}
 		return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Result{Result: r}}, nil
 	default:
@@ -172,8 +171,8 @@ func toolAnswer(result any) (*bridgev1.ToolAnswer, error) {
 	}
 }
 
-func noResult() *bridgev1.ToolAnswer {
-	return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_NoResult{NoResult: &bridgev1.NoResult{}}}
+func done() *bridgev1.ToolAnswer {
+	return &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_Text{Text: "Done."}}
 }
 
 func toolException(text string) *bridgev1.Answer {

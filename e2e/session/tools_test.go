@@ -60,13 +60,13 @@ func TestToolGetsArgumentsAndItsResultReachesTheModel(t *testing.T) {
 	}
 }
 
-// TestToolFailuresReachTheModel has a tool throw, return a failure and return nothing: the model gets three different
-// results, and not the text of the exception.
+// TestToolFailuresReachTheModel has a tool throw, return a failure, and answered without a result: the model gets three
+// different results, and not the text of the exception.
 func TestToolFailuresReachTheModel(t *testing.T) {
 	t.Parallel()
 	st := harness.NewScripted(t,
 		harness.OnUser("try", harness.Call("throws", nil), harness.Call("fails", nil),
-			harness.Call("returns_nothing", nil)),
+			harness.Call("no_result", nil)),
 		harness.OnResult("", harness.Say("done")),
 	)
 	type none struct{}
@@ -77,17 +77,31 @@ func TestToolFailuresReachTheModel(t *testing.T) {
 		copilot.NewTool("fails", "Fails", func(context.Context, none) (*copilot.ToolResult, error) {
 			return copilot.Failure("the disk is full"), nil
 		}, copilot.SkipPermission()),
-		copilot.NewTool("returns_nothing", "Returns nothing", func(context.Context, none) (any, error) {
-			return copilot.NoResult{}, nil
-		}, copilot.SkipPermission()),
+		{Definition: &cliv1.ToolDefinition{
+			Name: "no_result", Description: "Answered by hand", SkipPermission: proto.Bool(true),
+		}},
 	}})
-	st.Say(s, "try all three")
+	said := make(chan error, 1)
+	go func() {
+		_, err := s.SendAndWait(st.Ctx, "try all three")
+		said <- err
+	}()
+	st.Eventually("only the call that is answered by hand waits", func() bool {
+		list, err := s.Pending(st.Ctx)
+		return err == nil && len(list) == 1 && list[0].GetToolCall().GetToolName() == "no_result"
+	})
+	empty := &bridgev1.ToolAnswer{Outcome: &bridgev1.ToolAnswer_NoResult{NoResult: &bridgev1.NoResult{}}}
+	err := s.Resolve(st.Ctx, st.Pending(s, 1)[0].GetCallbackId(),
+		&bridgev1.Answer{Answer: &bridgev1.Answer_Tool{Tool: empty}})
+	if err = errors.Join(err, <-said); err != nil {
+		t.Fatal(err)
+	}
 	told := st.ToolResults()
 	if len(told) != 3 {
 		t.Fatalf("the model got the results %q", told)
 	}
-	if told["throws"] == told["fails"] || told["fails"] == told["returns_nothing"] ||
-		told["throws"] == told["returns_nothing"] {
+	if told["throws"] == told["fails"] || told["fails"] == told["no_result"] ||
+		told["throws"] == told["no_result"] {
 		t.Errorf("two of the failures read alike: %q", told)
 	}
 	if strings.Contains(told["throws"], "secret") || told["throws"] == "" {
@@ -96,8 +110,8 @@ func TestToolFailuresReachTheModel(t *testing.T) {
 	if !strings.Contains(told["fails"], "the disk is full") {
 		t.Errorf("of the failure the model was told %q", told["fails"])
 	}
-	if !strings.Contains(told["returns_nothing"], "no result") {
-		t.Errorf("of nothing the model was told %q", told["returns_nothing"])
+	if !strings.Contains(told["no_result"], "no result") {
+		t.Errorf("of nothing the model was told %q", told["no_result"])
 	}
 	for _, done := range st.All(s, "tool.execution_complete") {
 		if d := done.GetEvent().GetToolExecutionComplete(); d.GetSuccess() {

