@@ -6,7 +6,7 @@ export type Token = string | (() => string | Promise<string>);
 
 /**
  * Sends a token with every call. If the server rejects a token that the function has replaced in the meantime, a unary call
- * is repeated once with the new token, and the error of a stream is marked for {@link isTokenReplaced}.
+ * is repeated once with the new token, and a stream is opened once more.
  */
 export function bearer(token: Token): Interceptor {
   const current = async () => (typeof token === "string" ? token : await token());
