@@ -38,6 +38,11 @@ impl ToolResult {
         Self::of_type("rejected", text.into())
     }
 
+    /// The call is not permitted; the model reads the text.
+    pub fn denied(text: impl Into<String>) -> Self {
+        Self::of_type("denied", text.into())
+    }
+
     /// An image or another file; [`with_text`](Self::with_text) adds a text for the model.
     pub fn binary(data: impl Into<Vec<u8>>, mime_type: impl Into<String>) -> Self {
         Self::of_type("success", String::new()).with_binary(data, mime_type)
@@ -221,6 +226,10 @@ mod tests {
             panic!("no complete result");
         };
         assert_eq!(image.binary_results_for_llm[0].binary_type, 1);
+        let Some(Outcome::Result(denied)) = outcome(ToolResult::denied("not allowed").into_tool_result()) else {
+            panic!("no complete result");
+        };
+        assert_eq!((denied.result_type.as_deref(), &*denied.text_result_for_llm), (Some("denied"), "not allowed"));
         assert!(ToolResult::abstain().answer().is_none());
         let hidden = Err::<(), _>(std::io::Error::other("/secret")).into_tool_result().unwrap_err();
         assert!(!hidden.is_for_model && hidden.text == "/secret");

@@ -3,6 +3,7 @@ package io.github.copilotgrpc;
 import io.github.copilotgrpc.bridge.v1.CallbackKind;
 import io.github.copilotgrpc.bridge.v1.PendingFilter;
 import io.github.copilotgrpc.bridge.v1.WatchPendingRequest;
+import java.time.Duration;
 import java.util.List;
 import java.util.function.Consumer;
 
@@ -69,6 +70,16 @@ public final class PendingQuery {
 	 */
 	public PendingQuery owner(String tenant) {
 		return change(filter -> filter.setOwner(tenant));
+	}
+
+	/**
+	 * Sets the time for which the caller remains a handler after the stream has ended.
+	 *
+	 * @param time 0 s to 1 h; default 30 s
+	 * @return the changed copy
+	 */
+	public PendingQuery grace(Duration time) {
+		return new PendingQuery(request.toBuilder().setGrace(Starts.message(time)).build());
 	}
 
 	private PendingQuery change(Consumer<PendingFilter.Builder> change) {

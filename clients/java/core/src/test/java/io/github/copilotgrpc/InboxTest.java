@@ -20,6 +20,7 @@ import io.github.copilotgrpc.bridge.v1.WatchPendingRequest;
 import io.github.copilotgrpc.bridge.v1.WatchPendingResponse;
 import io.github.copilotgrpc.errors.ForbiddenException;
 import io.grpc.Status;
+import java.time.Duration;
 import java.util.Iterator;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
@@ -66,7 +67,8 @@ class InboxTest {
 	@Test
 	void eachCallbackWaitsOnceAndEndsOnce() throws Exception {
 		PendingQuery query =
-				PendingQuery.all().handle().kinds(CallbackKind.CALLBACK_KIND_PERMISSION).label("team", "a").owner("t");
+				PendingQuery.all().handle().kinds(CallbackKind.CALLBACK_KIND_PERMISSION).label("team", "a").owner("t")
+						.grace(Duration.ofMillis(1500));
 		try (ItemStream<PendingChange> changes = client.watchPending(query)) {
 			Iterator<PendingChange> seen = changes.iterator();
 			assertTrue(fake.watches.isEmpty()); // opened by the first read
@@ -88,6 +90,7 @@ class InboxTest {
 			assertEquals(List.of(CallbackKind.CALLBACK_KIND_PERMISSION), first.request.getFilter().getKindsList());
 			assertEquals("a", first.request.getFilter().getLabelsOrThrow("team"));
 			assertEquals("t", first.request.getFilter().getOwner());
+			assertEquals("1 500000000", first.request.getGrace().getSeconds() + " " + first.request.getGrace().getNanos());
 			List.of(requested("s1", "a"), requested("s1", "b"), requested("s2", "c"), CAUGHT_UP, resolved("s1", "a"),
 					resolved("s1", "a")).forEach(first::send);
 			first.cut(Status.Code.UNAVAILABLE);
