@@ -25,7 +25,8 @@ func TestOldData(t *testing.T) {
 		}
 		for key := range sessions {
 			disk, found, err := s.Journal(key, 1)
-			if err != nil || found.Lost || found.Skipped+found.Cut > 0 || !disk.Found("session.start") {
+			// Lost depends on the machine: the server was killed, and this is another machine or a later start of it.
+			if err != nil || found.New || found.Skipped+found.Cut > 0 || !disk.Found("session.start") {
 				t.Errorf("the journal of %q has %+v, %v", key, found, err)
 			}
 		}
