@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -19,8 +19,10 @@ const STARTED: &str = "address=";
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_LINES: usize = 1000;
 /// Runs a program until it ends or the standard input does, which happens at the latest with this program's own end.
-/// The end of the output is the end of the program, because the shell closes its own.
-const SUPERVISE: &str = r#""$@" & child=$!; exec >/dev/null 2>&1; cat; kill "$child"; wait "$child""#;
+/// It then deletes a directory, unless it has read a line: the program and its own children may use the directory until
+/// they have ended. The end of the output is the end of the program, because the shell closes its own.
+const SUPERVISE: &str = r#"folder=$1; shift; "$@" & child=$!; exec >/dev/null 2>&1
+read -r keep; kill "$child"; wait "$child"; [ -n "$keep" ] || rm -rf "$folder""#;
 
 /// How to start a private server.
 #[derive(Clone, Debug)]
@@ -45,7 +47,7 @@ impl Default for Launch {
 /// `copilot-grpc serve` on a socket of its own. The server ends with the last value, or with this program.
 pub(crate) struct ServerProcess {
     launch: Launch,
-    folder: tempfile::TempDir,
+    folder: PathBuf,
     output: Arc<Mutex<VecDeque<String>>>,
     running: tokio::sync::Mutex<Option<Running>>,
 }
@@ -72,14 +74,16 @@ impl ServerProcess {
         // A socket's path must be short, so that the test runner's directories are not an option.
         let folder = tempfile::Builder::new().prefix("cgrpc-").tempdir().map_err(failed)?;
         launch.args.extend(configure(folder.path()).map_err(failed)?);
-        let server = Self { launch, folder, output: Arc::default(), running: tokio::sync::Mutex::default() };
+        let path = folder.path().to_owned();
+        let server = Self { launch, folder: path, output: Arc::default(), running: tokio::sync::Mutex::default() };
         server.run().await?;
+        let _ = folder.keep(); // from now on the shell deletes it
         Ok(server)
     }
 
     /// The server's address.
     pub(crate) fn target(&self) -> String {
-        format!("unix:{}", self.folder.path().join("s.sock").display())
+        format!("unix:{}", self.folder.join("s.sock").display())
     }
 
     /// The last lines that the server has printed.
@@ -88,10 +92,17 @@ impl ServerProcess {
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Ends the server. Ending it again does nothing.
+    /// Ends the server and deletes its directory. Ending it again does nothing.
     pub(crate) async fn stop(&self) {
+        self.end("").await;
+    }
+
+    /// Ends the server. The directory remains after a line.
+    async fn end(&self, line: &str) {
         let Some(mut running) = self.running.lock().await.take() else { return };
-        drop(running.shell.stdin.take());
+        if let Some(mut input) = running.shell.stdin.take() {
+            let _ = input.write_all(line.as_bytes()).await; // it fails only if the shell has ended
+        }
         if tokio::time::timeout(STOP_TIMEOUT, running.shell.wait()).await.is_err() {
             tracing::warn!("private server did not end in time");
         }
@@ -101,7 +112,7 @@ impl ServerProcess {
     /// Ends the server and starts it again in its directory.
     #[cfg(feature = "testing")]
     pub(crate) async fn restart(&self) -> Result<()> {
-        self.stop().await;
+        self.end("keep\n").await;
         crate::lock(&self.output).clear();
         self.run().await
     }
@@ -110,7 +121,7 @@ impl ServerProcess {
         let binary = find(&self.launch.binary)?;
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SUPERVISE, "sh"])
-            .arg(&binary)
+            .args([&self.folder, &binary])
             .args(["serve", "--listen", &self.target()])
             .args(&self.launch.args)
             .envs(self.launch.env.iter().map(|(name, value)| (name, value)))

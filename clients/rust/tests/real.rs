@@ -259,6 +259,36 @@ async fn restarted_server_loses_nothing() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn dropped_server_leaves_nothing() {
+    let (server, client) = started().await;
+    client.create_session().await.unwrap(); // a CLI process, which uses the directory until it ends
+    let socket = server.target().strip_prefix("unix:").unwrap().to_owned();
+    let folder = std::path::Path::new(&socket).parent().unwrap();
+    let processes = processes_that_name(folder);
+    assert!(processes.len() > 1 && folder.exists(), "{processes:?}");
+    drop((client, server));
+    let gone = async {
+        while folder.exists() || processes.iter().any(|process| process.exists()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), gone).await.unwrap();
+    assert!(!folder.exists(), "a process wrote into the directory after it was deleted");
+}
+
+/// The processes that have a directory in their arguments or their environment, as directories of /proc.
+#[cfg(target_os = "linux")]
+fn processes_that_name(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let name = folder.to_str().unwrap();
+    let names = |file: std::path::PathBuf| {
+        std::fs::read(file).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(name))
+    };
+    let processes = std::fs::read_dir("/proc").unwrap().map(|process| process.unwrap().path());
+    processes.filter(|process| names(process.join("cmdline")) || names(process.join("environ"))).collect()
+}
+
 #[tokio::test]
 async fn private_server_ends_with_its_client() {
     let folder = tempfile::tempdir().unwrap();
