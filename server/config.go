@@ -15,6 +15,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/audit"
 	"github.com/copilot-grpc/copilot-grpc/bridge/observe"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/rpc"
@@ -47,6 +48,9 @@ type Config struct {
 	// Confining returns an error while a process of a tenant runs with another confinement than Policy requires.
 	// Calls that use the host then fail with it. By default it is never the case.
 	Confining func(tenant string) error
+	// Forward, if set, makes the server a replica of a cluster: it relays calls to the replicas that have their
+	// sessions, and serves the calls that others relay to it on a listener of its own.
+	Forward *forward.Config
 	// Services are the services to serve, in addition to health and reflection; at least one.
 	Services []Service
 	// Drainer ends streams before the server stops. By default there is none.
@@ -147,6 +151,11 @@ func (c *Config) complete() error {
 			return fmt.Errorf("web: %w", err)
 		}
 		tcp = true
+	}
+	if c.Forward != nil {
+		if err := c.Forward.Validate(); err != nil {
+			return err
+		}
 	}
 	switch {
 	case c.Policy != nil && c.Token != "":

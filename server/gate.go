@@ -19,6 +19,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 	"github.com/copilot-grpc/copilot-grpc/internal/loopback"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/identity"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
@@ -66,6 +67,9 @@ func errorExpired() error {
 
 // admit refuses calls without permission, and determines the caller of the others.
 func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, error) {
+	if err := forward.Refuse(ctx); err != nil {
+		return ctx, nil, err
+	}
 	now := g.now()
 	id, proof, err := g.identify(ctx, now)
 	if err != nil {
@@ -83,16 +87,9 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 			return ctx, nil, err
 		}
 	}
-	if g.policy != nil {
-		if c.check, err = g.checks(who); err != nil {
-			return ctx, nil, err
-		}
-		if err := c.checkRequest(ctx); err != nil {
-			return ctx, nil, err
-		}
-		ctx = g.visiting(ctx, c, who)
+	if ctx, err = g.enter(ctx, c); err != nil {
+		return ctx, nil, err
 	}
-	ctx = caller.With(ctx, who)
 	if c.method == createWebLink {
 		ctx = login.WithCaller(ctx, id, proof)
 	}
@@ -101,6 +98,21 @@ func (g *gate) admit(ctx context.Context, c *call) (context.Context, ending, err
 		return ctx, nil, err
 	}
 	return g.follow(ctx, now, &admission{proof: proof, id: id, who: who}, left)
+}
+
+// enter checks the request by the policy, and returns the context of a call by its caller, who has the right to the
+// method.
+func (g *gate) enter(ctx context.Context, c *call) (_ context.Context, err error) {
+	if g.policy != nil {
+		if c.check, err = g.checks(c.caller); err != nil {
+			return ctx, err
+		}
+		if err := c.checkRequest(ctx); err != nil {
+			return ctx, err
+		}
+		ctx = g.visiting(ctx, c, c.caller)
+	}
+	return caller.With(ctx, c.caller), nil
 }
 
 // follow returns a context that ends when the caller's proof expires or loses its rights, or the login ends.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"slices"
+	"strings"
 
 	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
@@ -47,10 +48,23 @@ type call struct {
 	failure error
 }
 
+// router determines where a call is carried out that the layers have admitted: here, by local, or by another replica.
+type router interface {
+	Unary(ctx context.Context, method string, request any, local grpc.UnaryHandler) (any, error)
+	Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo, local func(grpc.ServerStream) error) error
+}
+
 // chain wraps both kinds of calls with layers, the first one outermost.
 type chain struct {
 	panicked panicked
 	layers   []layer
+	// router is nil without other replicas.
+	router router
+}
+
+// routes reports whether the router gets a call.
+func (ch *chain) routes(method string) bool {
+	return ch.router != nil && !strings.HasPrefix(method, infrastructure)
 }
 
 // unary is a grpc.UnaryServerInterceptor.
@@ -60,7 +74,11 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	c := &call{method: info.FullMethod, request: req}
 	p := passage{call: c, chain: ch}
 	err := p.through(ctx, func(ctx context.Context) (err error) {
-		c.reply, err = handler(ctx, req)
+		if ch.routes(c.method) {
+			c.reply, err = ch.router.Unary(ctx, c.method, req, handler)
+		} else {
+			c.reply, err = handler(ctx, req)
+		}
 		return err
 	})
 	return c.reply, err
@@ -76,7 +94,11 @@ func (ch *chain) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServ
 	return p.through(stream.Context(), func(ctx context.Context) error {
 		w := middleware.WrapServerStream(stream)
 		w.WrappedContext = ctx
-		return handler(srv, &observed{ServerStream: w, call: c})
+		o := &observed{ServerStream: w, call: c}
+		if !ch.routes(c.method) {
+			return handler(srv, o)
+		}
+		return ch.router.Stream(o, info, func(s grpc.ServerStream) error { return handler(srv, s) })
 	})
 }
 

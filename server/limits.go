@@ -77,6 +77,8 @@ func rateOf(l quota.Limits) quota.Rate {
 func checkSize(message any, own, all quota.Limits) error {
 	size := 0
 	switch m := message.(type) {
+	case *codec.Raw:
+		size = m.Len()
 	case codec.Ready:
 		size = len(m.Wire())
 	case proto.Message:

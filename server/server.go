@@ -50,7 +50,9 @@ type Server struct {
 	listeners []net.Listener
 	grpc      *grpc.Server
 	// web serves browsers; nil if there is no listener for them.
-	web      *site
+	web *site
+	// replica relays calls to other replicas and serves theirs; nil without others.
+	replica  *replica
 	chain    *chain
 	health   *health.Server
 	gate     *gate
@@ -96,8 +98,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		s.listeners = append(s.listeners, listener{l, s.connections})
 	}
 	s.leaving, s.leave = context.WithCancel(context.WithoutCancel(ctx))
-	s.chain = &chain{s.reporter.rescue, []layer{s.meter, s.observe, s.reporter.report, s.audit, s.gate.admit,
-		s.limiter.limit, s.release, trail}}
+	s.chain = &chain{panicked: s.reporter.rescue, layers: []layer{s.meter, s.observe, s.reporter.report, s.audit,
+		s.gate.admit, s.limiter.limit, s.release, trail}}
 	s.grpc = grpc.NewServer(s.options()...)
 	s.register(s.grpc)
 	s.setHealth(healthv1.HealthCheckResponse_NOT_SERVING)
@@ -108,6 +110,13 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		if s.web, err = s.newSite(ctx, c.Web); err != nil {
 			return nil, errors.Join(fmt.Errorf("server: web: %w", err), s.Close())
 		}
+	}
+	if c.Forward != nil {
+		var err error
+		if s.replica, err = s.newReplica(ctx, c.Forward); err != nil {
+			return nil, errors.Join(fmt.Errorf("server: replicas: %w", err), s.Close())
+		}
+		s.chain.router = s.replica.forwarder
 	}
 	return s, nil
 }
@@ -187,7 +196,7 @@ func (s *Server) Token() string { return s.config.Token }
 func (s *Server) Run(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	failures := make(chan error, len(s.listeners)+1)
+	failures := make(chan error, len(s.listeners)+2)
 	serve := func(l net.Listener, serve func(net.Listener) error, stopped error) {
 		err := serve(l)
 		switch {
@@ -207,7 +216,12 @@ func (s *Server) Run(ctx context.Context) error {
 		serving++
 		go serve(s.web.listener, s.web.serve, http.ErrServerClosed)
 	}
+	if s.replica != nil {
+		serving++
+		go serve(s.replica.listener, s.replica.grpc.Serve, grpc.ErrServerStopped)
+	}
 	defer s.connections.close()
+	defer s.replica.close()
 	defer s.watch(ctx).Wait()
 	s.followReady(ctx)
 	errs := []error{s.drain(context.WithoutCancel(ctx))}
@@ -230,6 +244,9 @@ func (s *Server) watch(ctx context.Context) *sync.WaitGroup {
 	if s.config.Policy != nil {
 		watches.Go(func() { s.config.Policy.Watch(ctx) })
 	}
+	if s.replica != nil {
+		watches.Go(func() { s.replica.credentials.Watch(ctx) })
+	}
 	return &watches
 }
 
@@ -248,6 +265,7 @@ func served(r reflection.ServiceInfoProvider) map[string]bool {
 func (s *Server) drain(ctx context.Context) error {
 	s.health.Shutdown()
 	defer s.leave()
+	s.replica.drain()
 	if s.config.Drainer == nil {
 		return nil
 	}
@@ -267,6 +285,7 @@ func (s *Server) stop() error {
 		defer close(graceful)
 		var web sync.WaitGroup
 		web.Go(s.web.shutdown)
+		web.Go(s.replica.shutdown)
 		s.grpc.GracefulStop()
 		web.Wait()
 	}()
@@ -279,6 +298,7 @@ func (s *Server) stop() error {
 		defer close(forced)
 		var web sync.WaitGroup
 		web.Go(s.web.close)
+		web.Go(s.replica.stop)
 		s.grpc.Stop()
 		web.Wait()
 	}()
@@ -305,6 +325,8 @@ func (s *Server) Close() error {
 	s.leave()
 	s.web.close()
 	s.grpc.Stop()
+	s.replica.stop()
+	s.replica.close()
 	s.connections.close()
 	return s.closeListeners()
 }

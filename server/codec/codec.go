@@ -44,6 +44,9 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*encoded); ok {
 		return e.buffers(), nil
 	}
+	if r, ok := v.(*Raw); ok {
+		return r.give(), nil
+	}
 	if r, ok := v.(Ready); ok {
 		return mem.BufferSlice{mem.SliceBuffer(r.Wire())}, nil
 	}
@@ -55,6 +58,10 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if r, ok := v.(*Raw); ok {
+		r.take(data)
+		return nil
+	}
 	if r, ok := v.(Ready); ok {
 		r.TakeWire(data.Materialize())
 		return nil

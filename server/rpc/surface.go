@@ -181,26 +181,32 @@ func (m *message) Message() proto.Message {
 }
 
 // GetSessionId returns the session of the call; "" if there is none.
-func (m *message) GetSessionId() (id string) {
-	field := m.descriptor.Fields().ByName("session_id")
+func (m *message) GetSessionId() string { return m.text("session_id") }
+
+// GetPolicySessionId returns the session whose rules apply to a call without a session; "" if there is none.
+func (m *message) GetPolicySessionId() string { return m.text("policy_session_id") }
+
+// text returns the value of a text field, without parsing the other fields; "" if there is none.
+func (m *message) text(name protoreflect.Name) (value string) {
+	field := m.descriptor.Fields().ByName(name)
 	if field == nil {
 		return ""
 	}
 	for rest := m.wire; len(rest) > 0; {
 		number, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			return id
+			return value
 		}
 		rest = rest[n:]
 		size := protowire.ConsumeFieldValue(number, kind, rest)
 		if size < 0 {
-			return id
+			return value
 		}
 		if number == field.Number() && kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(rest)
-			id = string(value)
+			text, _ := protowire.ConsumeBytes(rest)
+			value = string(text)
 		}
 		rest = rest[size:]
 	}
-	return id
+	return value
 }

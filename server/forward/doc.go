@@ -1,0 +1,24 @@
+// Package forward carries a call to the replica that has its session. Package server gives it every call that its
+// layers have admitted, from gRPC and from browsers alike:
+//
+//   - Forwarder serves a call here if this replica has the session or no replica has it, and else relays it, as bytes,
+//     to the replica that has it (its owner).
+//   - Receiver serves the calls that other replicas have relayed. It refuses a session that this replica does not have,
+//     and never relays, so calls cannot go in circles.
+//
+// The first request of a call is decoded where the call enters, because the layers read it, and again by the owner. All
+// other messages and all replies pass through as bytes, with metadata, deadline, cancellation, status and trailers. The
+// owner checks requests by its own policy too, because it may know fields that the entry replica does not know yet.
+//
+// A relayed call that the owner refused before it began, or that could not be sent, is located and sent again, a
+// bounded number of times. A call that breaks later ends with UNAVAILABLE, reason SESSION_UNAVAILABLE: clients repeat
+// requests by their ids and resume streams by position.
+//
+// Replicas speak mutual TLS, with a CA that signs replicas only, on a listener of their own. The caller's identity goes
+// with each call in the metadata MetadataCaller, which all other listeners refuse.
+//
+// Memory is bounded by flow control: a relay holds one message, and the window of its stream (streamWindow). A stream
+// has one goroutine, that of its handler, and a second one if its client sends more than one message; that ends with
+// the stream. peers.mu guards the connections to other replicas, streams.mu the relayed streams, and link.mu the
+// sending side of one stream. No two are held together.
+package forward
