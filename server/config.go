@@ -49,7 +49,7 @@ type Config struct {
 	// Calls that use the host then fail with it. By default it is never the case.
 	Confining func(tenant string) error
 	// Forward, if set, makes the server a replica of a cluster: it relays calls to the replicas that have their
-	// sessions, and serves the calls that others relay to it on a listener of its own.
+	// sessions, and serves the calls that others relay to it on a separate listener.
 	Forward *forward.Config
 	// Services are the services to serve, in addition to health and reflection; at least one.
 	Services []Service

@@ -68,7 +68,7 @@ func Refuse(ctx context.Context) error {
 }
 
 // private are the metadata of a call that concern only the replica where it enters: credentials, what selected the
-// tenant, and what each connection has of its own.
+// tenant, and the metadata of each connection.
 var private = map[string]bool{
 	"authorization": true, "proxy-authorization": true, "cookie": true, "copilot-tenant": true, "origin": true,
 	"content-type": true, "user-agent": true, "host": true, "connection": true, "te": true, "traceparent": true,

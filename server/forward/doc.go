@@ -14,11 +14,15 @@
 // bounded number of times. A call that breaks later ends with UNAVAILABLE, reason SESSION_UNAVAILABLE: clients repeat
 // requests by their ids and resume streams by position.
 //
-// Replicas speak mutual TLS, with a CA that signs replicas only, on a listener of their own. The caller's identity goes
+// A call of Subscribe for sessions of several replicas has a part for each of them, whose frames are merged as bytes.
+// The first part that fails ends the others: clients resume all sessions by position.
+//
+// Replicas speak mutual TLS, with a CA that signs replicas only, on a separate listener. The caller's identity goes
 // with each call in the metadata MetadataCaller, which all other listeners refuse.
 //
 // Memory is bounded by flow control: a relay holds one message, and the window of its stream (streamWindow). A stream
 // has one goroutine, that of its handler, and a second one if its client sends more than one message; that ends with
-// the stream. peers.mu guards the connections to other replicas, streams.mu the relayed streams, and link.mu the
-// sending side of one stream. No two are held together.
+// the stream; each part of a merged call has a goroutine too. peers.mu guards the connections to other replicas,
+// streams.mu the relayed streams, link.mu the sending side of one stream, shared.mu and parts.mu a merged call. No two
+// are held together.
 package forward

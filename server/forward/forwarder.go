@@ -109,7 +109,7 @@ func foreign(session string) bool { return strings.Contains(session, "/") }
 func (f *Forwarder) place(ctx context.Context, session string, here func() error,
 	relay func(Owner) (began bool, err error),
 ) error {
-	locate, pause := f.locator.Locate, firstPause
+	locate, pause := locating(f.locator.Locate), firstPause
 	for attempt := 1; ; attempt++ {
 		owner, err := f.owner(ctx, locate, session)
 		switch {
@@ -138,7 +138,7 @@ func (f *Forwarder) place(ctx context.Context, session string, here func() error
 // owner returns the owner of a session. A session without an owner is claimed for this replica, which also serves the
 // calls about sessions that do not exist.
 func (f *Forwarder) owner(
-	ctx context.Context, locate func(_ context.Context, tenant, session string) (Owner, error), session string,
+	ctx context.Context, locate locating, session string,
 ) (Owner, error) {
 	tenant := caller.From(ctx).Tenant
 	owner, err := locate(ctx, tenant, session)
@@ -169,7 +169,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // failed returns the error of a relayed call: the owner's status, or why the relay ended. Statuses of the owner have
-// details; those of the connection to it have none.
+// details; statuses of the connection have none.
 func failed(ctx context.Context, owner Owner, session string, err error) error {
 	st := grpcstatus.Convert(err)
 	switch {

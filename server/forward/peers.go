@@ -18,7 +18,7 @@ import (
 const (
 	// streamWindow bounds the bytes of a relayed stream that wait at the entry replica for a slow client.
 	streamWindow = 256 << 10
-	// connWindow bounds those of all streams between two replicas that no goroutine has taken from the connection yet.
+	// connWindow bounds the bytes that wait in the connection of two replicas.
 	connWindow = 8 << 20
 
 	// keepaliveTime and keepaliveTimeout bound how long calls wait for a replica that is frozen or cut off.

@@ -58,8 +58,8 @@ func named(header metadata.MD, owner Owner) metadata.MD {
 	return header
 }
 
-// passed returns the metadata of a response without those of the connection to the owner, and without those that the
-// entry replica derives from the status itself.
+// passed returns the metadata of a response without the connection's, and without the trailers that the entry replica
+// derives from the status.
 func passed(md metadata.MD) metadata.MD {
 	out := make(metadata.MD, len(md)+1)
 	for key, values := range md {

@@ -46,7 +46,7 @@ func keyOf(tenant, session string) string {
 	return tenant + "/" + session
 }
 
-// locator is the Locator of one replica. It remembers what it has located, until it is asked to verify.
+// locator is the Locator of one replica. It remembers owners until a call of Verify.
 type locator struct {
 	*ownership
 	node string

@@ -14,6 +14,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 	"github.com/copilot-grpc/copilot-grpc/server/codec"
 )
 
@@ -29,6 +30,9 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 	if again.err != nil || len(ids) == 0 {
 		f.name(stream.Context(), "")
 		return local(again)
+	}
+	if r, ok := again.first.(*bridgev1.SubscribeRequest); ok && len(ids) > 1 {
+		return f.subscribe(again, info, r, local)
 	}
 	here := func() error { return local(again) }
 	return f.place(stream.Context(), ids[0], here, func(owner Owner) (bool, error) {
