@@ -239,6 +239,29 @@ async def test_reattach_returns_with_the_token_and_repeats_the_kept_answer() -> 
         assert isinstance(changes[0], Disconnected) and changes[1:] == [Reconnected("p1")]
 
 
+async def test_a_write_that_fails_before_the_reading_does_waits_for_the_next_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = asyncio.Event()
+    send = Link.send_now
+
+    async def fail_once(self: Link, frame: bridge.AttachRequest) -> None:
+        if frame.HasField("answer") and not failed.is_set():
+            failed.set()
+            self.down()
+        else:
+            await send(self, frame)
+
+    monkeypatch.setattr(Link, "send_now", fail_once)
+    async with connected() as (fake, client):
+        stream, _ = await opened(fake, client.create_session(tools=[weather]))
+        await stream.ask(tool_callback("c", "weather", '{"city": "Rome"}'))
+        await soon(failed.wait())
+        stream.end(grpc.StatusCode.UNAVAILABLE)
+        second = await fake.attached(tool_callback("c", "weather", participant_ids=["p1"]))
+        assert (await second.answer()).answer.tool.text == "rain in Rome for 1"
+
+
 async def test_doubled_callback_runs_once() -> None:
     release = asyncio.Event()
     runs = 0

@@ -16,30 +16,54 @@ export function deferred<T>(): Deferred<T> {
   return { promise, resolve, reject };
 }
 
-/** The sending half of a stream: an async iterable of the messages that are sent. */
-export class Outbox<T> implements AsyncIterable<T> {
-  #messages: T[] = [];
+/** The sending half of a stream: an async iterable, for one reader, of the messages that are sent. */
+export class Outbox<T> implements AsyncIterable<T>, AsyncIterator<T> {
+  readonly #messages: T[] = [];
   #closed = false;
-  #wake: () => void = () => undefined;
+  #waiting: ((result: IteratorResult<T>) => void) | undefined;
 
   /** Queues a message. A closed outbox drops it. */
   send(message: T): void {
-    if (!this.#closed) this.#messages.push(message);
-    this.#wake();
+    if (this.#closed) return;
+    if (this.#waiting) this.#wake({ done: false, value: message });
+    else this.#messages.push(message);
   }
 
   /** Ends the iteration after the queued messages. */
   close(): void {
     this.#closed = true;
-    this.#wake();
+    this.#wake({ done: true, value: undefined });
   }
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
-    for (;;) {
-      for (let next = this.#messages.shift(); next !== undefined; next = this.#messages.shift()) yield next;
-      if (this.#closed) return;
-      await new Promise<void>((resolve) => (this.#wake = resolve));
-    }
+  #wake(result: IteratorResult<T>): void {
+    const wake = this.#waiting;
+    this.#waiting = undefined;
+    wake?.(result);
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<T> {
+    return this;
+  }
+
+  /** The next message. */
+  next(): Promise<IteratorResult<T>> {
+    const value = this.#messages.shift();
+    if (value !== undefined) return Promise.resolve({ done: false, value });
+    if (this.#closed) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve) => (this.#waiting = resolve));
+  }
+
+  /** The reader has left the iteration. */
+  return(): Promise<IteratorResult<T>> {
+    this.#messages.length = 0;
+    this.close();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  /** The reader has failed. */
+  async throw(reason: unknown): Promise<IteratorResult<T>> {
+    await this.return();
+    throw reason;
   }
 }
 
@@ -52,11 +76,14 @@ export class Slots {
     this.#free = count;
   }
 
-  async take(): Promise<void> {
-    if (this.#free > 0) this.#free--;
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  /** Calls a function as soon as a slot is free, at once if one is; the function has to see to its release. */
+  take(run: () => void): void {
+    if (this.#free === 0) return void this.#waiting.push(run);
+    this.#free--;
+    run();
   }
 
+  /** Gives the slot to the function that waits for the longest time. */
   release(): void {
     const next = this.#waiting.shift();
     if (next) next();

@@ -1,8 +1,8 @@
 import { type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "@connectrpc/connect";
-import { type Deferred, deferred, every, Outbox, randomId } from "./async.js";
+import { every, Outbox, randomId } from "./async.js";
 import { fromFailure, toCopilotError, unavailable } from "./errors.js";
-import { type Link, LinkDownError, type LinkObserver, type Opened, type TakeFrame } from "./link.js";
+import { type Link, LinkDownError, type LinkObserver, type Opened, type Settled, type TakeFrame } from "./link.js";
 import {
   type Answer,
   type AttachResponse,
@@ -21,8 +21,8 @@ export class AttachLink implements Link {
   readonly #call = new AbortController();
   readonly #frames: AsyncIterator<AttachResponse>;
   readonly #observer: LinkObserver;
-  readonly #answers = new Map<string, Deferred<void>>();
-  readonly #commands = new Map<string, Deferred<void>>();
+  readonly #answers = new Map<string, Settled>();
+  readonly #commands = new Map<string, Settled>();
   readonly #timer: ReturnType<typeof setInterval>;
   #heardAt = Date.now();
   #down = false;
@@ -100,10 +100,11 @@ export class AttachLink implements Link {
   async serve(take: TakeFrame): Promise<Error> {
     let reason: Error | undefined;
     try {
-      for (let next = await this.#next(); next && !reason; next = reason ? undefined : await this.#next()) {
-        reason = this.#take(next, take);
+      while (!reason) {
+        const { done, value } = await this.#frames.next();
+        this.#heardAt = Date.now();
+        reason = done ? unavailable("the server ended the stream") : this.#take(value, take);
       }
-      reason ??= unavailable("the server ended the stream");
     } catch (error) {
       reason = this.#call.signal.aborted ? (this.#call.signal.reason as Error) : toCopilotError(error);
     }
@@ -116,13 +117,13 @@ export class AttachLink implements Link {
       case "stream":
         return take(frame.value);
       case "done":
-        this.#reply(frame.value.subject)?.resolve();
+        this.#reply(frame.value.subject);
         return undefined;
       case "failed": {
         const { subject } = frame.value;
         const error = fromFailure(frame.value.failure);
         if (subject.case === "modelRequestId") this.#observer.modelFailed(subject.value, error);
-        else this.#reply(subject)?.reject(error);
+        else this.#reply(subject, error);
         return undefined;
       }
       default:
@@ -130,29 +131,28 @@ export class AttachLink implements Link {
     }
   }
 
-  #reply(subject: { case: string | undefined; value?: string | undefined }): Deferred<void> | undefined {
+  /** Takes the server's reply to an answer or a command. */
+  #reply(subject: { case: string | undefined; value?: string | undefined }, error?: Error): void {
     const waiting = subject.case === "callbackId" ? this.#answers : this.#commands;
-    const found = waiting.get(subject.value ?? "");
+    const settled = waiting.get(subject.value ?? "");
     waiting.delete(subject.value ?? "");
-    return found;
+    settled?.(error);
   }
 
-  answer(callbackId: string, answer: Answer): Promise<void> {
-    if (this.#down) return Promise.reject(new LinkDownError());
+  answer(callbackId: string, answer: Answer, settled: Settled): void {
+    if (this.#down) return settled(new LinkDownError());
     this.#send({ case: "answer", value: { callbackId, answer } });
-    if (answer.answer.case === "abstain") return Promise.resolve(); // not acknowledged
-    const reply = deferred<void>();
-    this.#answers.set(callbackId, reply);
-    return reply.promise;
+    if (answer.answer.case === "abstain") settled(); // not acknowledged
+    else this.#answers.set(callbackId, settled);
   }
 
   setTools(tools: ToolDefinition[]): Promise<void> {
     if (this.#down) return Promise.reject(new LinkDownError());
-    const reply = deferred<void>();
     const commandId = randomId();
-    this.#commands.set(commandId, reply);
-    this.#send({ case: "command", value: { commandId, command: { case: "setTools", value: { tools } } } });
-    return reply.promise;
+    return new Promise((resolve, reject) => {
+      this.#commands.set(commandId, (error) => (error ? reject(error) : resolve()));
+      this.#send({ case: "command", value: { commandId, command: { case: "setTools", value: { tools } } } });
+    });
   }
 
   modelResponse(part: ModelResponseInit): void {
@@ -176,8 +176,9 @@ export class AttachLink implements Link {
     clearInterval(this.#timer);
     this.#outbox.close();
     const lost = new LinkDownError(reason);
-    for (const reply of [...this.#answers.values(), ...this.#commands.values()]) reply.reject(lost);
+    const waiting = [...this.#answers.values(), ...this.#commands.values()];
     this.#answers.clear();
     this.#commands.clear();
+    for (const settled of waiting) settled(lost);
   }
 }

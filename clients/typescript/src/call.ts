@@ -34,7 +34,8 @@ export class WithdrawnError extends Error {
   }
 }
 
-export function newCall(callback: Callback, signal: AbortSignal): Call {
+/** The call of a callback. `signal` makes the call's signal when it is first asked for. */
+export function newCall(callback: Callback, signal: () => AbortSignal): Call {
   const traceContext: Record<string, string> = {};
   if (callback.traceparent) traceContext["traceparent"] = callback.traceparent;
   if (callback.tracestate) traceContext["tracestate"] = callback.tracestate;
@@ -43,7 +44,9 @@ export function newCall(callback: Callback, signal: AbortSignal): Call {
     sessionId: callback.sessionId,
     callbackId: callback.callbackId,
     kind: CallbackKind[callback.kind] ?? String(callback.kind),
-    signal,
+    get signal() {
+      return signal();
+    },
     deadline: deadline && new Date(Number(deadline.seconds) * 1000 + deadline.nanos / 1e6),
     traceContext,
     callback,

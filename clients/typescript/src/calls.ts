@@ -1,6 +1,6 @@
 import { toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { abortable, Slots } from "./async.js";
+import { Slots } from "./async.js";
 import { Backoff, type ReconnectPolicy } from "./backoff.js";
 import { type Call, newCall, WithdrawnError } from "./call.js";
 import { CopilotError, isBroken, isReason, toCopilotError } from "./errors.js";
@@ -30,20 +30,60 @@ export interface CallEnvironment {
   readonly aroundCallback: AroundCallback | undefined;
   /** Aborts when the participation is over. */
   readonly over: AbortSignal;
+  /** The link that answers are sent on, unless there is none at present. */
+  link(): Link | undefined;
   /** Waits for a link. Rejects when the signal or the participation ends. */
   live(signal: AbortSignal): Promise<Link>;
   /** Reads a callback whose request did not fit into a frame. */
   readCallback(callback: Callback): Promise<Callback>;
 }
 
-interface Entry {
-  readonly callback: Callback;
-  readonly controller: AbortController;
+/** A callback in hand. */
+class Entry {
+  callback: Callback;
+  /** Of the attempts to send the answer; made when the first one fails. */
+  backoff: Backoff | undefined;
+  #ended = false;
+  #reason: Error | undefined;
+  #controller: AbortController | undefined;
+  #onEnd: (() => void) | undefined;
+
+  constructor(callback: Callback) {
+    this.callback = callback;
+  }
+
+  /** True once the answer has arrived, or is no longer needed. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Aborts at the end. It is made for those who ask: most handlers do not, and a signal takes longer than a call. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#ended) this.#controller.abort(this.#reason ?? new WithdrawnError());
+    }
+    return this.#controller.signal;
+  }
+
+  /** Calls a function at the end, in place of the one before. */
+  onEnd(run: () => void): void {
+    this.#onEnd = run;
+  }
+
+  /** Ends the callback. The reason of the signal is a WithdrawnError if none is given. */
+  end(reason?: Error): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#reason = reason;
+    this.#onEnd?.();
+    this.#controller?.abort(reason ?? new WithdrawnError());
+  }
 }
 
 /**
- * The pending callbacks that a participant answers. Each runs in its own promise until the server has the answer, or
- * the callback has ended. The answer of a handler that ran is kept for further links.
+ * The pending callbacks that a participant answers. Each is in hand until the server has the answer, or the callback
+ * has ended. The answer of a handler that ran is kept for further links.
  */
 export class PendingCalls {
   readonly #env: CallEnvironment;
@@ -62,14 +102,15 @@ export class PendingCalls {
     const whole = callback.totalBytes > 0n;
     const responder = whole ? undefined : this.#env.handlers.responder(callback, offered);
     if (!responder && !whole) return;
-    const entry: Entry = { callback, controller: new AbortController() };
+    const entry = new Entry(callback);
     if (this.#entries.size >= maxCalls) {
       this.#env.logger.warn("too many callbacks at once", { callback_id: callback.callbackId });
-      void this.#deliver(entry, errorAnswer("too many callbacks at once"));
+      this.#send(entry, errorAnswer("too many callbacks at once"));
       return;
     }
     this.#entries.set(callback.callbackId, entry);
-    void (responder ? this.#run(entry, responder) : this.#runWhole(entry, offered));
+    if (responder) this.#run(entry, responder);
+    else void this.#runWhole(entry, offered);
   }
 
   /** Ends a callback whose answer is no longer needed. */
@@ -81,7 +122,7 @@ export class PendingCalls {
   /** Ends all callbacks that are not among those with the ids. */
   retain(callbackIds: Set<string>): void {
     for (const [id, entry] of this.#entries) {
-      if (!callbackIds.has(id)) this.#drop(entry, new WithdrawnError());
+      if (!callbackIds.has(id)) this.#drop(entry);
     }
   }
 
@@ -90,47 +131,49 @@ export class PendingCalls {
     for (const entry of [...this.#entries.values()]) this.#drop(entry, reason);
   }
 
-  #drop(entry: Entry, reason: Error): void {
+  #drop(entry: Entry, reason?: Error): void {
     const { callbackId } = entry.callback;
     if (this.#entries.get(callbackId) === entry) this.#entries.delete(callbackId);
-    entry.controller.abort(reason);
+    entry.end(reason);
   }
 
   async #runWhole(entry: Entry, offered: boolean): Promise<void> {
     try {
-      const callback = await this.#env.readCallback(entry.callback);
-      const responder = this.#env.handlers.responder(callback, offered);
-      if (responder) await this.#run({ ...entry, callback }, responder);
+      entry.callback = await this.#env.readCallback(entry.callback);
     } catch (error) {
-      if (offered && !isReason(error, "CALLBACK_RESOLVED")) {
-        this.#env.logger.warn("callback not read", { callback_id: entry.callback.callbackId, error });
-        await this.#deliver(entry, errorAnswer(errorText(error)));
-      }
-    } finally {
-      this.#drop(entry, new WithdrawnError());
+      if (!offered || isReason(error, "CALLBACK_RESOLVED")) return this.#drop(entry);
+      this.#env.logger.warn("callback not read", { callback_id: entry.callback.callbackId, error });
+      return this.#send(entry, errorAnswer(errorText(error)));
     }
+    const responder = this.#env.handlers.responder(entry.callback, offered);
+    if (responder) this.#run(entry, responder);
+    else this.#drop(entry);
   }
 
-  /** Computes the answer once there is a slot, and delivers it. */
-  async #run(entry: Entry, responder: Responder): Promise<void> {
-    const { signal } = entry.controller;
+  /** Computes the answer once there is a slot, and sends it. */
+  #run(entry: Entry, responder: Responder): void {
     const slots = entry.callback.request.case === "toolCall" ? this.#tools : this.#others;
-    await slots.take();
-    let answer: Answer | undefined;
-    try {
+    slots.take(() => {
+      if (entry.ended) return slots.release();
+      let held = true;
       // A handler that ignores its signal does not hold the slot.
-      if (!signal.aborted) answer = await abortable(this.#compute(newCall(entry.callback, signal), responder), signal);
-    } catch {
-      // The callback has ended.
-    }
-    slots.release();
-    if (answer) await this.#deliver(entry, answer);
-    this.#drop(entry, new WithdrawnError());
+      const release = () => {
+        if (held) slots.release();
+        held = false;
+      };
+      entry.onEnd(release);
+      void this.#compute(entry, responder).then((answer) => {
+        release();
+        this.#send(entry, answer);
+      });
+    });
   }
 
-  async #compute(call: Call, responder: Responder): Promise<Answer> {
+  /** The answer. Does not reject. */
+  async #compute(entry: Entry, responder: Responder): Promise<Answer> {
     const { aroundCallback } = this.#env;
     try {
+      const call = newCall(entry.callback, () => entry.signal);
       return checkSize(await (aroundCallback ? aroundCallback(call, () => responder(call)) : responder(call)));
     } catch (error) {
       return errorAnswer(errorText(error)); // of aroundCallback, or a value that cannot be encoded
@@ -138,34 +181,51 @@ export class PendingCalls {
   }
 
   /** Sends an answer until the server has it: over a new link if one breaks, and again if the runtime was away. */
-  async #deliver(entry: Entry, answer: Answer): Promise<void> {
-    const { signal } = entry.controller;
-    const { callbackId } = entry.callback;
-    const backoff = new Backoff(this.#env.reconnect);
-    while (!signal.aborted && !this.#env.over.aborted) {
-      try {
-        const link = await this.#env.live(signal);
-        await abortable(link.answer(callbackId, answer), signal);
-        return;
-      } catch (thrown) {
-        if (signal.aborted || this.#env.over.aborted) return;
-        if (thrown instanceof LinkDownError) {
-          backoff.reset();
-          continue;
-        }
-        const error = toCopilotError(thrown);
-        if (isReason(error, "CALLBACK_RESOLVED", "CALLBACK_NOT_FOUND")) return;
-        this.#env.logger.warn("answer refused", { callback_id: callbackId, error });
-        const code = error instanceof CopilotError ? error.code : undefined;
-        if (code === Code.InvalidArgument && answer.answer.case !== "error") answer = errorAnswer(error.message);
-        else if (!isBroken(error) || !(await backoff.wait(error, signal))) return;
-      }
+  #send(entry: Entry, answer: Answer): void {
+    if (entry.ended || this.#env.over.aborted) return this.#drop(entry);
+    const link = this.#env.link();
+    if (!link) return void this.#sendLater(entry, answer);
+    link.answer(entry.callback.callbackId, answer, (error) => {
+      if (error === undefined || entry.ended) this.#drop(entry);
+      else void this.#sendAgain(entry, answer, error);
+    });
+  }
+
+  async #sendLater(entry: Entry, answer: Answer): Promise<void> {
+    try {
+      await this.#env.live(entry.signal);
+    } catch {
+      return this.#drop(entry); // the callback or the participation has ended
     }
+    this.#send(entry, answer);
+  }
+
+  async #sendAgain(entry: Entry, answer: Answer, thrown: Error): Promise<void> {
+    const backoff = (entry.backoff ??= new Backoff(this.#env.reconnect));
+    if (thrown instanceof LinkDownError) {
+      backoff.reset();
+      return this.#sendLater(entry, answer);
+    }
+    const error = toCopilotError(thrown);
+    if (isReason(error, "CALLBACK_RESOLVED", "CALLBACK_NOT_FOUND")) return this.#drop(entry);
+    this.#env.logger.warn("answer refused", { callback_id: entry.callback.callbackId, error });
+    const code = error instanceof CopilotError ? error.code : undefined;
+    if (code === Code.InvalidArgument && answer.answer.case !== "error") answer = errorAnswer(error.message);
+    else if (!isBroken(error) || !(await backoff.wait(error, entry.signal))) return this.#drop(entry);
+    this.#send(entry, answer);
   }
 }
 
 /** Replaces an answer that the server would not accept. Throws if a value cannot be encoded. */
 function checkSize(answer: Answer): Answer {
+  if (isShortText(answer)) return answer;
   const { length } = toBinary(AnswerSchema, answer);
   return length <= maxAnswerBytes ? answer : errorAnswer(`the answer has ${length} bytes, more than ${maxAnswerBytes}`);
+}
+
+/** Reports whether an answer is a text that is small enough in any encoding, so that it need not be encoded for it. */
+function isShortText({ answer }: Answer): boolean {
+  if (answer.case !== "tool" || answer.value.outcome.case !== "text") return false;
+  const text: unknown = answer.value.outcome.value; // a tool may return a whole answer, with values of any type
+  return typeof text === "string" && 3 * text.length < maxAnswerBytes - 1024;
 }

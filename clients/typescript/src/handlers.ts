@@ -222,12 +222,12 @@ export class HandlerTable {
     const { execute, ownedBySession } = tool;
     if (!execute || !(offered || ownedBySession)) return undefined;
     return async (call) => {
-      const toolCall: ToolCall = {
-        ...call,
+      // Not by spreading, which would ask for the signal.
+      const toolCall: ToolCall = Object.assign(call, {
         toolCallId: request.toolCallId,
         toolName: request.toolName,
         workingDirectory: request.workingDirectory,
-      };
+      });
       try {
         return toolAnswer(await execute(request.argumentsJson ?? "", toolCall));
       } catch (error) {

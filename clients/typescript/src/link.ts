@@ -8,11 +8,14 @@ export interface Link {
   /** Passes frames on until the stream ends, and returns the reason. An error that `take` returns ends the stream. */
   serve(take: TakeFrame): Promise<Error>;
   /**
-   * Sends an answer and waits for the acknowledgement. Rejects with a CopilotError that the server sent, or with a
-   * LinkDownError if the acknowledgement is lost.
+   * Sends an answer, and calls `settled` once: when the server has acknowledged it, with a CopilotError that the server
+   * sent, or with a LinkDownError if the acknowledgement is lost.
    */
-  answer(callbackId: string, answer: Answer): Promise<void>;
-  /** Replaces the participant's tools. Rejects as `answer` does. */
+  answer(callbackId: string, answer: Answer, settled: Settled): void;
+  /**
+   * Replaces the participant's tools. Rejects with a CopilotError that the server sent, or with a LinkDownError if the
+   * acknowledgement is lost.
+   */
   setTools(tools: ToolDefinition[]): Promise<void>;
   /** Sends a part of a response to a model request. */
   modelResponse(part: ModelResponseInit): void;
@@ -21,6 +24,9 @@ export interface Link {
   /** Ends the stream at once. */
   close(reason: Error): void;
 }
+
+/** Takes the end of a request: with an error if it failed. */
+export type Settled = (error?: Error) => void;
 
 /** Handles a frame. Returns an error if the stream must end. */
 export type TakeFrame = (frame: SubscribeResponse) => Error | undefined;

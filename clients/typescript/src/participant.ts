@@ -98,6 +98,7 @@ export class Participant {
       reconnect: env.reconnect,
       aroundCallback: env.aroundCallback,
       over: this.#over.signal,
+      link: () => this.#liveLink,
       live: (signal) => this.live(signal),
       readCallback: (callback) => env.readCallback(callback.sessionId, callback.callbackId, this.#over.signal),
     });
@@ -229,12 +230,17 @@ export class Participant {
     this.#linkChange = deferred();
   }
 
+  get #liveLink(): Link | undefined {
+    return this.#link?.down ? undefined : this.#link;
+  }
+
   /** Waits for a link. Rejects when the signal aborts or the participation is over. */
   async live(signal?: AbortSignal): Promise<Link> {
     for (;;) {
       if (signal?.aborted) throw signal.reason;
       if (this.#over.signal.aborted) throw this.#over.signal.reason;
-      if (this.#link && !this.#link.down) return this.#link;
+      const link = this.#liveLink;
+      if (link) return link;
       await this.#waitForChange(signal);
     }
   }

@@ -28,7 +28,7 @@ export type Checked<T> = { ok: true; value: T } | { ok: false; violations: strin
 /** A schema of arguments: its text for the model, and the check of the arguments that the model gives. */
 export interface ArgumentSchema<T> {
   readonly json: string;
-  check(argumentsJson: string): Promise<Checked<T>>;
+  check(argumentsJson: string): Checked<T> | Promise<Checked<T>>;
 }
 
 /** The schema of a tool's arguments. Throws a TypeError if `parameters` provides no JSON Schema of an object. */
@@ -49,10 +49,10 @@ export function argumentSchema<T>(
   return { json, check: (text) => checkWith(text, (value) => validateJson<T>(validator, value)) };
 }
 
-async function checkWith<T>(
+function checkWith<T>(
   text: string,
   validate: (value: unknown) => Checked<T> | Promise<Checked<T>>,
-): Promise<Checked<T>> {
+): Checked<T> | Promise<Checked<T>> {
   let value: unknown;
   try {
     value = JSON.parse(text || "{}"); // a model omits the arguments if there are none

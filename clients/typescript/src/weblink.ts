@@ -2,7 +2,7 @@ import type { Client } from "@connectrpc/connect";
 import { abortable, every, linkedController, randomId } from "./async.js";
 import { callPolicy, type ReconnectPolicy, retry } from "./backoff.js";
 import { ClosedError, toCopilotError, unavailable } from "./errors.js";
-import type { Link, LinkObserver, Opened, TakeFrame } from "./link.js";
+import type { Link, LinkObserver, Opened, Settled, TakeFrame } from "./link.js";
 import {
   type Answer,
   type AttachStartInit,
@@ -112,11 +112,14 @@ export class SubscribeLink implements Link {
     return reason;
   }
 
-  async answer(callbackId: string, answer: Answer): Promise<void> {
-    if (answer.answer.case === "abstain") return; // other callers may answer until the deadline
+  answer(callbackId: string, answer: Answer, settled: Settled): void {
+    if (answer.answer.case === "abstain") return settled(); // other callers may answer until the deadline
     const request = { sessionId: this.#sessionId, callbackId, answer, requestId: randomId() };
     const { signal } = this.#call;
-    await retry(callPolicy(this.#policy), signal, () => this.#services.callbacks.resolve(request));
+    retry(callPolicy(this.#policy), signal, () => this.#services.callbacks.resolve(request)).then(
+      () => settled(),
+      (error: unknown) => settled(toCopilotError(error)),
+    );
   }
 
   setTools(): Promise<void> {

@@ -42,22 +42,33 @@ func (t *Table) Markdown() string {
 	return b.String()
 }
 
-// The document's generated part is between these.
+// The document's generated parts are between these.
 const (
-	beginMark = "<!-- figures: written by make bench -->"
-	endMark   = "<!-- end of figures -->"
+	beginMark          = "<!-- figures: written by make bench -->"
+	endMark            = "<!-- end of figures -->"
+	beginLibrariesMark = "<!-- libraries: written by make bench-libraries -->"
+	endLibrariesMark   = "<!-- end of libraries -->"
 )
 
 // Insert puts the tables into the document's generated part.
 func Insert(document, head string, tables []Table) (string, error) {
-	before, rest, ok := strings.Cut(document, beginMark)
-	_, after, closed := strings.Cut(rest, endMark)
+	return insert(document, beginMark, endMark, head, tables)
+}
+
+// InsertLibraries puts the table of [CompareLibraries] into its part of the document.
+func InsertLibraries(document, head string, table Table) (string, error) {
+	return insert(document, beginLibrariesMark, endLibrariesMark, head, []Table{table})
+}
+
+func insert(document, begin, end, head string, tables []Table) (string, error) {
+	before, rest, ok := strings.Cut(document, begin)
+	_, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		return "", fmt.Errorf("the document has no part between %q and %q", beginMark, endMark)
+		return "", fmt.Errorf("the document has no part between %q and %q", begin, end)
 	}
 	parts := []string{head}
 	for i := range tables {
 		parts = append(parts, tables[i].Markdown())
 	}
-	return before + beginMark + "\n" + strings.Join(parts, "\n") + endMark + after, nil
+	return before + begin + "\n" + strings.Join(parts, "\n") + end + after, nil
 }

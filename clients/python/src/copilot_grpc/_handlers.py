@@ -77,7 +77,7 @@ class Handlers:
         """Answers a callback. Only the task's cancellation raises."""
         try:
             if not callback.traceparent or not is_traced():
-                answer = await self._dispatch(callback)
+                answer = await (self._answer_tool if callback.HasField("tool_call") else self._dispatch)(callback)
             else:
                 with trace(callback.traceparent, callback.tracestate):
                     answer = await self._dispatch(callback)
@@ -111,19 +111,19 @@ class Handlers:
         tool = self.tools.get(request.tool_name)
         if tool is None or tool.function is None:
             return abstain()
-        call = ToolCall(
-            callback.session_id, callback.callback_id, request.tool_call_id, request.tool_name,
-            request.working_directory, callback.traceparent, callback.tracestate,
-        )  # fmt: skip
         try:
-            arguments = tool.arguments(request.arguments_json, call)
+            arguments = tool.arguments(request.arguments_json, _tool_call(callback) if tool.takes_call else None)
             if tool.is_coroutine:
                 result = await tool.function(**arguments)
             else:
                 result = await call_handler(tool.function, **arguments)
             if isinstance(result, Abstain):
                 return abstain()
-            return bridge.Answer(tool=tool_answer(result))
+            if not isinstance(result, str):
+                return bridge.Answer(tool=tool_answer(result))
+            answer = bridge.Answer()
+            answer.tool.text = result  # a ToolAnswer would be copied
+            return answer
         except ToolError as error:
             return bridge.Answer(tool=tool_answer(ToolResult.failure(str(error))))
         except Exception as error:
@@ -159,6 +159,14 @@ def by_name(tools: Sequence[Tool[..., Any]]) -> dict[str, Tool[..., Any]]:
 def abstain() -> bridge.Answer:
     """Leaves a callback to other participants."""
     return bridge.Answer(abstain=bridge.Abstain())
+
+
+def _tool_call(callback: bridge.Callback) -> ToolCall:
+    request = callback.tool_call
+    return ToolCall(
+        callback.session_id, callback.callback_id, request.tool_call_id, request.tool_name,
+        request.working_directory, callback.traceparent, callback.tracestate,
+    )  # fmt: skip
 
 
 def _given(function: Any) -> Any:

@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 
 from ._authorized import failure_of
+from ._slots import Slots
 from .bridge import v1 as bridge
 from .errors import ConnectionLost, CopilotError
 
@@ -45,7 +46,7 @@ class Link:
         self._status: grpc.aio.AioRpcError | None = None
         self._call.add_done_callback(self._note_status)
         self._out: asyncio.Queue[tuple[bridge.AttachRequest, asyncio.Future[None]]] = asyncio.Queue()
-        self._writing = asyncio.Lock()
+        self._writing = Slots(1)
         self._waiting: set[asyncio.Future[None]] = set()
         self._tasks = [
             asyncio.create_task(self._write(), name="copilot-grpc attach writer"),
@@ -67,8 +68,16 @@ class Link:
 
     async def send_now(self, frame: bridge.AttachRequest) -> None:
         """Like `send`, without the detour, for tasks that are only cancelled together with the link."""
-        if not self.is_down:
-            await self._write_frame(frame)
+        if self.is_down:
+            return
+        if not self._writing.take_now():
+            await self._writing.take()
+        try:
+            await self._call.write(frame)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            self.down()  # `read` raises the cause
+        finally:
+            self._writing.release()
 
     async def read(self) -> bridge.AttachResponse:
         """Returns the next frame. Raises CopilotError when the stream has ended, for whatever reason."""
@@ -113,16 +122,9 @@ class Link:
     async def _write(self) -> None:
         while True:
             frame, taken = await self._out.get()
-            await self._write_frame(frame)
+            await self.send_now(frame)
             if not taken.done():
                 taken.set_result(None)
-
-    async def _write_frame(self, frame: bridge.AttachRequest) -> None:
-        async with self._writing:
-            try:
-                await self._call.write(frame)
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                self.down()  # `read` raises the cause
 
     async def _beat(self, heartbeat: float, silence: float) -> None:
         frame = bridge.AttachRequest(heartbeat=bridge.AttachHeartbeat())

@@ -84,6 +84,7 @@ class Participant:
             handlers,
             max_tools=options.get("max_concurrent_tools", 16),
             policy=connection.reconnect,
+            link=self._live_link,
             live=self.live,
             read_whole=connection.read_callback,
         )
@@ -122,9 +123,13 @@ class Participant:
         while True:
             if self.ended.done():
                 raise self.ended.result()
-            if self._link is not None:
-                return self._link
+            if (link := self._live_link()) is not None:
+                return link
             await self._changed.wait()
+
+    def _live_link(self) -> Link | None:
+        # A link that could not be written to stays the current one until its reader has noticed.
+        return None if self._link is None or self._link.is_down else self._link
 
     async def leave(self, disconnect: bool = False) -> None:
         """Ends the participation, with a goodbye if there is a link."""
@@ -226,8 +231,7 @@ class Participant:
             return
         self._link = link
         self._changed.set()
-        if link is None:
-            self._changed = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def _run(self, link: Link) -> None:
         """Serves one link after another until the participation is over."""
@@ -249,7 +253,6 @@ class Participant:
             if not self.ended.done():
                 self.ended.set_result(error)
             self._set_link(None)
-            self._changed.set()
             await self.calls.close()
             if self._models is not None:
                 await self._models.close()
@@ -348,7 +351,8 @@ class Participant:
             case "gap":
                 self.calls.reconcile(frame.gap.pending_callbacks, self.participant_id)
             case "callback_requested":
-                self.calls.ask(frame.callback_requested.callback, frame.callback_requested.offered)
+                requested = frame.callback_requested
+                self.calls.ask(requested.callback, requested.offered)
             case "callback_resolved":
                 self.calls.withdraw(frame.callback_resolved.callback_id)
             case "runtime_restarted":

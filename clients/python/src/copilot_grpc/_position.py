@@ -49,9 +49,9 @@ class Progress:
 
     def note(self, message: PositionMessage) -> None:
         """Takes a position, unless a later one is known. An unset message changes nothing."""
-        seen = Position(message.epoch, message.seq)
-        if seen > (self.last or (0, 0)):
-            self.last = seen
+        epoch, seq = message.epoch, message.seq
+        if (epoch, seq) > (self.last or (0, 0)):
+            self.last = Position(epoch, seq)
 
     def note_trailers(self, trailers: object) -> None:
         """Takes the position in the trailers of a reply."""

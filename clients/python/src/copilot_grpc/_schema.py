@@ -251,14 +251,17 @@ def object_shape(make: Callable[..., Any] | None, fields: dict[str, Field]) -> S
             default = field.default.value if isinstance(field.default, enum.Enum) else field.default
             properties[name]["default"] = default
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-    if required := [name for name, field in fields.items() if field.required]:
-        schema["required"] = required
+    required, names = {name for name, field in fields.items() if field.required}, frozenset(fields)
+    if required:
+        schema["required"] = [name for name in fields if name in required]
 
     def decode(value: Any, path: str) -> Any:
         if type(value) is not dict:
             _fail(path, "an object", value)
-        problems = [f"{_join(path, name)}: is unknown" for name in value if name not in fields]
-        problems += [f"{_join(path, n)}: is missing" for n, f in fields.items() if f.required and n not in value]
+        problems: list[str] = []
+        if not required.issubset(value) or not names.issuperset(value):
+            problems += [f"{_join(path, name)}: is unknown" for name in value if name not in fields]
+            problems += [f"{_join(path, n)}: is missing" for n, f in fields.items() if f.required and n not in value]
         decoded = {}
         for name, field in fields.items():
             if name in value:

@@ -185,8 +185,18 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
-    def arguments(self, arguments_json: str, call: ToolCall) -> dict[str, Any]:
-        """The keyword arguments of a call. Raises ToolError, with words for the model, if they do not fit."""
+    @property
+    def takes_call(self) -> bool:
+        """Whether the function has a parameter for the `ToolCall`."""
+        return bool(self._call_parameter)
+
+    def arguments(self, arguments_json: str, call: ToolCall | None = None) -> dict[str, Any]:
+        """The keyword arguments of a call. Raises ToolError, with words for the model, if they do not fit.
+
+        Args:
+            arguments_json: The arguments as JSON.
+            call: The call, for a function that takes it.
+        """
         try:
             value = json.loads(arguments_json) if arguments_json else {}
         except ValueError as error:

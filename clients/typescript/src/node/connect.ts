@@ -3,12 +3,12 @@ import { connect as connectSocket } from "node:net";
 import type { SecureContextOptions } from "node:tls";
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { bearer, type Token } from "../auth.js";
 import { Client, type ClientOptions } from "../client.js";
 import { isBroken, unavailable } from "../errors.js";
 import { errorText } from "../logger.js";
 import { startServer, type StartOptions } from "./server.js";
+import { serverStatus } from "./status.js";
 import { checkSocketOwner, defaultSocket, parseTarget, type Target } from "./target.js";
 
 /**
@@ -122,23 +122,4 @@ function makeTransport(target: Target, options: ConnectOptions): { transport: Tr
     interceptors: [...(token ? [bearer(token)] : []), ...(options.interceptors ?? []), serverStatus],
   });
   return { transport, close: () => sessionManager.abort() };
-}
-
-/**
- * Ends a stream with the server's status. A server that ends a stream before the client does resets it after the
- * trailers, and Node.js then may report "premature close" instead of the end.
- */
-const serverStatus: Interceptor = (next) => async (request) => {
-  const response = await next(request);
-  return response.stream ? { ...response, message: withStatus(response.message, response.trailer) } : response;
-};
-
-async function* withStatus<T>(messages: AsyncIterable<T>, trailer: Headers): AsyncIterable<T> {
-  try {
-    yield* messages;
-  } catch (error) {
-    const status = findTrailerError(trailer);
-    if (status) throw status;
-    if (!trailer.has("grpc-status")) throw error; // the connection broke, or the program aborted the call
-  }
 }
