@@ -1,0 +1,88 @@
+package natsstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+)
+
+// The headers of the messages of a file.
+const (
+	// headerName is the name of the file, or the session's key for its state, quoted as in Go.
+	headerName = "Copilot-Name"
+	// headerTerm is the term of the writer.
+	headerTerm = "Copilot-Term"
+	// headerPart is "I/N" for part I of the N parts of a new content, or partRemoved.
+	headerPart = "Copilot-Part"
+	// headerOffset is the offset of the data in the file, in a message that adds to it.
+	headerOffset = "Copilot-Offset"
+
+	partRemoved = "removed"
+)
+
+// content is the content of a file, made of its messages in order. The parts of one new content follow each other;
+// an interrupted write is followed by a new first part, or by nothing.
+type content struct {
+	name   string
+	exists bool
+	data   []byte
+	// parts of a new content that came so far; pending is their data.
+	parts   int
+	pending []byte
+	// revision is the sequence number of the last message of the content.
+	revision uint64
+	term     uint64
+}
+
+// add adds the next message.
+func (c *content) add(h nats.Header, data []byte, sequence uint64) error {
+	name, err := strconv.Unquote(h.Get(headerName))
+	if err != nil {
+		return fmt.Errorf("message %d has no name: %w", sequence, err)
+	}
+	term, err := strconv.ParseUint(h.Get(headerTerm), 10, 64)
+	if err != nil {
+		return fmt.Errorf("message %d has no term: %w", sequence, err)
+	}
+	part, offset := h.Get(headerPart), h.Get(headerOffset)
+	switch {
+	case part == partRemoved:
+		*c = content{}
+	case offset != "":
+		at, err := strconv.ParseUint(offset, 10, 63)
+		if err != nil || !c.exists && at > 0 || at > uint64(len(c.data)) {
+			return fmt.Errorf("message %d adds at offset %q to %d bytes", sequence, offset, len(c.data))
+		}
+		c.data, c.parts, c.pending = append(c.data[:at], data...), 0, nil
+		c.exists = true
+	default:
+		var i, n int
+		if _, err := fmt.Sscanf(part, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+			return fmt.Errorf("message %d is part %q", sequence, part)
+		}
+		if i == 1 {
+			c.parts, c.pending = 0, nil
+		}
+		if i != c.parts+1 {
+			return nil // the parts before were replaced meanwhile
+		}
+		c.parts, c.pending = i, append(c.pending, data...)
+		if i < n {
+			return nil
+		}
+		c.data, c.exists, c.parts, c.pending = c.pending, true, 0, nil
+	}
+	c.name, c.term, c.revision = name, term, sequence
+	return nil
+}
+
+// split cuts data into pieces of at most size bytes; one empty piece for no data.
+func split(data []byte, size int) [][]byte {
+	pieces := slices.Collect(slices.Chunk(data, size))
+	if len(pieces) == 0 {
+		return [][]byte{nil}
+	}
+	return pieces
+}

@@ -1,0 +1,181 @@
+package natsstore
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+)
+
+// maxPiece bounds the data of a message of a file in bytes; half of the server's limit bounds it too.
+const maxPiece = 256 << 10
+
+func (s *Store) piece() int { return min(maxPiece, int(s.nc.MaxPayload()/2)) }
+
+// header returns the headers that all messages of a file have.
+func (o *Session) header(name string) nats.Header {
+	h := nats.Header{}
+	h.Set(headerName, strconv.QuoteToASCII(name))
+	h.Set(headerTerm, strconv.FormatUint(o.term, 10))
+	return h
+}
+
+// replace gives a file new content. One message replaces all earlier ones at once. Several do so when the last one is
+// stored, and the earlier ones are removed after that. The caller holds mu.
+func (o *Session) replace(ctx context.Context, subject, name string, data []byte) error {
+	pieces := split(data, o.store.piece())
+	var first uint64
+	for i, piece := range pieces {
+		m := &nats.Msg{Subject: subject, Data: piece, Header: o.header(name)}
+		m.Header.Set(headerPart, fmt.Sprintf("%d/%d", i+1, len(pieces)))
+		if len(pieces) == 1 {
+			m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		}
+		sequence, err := o.publish(ctx, m)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			first = sequence
+		}
+	}
+	if len(pieces) == 1 {
+		return nil
+	}
+	_, err := retried(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, o.store.sessions.Purge(ctx,
+			jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(first))
+	})
+	return err
+}
+
+// readAttempts bounds the attempts to read a file that is replaced meanwhile.
+const readAttempts = 3
+
+// read returns the content of a file.
+func (s *Store) read(ctx context.Context, subject string) (c content, err error) {
+	for range readAttempts {
+		last, err := lastOf(ctx, s.sessions, subject)
+		if last == nil || err != nil {
+			return content{}, err
+		}
+		c = content{}
+		if part := last.Header.Get(headerPart); part == "1/1" || part == partRemoved {
+			return c, c.add(last.Header, last.Data, last.Sequence)
+		}
+		err = walk(ctx, s.sessions, subject, func(m *jetstream.RawStreamMsg) error {
+			return c.add(m.Header, m.Data, m.Sequence)
+		})
+		if err == nil && c.exists {
+			return c, nil
+		}
+		if err != nil && ctx.Err() != nil {
+			return content{}, err
+		}
+	}
+	return c, err
+}
+
+// Outbox returns the files of the session's unfinished prompts.
+func (o *Session) Outbox() backend.Files { return outbox{o} }
+
+// outbox implements backend.Files.
+type outbox struct{ *Session }
+
+// change makes a change of a file, in turn.
+func (f outbox) change(what, name string, do func(ctx context.Context, subject string) error) error {
+	ctx, cancel := f.store.call(context.Background())
+	defer cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := do(ctx, f.subject("file", token(name))); err != nil {
+		return fmt.Errorf("%s the file %q of session %q: %w", what, name, f.key, err)
+	}
+	return nil
+}
+
+// List implements backend.Files.
+func (f outbox) List() ([]string, error) {
+	ctx, cancel := f.store.call(context.Background())
+	defer cancel()
+	names, err := f.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the files of session %q: %w", f.key, err)
+	}
+	return names, nil
+}
+
+func (f outbox) list(ctx context.Context) (names []string, err error) {
+	info, err := retried(ctx, func(ctx context.Context) (*jetstream.StreamInfo, error) {
+		return f.store.sessions.Info(ctx, jetstream.WithSubjectFilter(f.subject("file", ">")))
+	})
+	if err != nil {
+		return nil, err
+	}
+	for subject := range info.State.Subjects {
+		c, err := f.store.read(ctx, subject)
+		if err != nil {
+			return nil, err
+		}
+		if c.exists {
+			names = append(names, c.name)
+		}
+	}
+	return names, nil
+}
+
+// Read implements backend.Files. A missing file gives fs.ErrNotExist.
+func (f outbox) Read(name string) ([]byte, error) {
+	ctx, cancel := f.store.call(context.Background())
+	defer cancel()
+	c, err := f.store.read(ctx, f.subject("file", token(name)))
+	if err == nil && (!c.exists || c.name != name) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the file %q of session %q: %w", name, f.key, err)
+	}
+	return c.data, nil
+}
+
+// Write implements backend.Files.
+func (f outbox) Write(name string, data []byte) error {
+	return f.change("writing", name, func(ctx context.Context, subject string) error {
+		return f.replace(ctx, subject, name, data)
+	})
+}
+
+// Append implements backend.Files.
+func (f outbox) Append(name string, size int64, data []byte) error {
+	return f.change("appending to", name, func(ctx context.Context, subject string) error {
+		for _, piece := range split(data, f.store.piece()) {
+			m := &nats.Msg{Subject: subject, Data: piece, Header: f.header(name)}
+			m.Header.Set(headerOffset, strconv.FormatInt(size, 10))
+			if _, err := f.publish(ctx, m); err != nil {
+				return err
+			}
+			size += int64(len(piece))
+		}
+		return nil
+	})
+}
+
+// Remove implements backend.Files.
+func (f outbox) Remove(name string) error {
+	return f.change("removing", name, func(ctx context.Context, subject string) error {
+		last, err := lastOf(ctx, f.store.sessions, subject)
+		if last == nil || err != nil {
+			return err
+		}
+		m := &nats.Msg{Subject: subject, Header: f.header(name)}
+		m.Header.Set(headerPart, partRemoved)
+		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+		_, err = f.publish(ctx, m, jetstream.WithMsgTTL(removedFor))
+		return err
+	})
+}

@@ -1,0 +1,280 @@
+package natsstore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+)
+
+const (
+	// connectTimeout bounds the connection to one server.
+	connectTimeout = 5 * time.Second
+	// openTimeout bounds Open after the connection.
+	openTimeout = 30 * time.Second
+	// callTimeout bounds one call, with its retries.
+	callTimeout = 10 * time.Second
+	// reconnectWait is the time between attempts to connect again.
+	reconnectWait = 250 * time.Millisecond
+	// pingInterval and maxPings notice a server that does not answer: after at most their product.
+	pingInterval = 5 * time.Second
+	maxPings     = 2
+)
+
+// Config configures a store.
+type Config struct {
+	// URL is one or several URLs of NATS servers with commas in between.
+	URL string
+	// Cluster is the prefix of all names: up to 32 letters, digits and hyphens. The default is "copilot".
+	Cluster string
+	// Replicas is the number of servers that keep each stream: 1, 3 or 5. The default is 3, or 1 on a single server.
+	Replicas int
+	// Credentials is the path of a file with credentials; empty for none, or if URL has them.
+	Credentials string
+	// TLS configures TLS. With nil, URLs with the scheme tls use the machine's certificates.
+	TLS *tls.Config
+	// Unsafe accepts servers that can lose acknowledged messages, with a warning.
+	Unsafe bool
+	// InProcess connects to a server in this process; URL is then ignored.
+	InProcess nats.InProcessConnProvider
+	// Logger receives warnings and changes of the connection; nil discards them.
+	Logger *slog.Logger
+}
+
+// Store is a connection to the cluster's storage. Call Open to make one. It is safe for concurrent use.
+type Store struct {
+	names    names
+	log      *slog.Logger
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	replicas int
+	recipe   Recipe
+	violated *violation
+
+	// base ends with Close.
+	base context.Context
+	end  context.CancelFunc
+
+	sessions jetstream.Stream
+}
+
+// Open connects to the servers, checks them, and creates the streams that are missing. It changes no stream that
+// exists. It returns an *OpenError. The caller must Close the store after everything that uses it.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if cfg.Cluster == "" {
+		cfg.Cluster = "copilot"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
+	defer stop()
+	s := &Store{names: names{cfg.Cluster}, log: cfg.Logger, violated: &violation{stop: stop}}
+	s.base, s.end = context.WithCancel(context.Background())
+	if err := s.connect(cfg); err != nil {
+		s.end()
+		return nil, err
+	}
+	if err := s.prepare(ctx, cfg); err != nil {
+		s.Close()
+		return nil, s.explain(err)
+	}
+	return s, nil
+}
+
+// validate checks what no server is needed for.
+func (c *Config) validate() error {
+	wrong := func(format string, args ...any) error {
+		return &OpenError{Problem: Misconfigured, Detail: fmt.Sprintf(format, args...)}
+	}
+	if !clusterName.MatchString(c.Cluster) {
+		return wrong("the name of the cluster %q must have 1 to 32 letters, digits or hyphens", c.Cluster)
+	}
+	if c.Replicas != 0 && c.Replicas != 1 && c.Replicas != 3 && c.Replicas != 5 {
+		return wrong("%d replicas: use 1, 3 or 5", c.Replicas)
+	}
+	if c.Credentials != "" {
+		text, err := os.ReadFile(c.Credentials)
+		if err != nil {
+			return &OpenError{Problem: Misconfigured, Detail: "the file with the credentials cannot be read", Err: err}
+		}
+		if _, err := nkeys.ParseDecoratedUserNKey(text); err != nil { // the error may have a part of the file
+			return wrong("the file %q has no credentials of a user", c.Credentials)
+		}
+	}
+	if c.InProcess != nil {
+		return nil
+	}
+	if strings.TrimSpace(c.URL) == "" {
+		return wrong("the URL of the NATS servers is missing")
+	}
+	for _, text := range strings.Split(c.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.Host == "" { // the error has the text, which may have a password
+			return wrong("the URL of a NATS server cannot be parsed: use nats://HOST:PORT or tls://HOST:PORT")
+		}
+		switch u.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return wrong("the URL of a NATS server has the scheme %q: use nats or tls", u.Scheme)
+		}
+	}
+	return nil
+}
+
+// connect opens the connection. It does not buffer writes while the servers are away: a write that was refused to its
+// caller must not arrive later.
+func (s *Store) connect(cfg Config) error {
+	options := []nats.Option{
+		nats.Name("copilot-grpc " + cfg.Cluster), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait), nats.ReconnectBufSize(-1), nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPings),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				s.log.Warn("the connection to NATS was lost", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			s.log.Info("connected to NATS again",
+				"server", nc.ConnectedServerName(), "version", nc.ConnectedServerVersion())
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.onError(err) }),
+	}
+	if cfg.Credentials != "" {
+		options = append(options, nats.UserCredentials(cfg.Credentials))
+	}
+	if cfg.TLS != nil {
+		options = append(options, nats.Secure(cfg.TLS))
+	}
+	if cfg.InProcess != nil {
+		options = append(options, nats.InProcessServer(cfg.InProcess))
+	}
+	nc, err := nats.Connect(cfg.URL, options...)
+	if err != nil {
+		problem := problemOf(err)
+		if problem == Failed {
+			problem = Unreachable
+		}
+		detail := "no connection to " + redacted(cfg.URL)
+		if problem == Denied {
+			detail = "the credentials are refused by " + redacted(cfg.URL)
+		}
+		return &OpenError{Problem: problem, Detail: detail, Err: err}
+	}
+	s.nc = nc
+	return nil
+}
+
+// redacted returns the hosts of URLs.
+func redacted(urls string) string {
+	var hosts []string
+	for _, text := range strings.Split(urls, ",") {
+		if u, err := url.Parse(strings.TrimSpace(text)); err == nil && u.Host != "" {
+			hosts = append(hosts, u.Host)
+		}
+	}
+	return strings.Join(hosts, ", ")
+}
+
+// prepare checks the servers and opens the streams.
+func (s *Store) prepare(ctx context.Context, cfg Config) (err error) {
+	if s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(callTimeout)); err != nil {
+		return err
+	}
+	if err := s.check(ctx, cfg); err != nil {
+		return err
+	}
+	for _, open := range []func(context.Context) error{s.openSessions, s.openEpochs} {
+		if err := open(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// JetStream returns JetStream on the store's connection. It ends with Close.
+func (s *Store) JetStream() jetstream.JetStream { return s.js }
+
+// Cluster returns the prefix of all names.
+func (s *Store) Cluster() string { return s.names.cluster }
+
+// Replicas returns the number of servers that keep each stream.
+func (s *Store) Replicas() int { return s.replicas }
+
+// Connected reports whether a server is connected.
+func (s *Store) Connected() bool { return s.nc.IsConnected() }
+
+// Close ends the connection. Calls under way fail.
+func (s *Store) Close() {
+	s.end()
+	s.nc.Close()
+}
+
+// call returns a context that ends with ctx, with the store, or after callTimeout.
+func (s *Store) call(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	stop := context.AfterFunc(s.base, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// violation is the last permission that the server refused. It is safe for concurrent use.
+type violation struct {
+	stop context.CancelFunc // ends Open, which would wait for an answer
+
+	mu  sync.Mutex
+	err error
+}
+
+func (v *violation) set(err error) {
+	v.mu.Lock()
+	v.err = err
+	v.mu.Unlock()
+	v.stop()
+}
+
+func (v *violation) get() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.err
+}
+
+// onError is called by the client for errors that belong to no call. The server reports a missing permission in this
+// way alone; the call itself times out.
+func (s *Store) onError(err error) {
+	if strings.Contains(err.Error(), settingsSubject) {
+		return // the check of the settings is optional
+	}
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		s.violated.set(err)
+	}
+	s.log.Warn("NATS reported an error", "error", err)
+}
+
+// explain returns an error of prepare as an *OpenError.
+func (s *Store) explain(err error) error {
+	var open *OpenError
+	if errors.As(err, &open) && open.Problem != Failed {
+		return err
+	}
+	detail := "a call failed"
+	if open != nil {
+		detail, err = open.Detail, open.Err
+	}
+	if denied := s.violated.get(); denied != nil {
+		return &OpenError{Problem: Denied, Detail: detail + ", because a permission is missing", Err: denied}
+	}
+	return &OpenError{Problem: problemOf(err), Detail: detail, Err: err}
+}

@@ -1,0 +1,162 @@
+// Package natstest runs NATS servers with JetStream for tests.
+package natstest
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout bounds the start of a server, and the election of a cluster's leader.
+const startTimeout = 30 * time.Second
+
+// Server is a NATS server in this process, with its data in a temporary directory. It is safe for concurrent use.
+type Server struct {
+	tb      testing.TB
+	options server.Options
+
+	mu      sync.Mutex
+	running *server.Server // nil after Stop
+}
+
+// Option changes a server's options.
+type Option func(*server.Options)
+
+// Listen makes the server listen on a port of the loopback interface, for tests with several processes.
+func Listen(o *server.Options) { o.DontListen, o.Host, o.Port = false, "127.0.0.1", server.RANDOM_PORT }
+
+// SyncAlways makes the server write to the disk before it acknowledges.
+func SyncAlways(o *server.Options) { o.SyncAlways = true }
+
+// Start starts a server that ends with the test. Without Listen only InProcessConn reaches it.
+func Start(tb testing.TB, options ...Option) *Server {
+	tb.Helper()
+	o := server.Options{
+		ServerName: "n1", DontListen: true, JetStream: true, StoreDir: tb.TempDir(), NoSigs: true, NoLog: true,
+	}
+	for _, change := range options {
+		change(&o)
+	}
+	s := &Server{tb: tb, options: o}
+	tb.Cleanup(s.Stop)
+	s.Start()
+	return s
+}
+
+// Cluster starts a cluster of servers that listen on loopback ports, and waits until JetStream has a leader.
+func Cluster(tb testing.TB, size int, options ...Option) []*Server {
+	tb.Helper()
+	dir := tb.TempDir()
+	var routes []*url.URL
+	listeners := make([]net.Listener, size)
+	for i := range listeners {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		listeners[i] = l
+		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
+	}
+	servers := make([]*Server, size)
+	for i, l := range listeners {
+		o := server.Options{
+			ServerName: fmt.Sprintf("n%d", i+1), JetStream: true, StoreDir: filepath.Join(dir, fmt.Sprint(i)),
+			NoSigs: true, NoLog: true, Routes: routes, Cluster: server.ClusterOpts{
+				Name: "test", Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port,
+			},
+		}
+		Listen(&o)
+		for _, change := range options {
+			change(&o)
+		}
+		_ = l.Close()
+		servers[i] = &Server{tb: tb, options: o}
+		tb.Cleanup(servers[i].Stop)
+		servers[i].start(false)
+	}
+	awaitLeader(tb, servers)
+	return servers
+}
+
+// awaitLeader waits until the servers of a cluster have elected a leader and know each other.
+func awaitLeader(tb testing.TB, servers []*Server) {
+	tb.Helper()
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for _, s := range servers {
+			if n := s.current(); n.JetStreamIsLeader() && len(n.JetStreamClusterPeers()) == len(servers) {
+				return
+			}
+		}
+	}
+	tb.Fatal("the NATS servers elected no leader")
+}
+
+// Start starts a server that was stopped, with its data and its port.
+func (s *Server) Start() {
+	s.tb.Helper()
+	s.start(true)
+}
+
+func (s *Server) start(wait bool) {
+	s.tb.Helper()
+	o := s.options
+	running, err := server.NewServer(&o)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	go running.Start()
+	if !running.ReadyForConnections(startTimeout) {
+		s.tb.Fatal("the NATS server did not start")
+	}
+	deadline := time.Now().Add(startTimeout)
+	for wait && o.JetStream && !running.JetStreamEnabled() {
+		if time.Now().After(deadline) {
+			s.tb.Fatal("JetStream did not start")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if !o.DontListen {
+		s.options.Port = running.Addr().(*net.TCPAddr).Port
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = running
+}
+
+// Stop stops the server. Its data stay.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	running := s.running
+	s.running = nil
+	s.mu.Unlock()
+	if running != nil {
+		running.Shutdown()
+		running.WaitForShutdown()
+	}
+}
+
+func (s *Server) current() *server.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}
+
+// InProcessConn connects to the server without a socket. It implements nats.InProcessConnProvider.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	running := s.current()
+	if running == nil {
+		return nil, fmt.Errorf("the NATS server was stopped: %w", net.ErrClosed)
+	}
+	return running.InProcessConn()
+}
+
+// URL returns the URL of a server that listens.
+func (s *Server) URL() string {
+	return fmt.Sprintf("nats://127.0.0.1:%d", s.options.Port)
+}
