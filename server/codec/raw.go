@@ -24,6 +24,9 @@ func (r *Raw) give() mem.BufferSlice {
 // Len returns the number of bytes.
 func (r *Raw) Len() int { return r.data.Len() }
 
+// Head copies the first bytes into buf, and returns what it has copied.
+func (r *Raw) Head(buf []byte) []byte { return buf[:r.data.CopyTo(buf)] }
+
 // Wire implements Ready. It copies the bytes.
 func (r *Raw) Wire() []byte { return r.data.Materialize() }
 

@@ -17,6 +17,12 @@
 // A call of Subscribe for sessions of several replicas has a part for each of them, whose frames are merged as bytes.
 // The first part that fails ends the others: clients resume all sessions by position.
 //
+// Calls about all sessions ask all replicas. ListSessions, ListPending and ListShareOffers merge the replicas' pages in
+// order, GetUsage adds the rows; they fail with SESSION_UNAVAILABLE while a replica does not answer, because a list
+// that lacks its sessions would be wrong. WatchSessions and WatchPending merge the changes. When a replica joins,
+// leaves or answers again, or has skipped changes, they send a reset and then the state of all replicas. All other
+// calls without a session concern the replica where they enter.
+//
 // Replicas speak mutual TLS, with a CA that signs replicas only, on a separate listener. The caller's identity goes
 // with each call in the metadata MetadataCaller, which all other listeners refuse.
 //

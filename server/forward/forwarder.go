@@ -83,6 +83,9 @@ func (f *Forwarder) Unary(ctx context.Context, method string, request any, local
 	}
 	ids := SessionsOf(request)
 	if len(ids) == 0 {
+		if reply, known, err := f.everywhere(ctx, method, request, local); known {
+			return reply, err
+		}
 		f.name(ctx, "")
 		return local(ctx, request)
 	}

@@ -183,9 +183,13 @@ type backend struct {
 	run        func(context.Context, *bridgev1.RunRequest, frame.Sink) error
 	sendStream func(context.Context, *bridgev1.SendRequest,
 		func() (*bridgev1.AttachmentChunk, error)) (*bridgev1.SendStreamResponse, error)
-	attach func(context.Context, *bridgev1.AttachStart) (rpc.Attachment, error)
-	list   func(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
-	watch  func(context.Context, *bridgev1.WatchSessionsRequest, func() error,
+	attach    func(context.Context, *bridgev1.AttachStart) (rpc.Attachment, error)
+	callbacks []*bridgev1.Callback
+	offers    []*bridgev1.ShareOffer
+	usage     []*bridgev1.UsageRow
+	skipped   chan struct{}
+	list      func(context.Context, *bridgev1.ListSessionsRequest) (*bridgev1.ListSessionsResponse, error)
+	watch     func(context.Context, *bridgev1.WatchSessionsRequest, func() error,
 		func(*bridgev1.WatchSessionsResponse) error) error
 }
 

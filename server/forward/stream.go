@@ -27,6 +27,10 @@ func (f *Forwarder) Stream(stream grpc.ServerStream, info *grpc.StreamServerInfo
 ) error {
 	again := receiveFirst(stream, info.FullMethod)
 	ids := SessionsOf(again.first)
+	if all := watchables[info.FullMethod]; all != nil && again.err == nil {
+		w := &watch{all, f, stream, info, again.first, local}
+		return w.run()
+	}
 	if again.err != nil || len(ids) == 0 {
 		f.name(stream.Context(), "")
 		return local(again)

@@ -95,12 +95,12 @@ func TestOnePartEndsTheOthers(t *testing.T) {
 	ended := make(chan string, 3)
 	for _, r := range c.replicas {
 		r.backend.subscribe = func(ctx context.Context, _ *bridgev1.SubscribeRequest, emit frame.Sink) error {
+			defer func() { ended <- r.node }()
 			begun.Done()
 			if err := emit(frame.Frame{Message: heartbeat(r.node, 1)}); err != nil {
 				return err
 			}
 			<-ctx.Done()
-			ended <- r.node
 			return ctx.Err()
 		}
 	}

@@ -44,7 +44,7 @@ func TestSessionsWithoutOwner(t *testing.T) {
 	c := start(t, nil, "a", "b")
 	c.stored["kept"] = true
 	if got := c.replicas["a"].servedBy(t, "kept"); got != "a" {
-		t.Errorf("a stored session is served by %q, want the replica that was asked", got)
+		t.Errorf("a stored session is served by %q, want the entry", got)
 	}
 	if got := c.replicas["b"].servedBy(t, "kept"); got != "a" {
 		t.Errorf("the session that a has claimed is served by %q", got)

@@ -1,0 +1,89 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// everywhere serves a call about the sessions of all replicas. known is false for other calls.
+func (f *Forwarder) everywhere(ctx context.Context, method string, request any, local grpc.UnaryHandler) (
+	reply any, known bool, err error,
+) {
+	ask := &asking{f, method, local}
+	switch r := request.(type) {
+	case *bridgev1.ListSessionsRequest:
+		reply, err = ask.sessions(ctx, r)
+	case *bridgev1.ListPendingRequest:
+		reply, err = ask.pending(ctx, r)
+	case *bridgev1.ListShareOffersRequest:
+		reply, err = ask.offers(ctx, r)
+	case *bridgev1.GetUsageRequest:
+		reply, err = ask.usage(ctx, r)
+	default:
+		return nil, false, nil
+	}
+	return reply, true, err
+}
+
+// asking asks all replicas with one method.
+type asking struct {
+	forwarder *Forwarder
+	method    string
+	local     grpc.UnaryHandler
+}
+
+// here asks this replica.
+func (a *asking) here(ctx context.Context, request proto.Message) (proto.Message, error) {
+	reply, err := a.local(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return reply.(proto.Message), nil // the handlers of these methods return messages
+}
+
+// at asks another replica, and decodes its reply into reply.
+func (a *asking) at(ctx context.Context, peer Owner, request, reply proto.Message) error {
+	conn, err := a.forwarder.peers.get(peer.Address)
+	if err != nil {
+		return unknown(peer)
+	}
+	stream, err := conn.NewStream(metadata.NewOutgoingContext(ctx, outgoing(ctx)), &grpc.StreamDesc{}, a.method)
+	if err == nil {
+		if err = stream.SendMsg(request); err == nil || errors.Is(err, io.EOF) {
+			err = stream.RecvMsg(reply)
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(grpcstatus.Convert(err).Proto().GetDetails()) > 0:
+		return grpcstatus.Convert(err).Err()
+	}
+	return unknown(peer)
+}
+
+// unknown is the error for a list that would lack the sessions of a replica.
+func unknown(peer Owner) error {
+	return fault.New(fault.SessionUnavailable, "the sessions of the replica %q are unknown at the moment: it does not "+
+		"answer", peer.Node).WithRetry(retryAfter)
+}
+
+// nameAll sets the header that names all replicas.
+func (f *Forwarder) nameAll(ctx context.Context, peers []Owner) {
+	names := []string{f.node}
+	for _, peer := range peers {
+		names = append(names, peer.Node)
+	}
+	_ = grpc.SetHeader(ctx, metadata.MD{HeaderOwner: names}) // it fails only outside of a call
+}

@@ -1,0 +1,276 @@
+package forward
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+const (
+	defaultPageSize = 100
+	maxPageSize     = 1000
+	// maxPageBytes is the size from which a page gets no more elements.
+	maxPageBytes = 1 << 20
+
+	// tokenPrefix begins the tokens of merged pages.
+	tokenPrefix = "replicas."
+)
+
+// place is where the next page continues in the list of one replica: after the first Skip elements of the page with the
+// replica's own Token.
+type place struct {
+	Token string `json:"t,omitempty"`
+	Skip  int    `json:"s,omitempty"`
+}
+
+// parsePlaces returns the places of a page token, by replica. merged is false if it is not a token of merged pages.
+func parsePlaces(token string) (places map[string]place, merged bool, err error) {
+	text, merged := strings.CutPrefix(token, tokenPrefix)
+	if !merged {
+		return nil, false, nil
+	}
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &places)
+	}
+	for _, p := range places {
+		if p.Skip < 0 || p.Skip >= maxPageSize {
+			return nil, true, badToken()
+		}
+	}
+	if err != nil {
+		return nil, true, badToken()
+	}
+	return places, true, nil
+}
+
+func badToken() error {
+	return fault.New(fault.InvalidField, "not a page token of this list").WithField("page_token")
+}
+
+func tokenOf(places map[string]place) string {
+	if len(places) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(places) // strings and numbers
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(text)
+}
+
+// paged is a request for a page of a list.
+type paged interface {
+	proto.Message
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+// list merges the lists of all replicas.
+type list[T proto.Message] struct {
+	ask *asking
+	// request returns the request for a page of one replica.
+	request func(size int32, token string) proto.Message
+	// reply is an empty reply, read returns the content of a page.
+	reply proto.Message
+	read  func(proto.Message) (elements []T, next string)
+	// compare orders the elements, as each replica does.
+	compare func(a, b T) int
+	// repeated reports that an element is that of another replica, or the same as the last one of the page.
+	repeated func(node string, element, last T) bool
+}
+
+// source is the list of one replica.
+type source[T any] struct {
+	node string
+	place
+	elements []T
+	next     string
+	used     int
+}
+
+// rest is where the next page continues; ok is false at the end of the list.
+func (s *source[T]) rest() (p place, ok bool) {
+	if s.used < len(s.elements) {
+		return place{s.Token, s.Skip + s.used}, true
+	}
+	return place{Token: s.next}, s.next != ""
+}
+
+// page returns a page. local reports that this replica alone answers, by its own tokens.
+func (l *list[T]) page(ctx context.Context, r paged) (elements []T, next string, local bool, err error) {
+	f := l.ask.forwarder
+	places, merged, err := parsePlaces(r.GetPageToken())
+	if err != nil {
+		return nil, "", false, err
+	}
+	peers := f.locator.Peers()
+	size := r.GetPageSize()
+	if !merged && len(peers) == 0 || size < 0 || size > maxPageSize {
+		return nil, "", true, nil // this replica reports the wrong size
+	}
+	if !merged && r.GetPageToken() != "" {
+		return nil, "", false, badToken()
+	}
+	size = cmp.Or(size, defaultPageSize)
+	var sources []*source[T]
+	calls := newParts(ctx)
+	for _, replica := range append([]Owner{{Node: f.node, Here: true}}, peers...) {
+		at, continued := places[replica.Node]
+		if merged && !continued {
+			continue // the end of its list was reached, or it is new
+		}
+		s := &source[T]{node: replica.Node, place: at}
+		sources = append(sources, s)
+		calls.run(func(ctx context.Context) error { return l.fetch(ctx, replica, s, size) })
+	}
+	if err := calls.wait(); err != nil {
+		return nil, "", false, err
+	}
+	f.nameAll(ctx, peers)
+	elements = l.merge(sources, int(size))
+	places = map[string]place{}
+	for _, s := range sources {
+		if at, ok := s.rest(); ok {
+			places[s.node] = at
+		}
+	}
+	return elements, tokenOf(places), false, nil
+}
+
+// fetch gets what a page needs at most from one replica.
+func (l *list[T]) fetch(ctx context.Context, replica Owner, s *source[T], size int32) (err error) {
+	request := l.request(min(maxPageSize, size+int32(s.Skip)), s.Token) //nolint:gosec // below maxPageSize
+	reply := l.reply.ProtoReflect().New().Interface()
+	if replica.Here {
+		reply, err = l.ask.here(ctx, request)
+	} else {
+		err = l.ask.at(ctx, replica, request, reply)
+	}
+	if err != nil {
+		return err
+	}
+	s.elements, s.next = l.read(reply)
+	s.used = min(s.Skip, len(s.elements))
+	s.elements, s.used = s.elements[s.used:], 0
+	return nil
+}
+
+// merge takes the first elements of all sources, in order. It ends where the next element is unknown.
+func (l *list[T]) merge(sources []*source[T], size int) (page []T) {
+	bytes := 0
+	var last T
+	for len(page) < size && bytes < maxPageBytes {
+		var first *source[T]
+		for _, s := range sources {
+			switch {
+			case s.used < len(s.elements):
+				if first == nil || l.compare(s.elements[s.used], first.elements[first.used]) < 0 {
+					first = s
+				}
+			case s.next != "":
+				return page
+			}
+		}
+		if first == nil {
+			return page
+		}
+		element := first.elements[first.used]
+		first.used++
+		if !l.repeated(first.node, element, last) {
+			page, last, bytes = append(page, element), element, bytes+proto.Size(element)
+		}
+	}
+	return page
+}
+
+// sessions serves ListSessions. A session that the histories of several replicas have comes from its owner.
+func (a *asking) sessions(ctx context.Context, r *bridgev1.ListSessionsRequest) (any, error) {
+	tenant := caller.From(ctx).Tenant
+	l := &list[*bridgev1.Session]{ask: a, reply: (*bridgev1.ListSessionsResponse)(nil),
+		request: func(size int32, token string) proto.Message {
+			part := proto.CloneOf(r)
+			part.PageSize, part.PageToken = size, token
+			return part
+		},
+		read: func(m proto.Message) ([]*bridgev1.Session, string) {
+			reply := m.(*bridgev1.ListSessionsResponse)
+			return reply.GetSessions(), reply.GetNextPageToken()
+		},
+		compare: func(a, b *bridgev1.Session) int {
+			newer := b.GetUpdateTime().AsTime().Compare(a.GetUpdateTime().AsTime())
+			return cmp.Or(newer, cmp.Compare(a.GetSessionId(), b.GetSessionId()))
+		},
+		repeated: func(node string, s, last *bridgev1.Session) bool {
+			owner, err := a.forwarder.locator.Locate(ctx, tenant, s.GetSessionId())
+			return err == nil && owner.Node != "" && owner.Node != node || s.GetSessionId() == last.GetSessionId()
+		},
+	}
+	page, next, local, err := l.page(ctx, r)
+	if err != nil || local {
+		return a.alone(ctx, r, err)
+	}
+	return &bridgev1.ListSessionsResponse{Sessions: page, NextPageToken: next}, nil
+}
+
+// alone returns an error, or the reply of this replica.
+func (a *asking) alone(ctx context.Context, r proto.Message, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	a.forwarder.name(ctx, "")
+	return a.local(ctx, r)
+}
+
+// pending serves ListPending without a session.
+func (a *asking) pending(ctx context.Context, r *bridgev1.ListPendingRequest) (any, error) {
+	l := &list[*bridgev1.Callback]{ask: a, reply: (*bridgev1.ListPendingResponse)(nil),
+		request: func(size int32, token string) proto.Message {
+			part := proto.CloneOf(r)
+			part.PageSize, part.PageToken = size, token
+			return part
+		},
+		read: func(m proto.Message) ([]*bridgev1.Callback, string) {
+			reply := m.(*bridgev1.ListPendingResponse)
+			return reply.GetCallbacks(), reply.GetNextPageToken()
+		},
+		compare: func(a, b *bridgev1.Callback) int {
+			return a.GetCreateTime().AsTime().Compare(b.GetCreateTime().AsTime())
+		},
+		repeated: func(string, *bridgev1.Callback, *bridgev1.Callback) bool { return false },
+	}
+	page, next, local, err := l.page(ctx, r)
+	if err != nil || local {
+		return a.alone(ctx, r, err)
+	}
+	return &bridgev1.ListPendingResponse{Callbacks: page, NextPageToken: next}, nil
+}
+
+// offers serves ListShareOffers.
+func (a *asking) offers(ctx context.Context, r *bridgev1.ListShareOffersRequest) (any, error) {
+	l := &list[*bridgev1.ShareOffer]{ask: a, reply: (*bridgev1.ListShareOffersResponse)(nil),
+		request: func(size int32, token string) proto.Message {
+			part := proto.CloneOf(r)
+			part.PageSize, part.PageToken = size, token
+			return part
+		},
+		read: func(m proto.Message) ([]*bridgev1.ShareOffer, string) {
+			reply := m.(*bridgev1.ListShareOffersResponse)
+			return reply.GetOffers(), reply.GetNextPageToken()
+		},
+		compare: func(a, b *bridgev1.ShareOffer) int { return cmp.Compare(a.GetSessionId(), b.GetSessionId()) },
+		repeated: func(_ string, s, last *bridgev1.ShareOffer) bool {
+			return s.GetSessionId() == last.GetSessionId()
+		},
+	}
+	page, next, local, err := l.page(ctx, r)
+	if err != nil || local {
+		return a.alone(ctx, r, err)
+	}
+	return &bridgev1.ListShareOffersResponse{Offers: page, NextPageToken: next}, nil
+}
