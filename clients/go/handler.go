@@ -194,10 +194,11 @@ func (hs *handlers) answerRequest(
 	if errors.Is(err, ErrAbstain) {
 		return abstain()
 	}
-	if err == nil {
-		answer, err = AnswerRequest(result)
-	}
 	if err != nil {
+		return answerError(err.Error())
+	}
+	if answer, err = AnswerRequest(result); err != nil {
+		hs.log.Warn("answer not sent", "session_id", cb.GetSessionId(), "callback_id", cb.GetCallbackId(), "error", err)
 		return answerError(err.Error())
 	}
 	return answer

@@ -176,7 +176,9 @@ export class PendingCalls {
       const call = newCall(entry.callback, () => entry.signal);
       return checkSize(await (aroundCallback ? aroundCallback(call, () => responder(call)) : responder(call)));
     } catch (error) {
-      return errorAnswer(errorText(error)); // of aroundCallback, or a value that cannot be encoded
+      // Of aroundCallback, or of a value that cannot be encoded.
+      this.#env.logger.warn("answer not sent", { callback_id: entry.callback.callbackId, error });
+      return errorAnswer(errorText(error));
     }
   }
 

@@ -321,7 +321,9 @@ function fieldValue(value: FieldValue) {
   if (typeof value === "string") return { case: "stringValue", value };
   if (typeof value === "number") return { case: "doubleValue", value };
   if (typeof value === "boolean") return { case: "boolValue", value };
-  return { case: "list", value: { items: value } };
+  if (Array.isArray(value) && value.every((item) => typeof item === "string"))
+    return { case: "list", value: { items: value } };
+  throw new TypeError("a field of a form is a text, a number, a boolean or a list of texts");
 }
 
 function tokenAnswer(

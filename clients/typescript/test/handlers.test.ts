@@ -97,6 +97,12 @@ const table: [string, CreateOptions, Request, unknown][] = [
     { autoModeSwitch: { response: "CALLBACK_AUTO_MODE_SWITCH_SERVICE_REQUEST_RESPONSE_RESPONSE_YES_ALWAYS" } },
   ],
   ["a command", { onCommand: () => undefined }, command, { command: {} }],
+  [
+    "a field of a form that is none",
+    { onElicitation: () => ({ accept: { name: null as unknown as string } }) },
+    form,
+    { error: { message: "a field of a form is a text, a number, a boolean or a list of texts" } },
+  ],
   ["a command that fails", { onCommand: () => Promise.reject(new Error("no")) }, command, { error: { message: "no" } }],
   [
     "a provider's token",

@@ -995,6 +995,8 @@ type Connect struct {
 	GiveUpAfterMs int32 `protobuf:"varint,3,opt,name=give_up_after_ms,json=giveUpAfterMs,proto3" json:"give_up_after_ms,omitempty"`
 	// The token comes from a function that returns another one for each call: "token-1", "token-2" and so on.
 	ChangingToken bool `protobuf:"varint,4,opt,name=changing_token,json=changingToken,proto3" json:"changing_token,omitempty"`
+	// Each warning and error about a callback in the log of the library is an observation of the kind "log".
+	ObserveLog    bool `protobuf:"varint,5,opt,name=observe_log,json=observeLog,proto3" json:"observe_log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,6 +1055,13 @@ func (x *Connect) GetGiveUpAfterMs() int32 {
 func (x *Connect) GetChangingToken() bool {
 	if x != nil {
 		return x.ChangingToken
+	}
+	return false
+}
+
+func (x *Connect) GetObserveLog() bool {
+	if x != nil {
+		return x.ObserveLog
 	}
 	return false
 }
@@ -1917,7 +1926,9 @@ type Answer struct {
 	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	Gate  string                 `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
 	// Throws text instead.
-	Exception     bool `protobuf:"varint,3,opt,name=exception,proto3" json:"exception,omitempty"`
+	Exception bool `protobuf:"varint,3,opt,name=exception,proto3" json:"exception,omitempty"`
+	// Returns a value that cannot be encoded. The function fails if the types of the language have no such value.
+	Unencodable   bool `protobuf:"varint,4,opt,name=unencodable,proto3" json:"unencodable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1973,11 +1984,20 @@ func (x *Answer) GetException() bool {
 	return false
 }
 
+func (x *Answer) GetUnencodable() bool {
+	if x != nil {
+		return x.Unencodable
+	}
+	return false
+}
+
 type Elicitation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "accept", "decline" or "cancel".
-	Action        string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	Content       map[string]string `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Action  string            `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
+	Content map[string]string `protobuf:"bytes,2,rep,name=content,proto3" json:"content,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// As in Answer.
+	Unencodable   bool `protobuf:"varint,3,opt,name=unencodable,proto3" json:"unencodable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2026,6 +2046,13 @@ func (x *Elicitation) GetContent() map[string]string {
 	return nil
 }
 
+func (x *Elicitation) GetUnencodable() bool {
+	if x != nil {
+		return x.Unencodable
+	}
+	return false
+}
+
 type Approval struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approved      bool                   `protobuf:"varint,1,opt,name=approved,proto3" json:"approved,omitempty"`
@@ -2071,9 +2098,11 @@ func (x *Approval) GetApproved() bool {
 }
 
 type Raw struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Method        string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
-	ResultJson    string                 `protobuf:"bytes,2,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Method     string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
+	ResultJson string                 `protobuf:"bytes,2,opt,name=result_json,json=resultJson,proto3" json:"result_json,omitempty"`
+	// As in Answer.
+	Unencodable   bool `protobuf:"varint,3,opt,name=unencodable,proto3" json:"unencodable,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2120,6 +2149,13 @@ func (x *Raw) GetResultJson() string {
 		return x.ResultJson
 	}
 	return ""
+}
+
+func (x *Raw) GetUnencodable() bool {
+	if x != nil {
+		return x.Unencodable
+	}
+	return false
 }
 
 // Send sends a prompt.
@@ -3779,13 +3815,15 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x06labels\x18\x17 \x01(\v2\x1e.copilot.conformance.v1.LabelsH\x00R\x06labels\x125\n" +
 	"\x05usage\x18\x18 \x01(\v2\x1d.copilot.conformance.v1.UsageH\x00R\x05usage\x125\n" +
 	"\x05inbox\x18\x19 \x01(\v2\x1d.copilot.conformance.v1.InboxH\x00R\x05inboxB\b\n" +
-	"\x06action\"\x90\x01\n" +
+	"\x06action\"\xb1\x01\n" +
 	"\aConnect\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x1d\n" +
 	"\n" +
 	"token_file\x18\x02 \x01(\tR\ttokenFile\x12'\n" +
 	"\x10give_up_after_ms\x18\x03 \x01(\x05R\rgiveUpAfterMs\x12%\n" +
-	"\x0echanging_token\x18\x04 \x01(\bR\rchangingToken\"\xa9\x06\n" +
+	"\x0echanging_token\x18\x04 \x01(\bR\rchangingToken\x12\x1f\n" +
+	"\vobserve_log\x18\x05 \x01(\bR\n" +
+	"observeLog\"\xa9\x06\n" +
 	"\x04Open\x122\n" +
 	"\x03how\x18\x01 \x01(\x0e2 .copilot.conformance.v1.Open.HowR\x03how\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x16\n" +
@@ -3869,23 +3907,26 @@ const file_copilot_conformance_v1_conformance_proto_rawDesc = "" +
 	"\x0ePermissionRule\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bdecision\x18\x02 \x01(\tR\bdecision\x12\x1a\n" +
-	"\bfeedback\x18\x03 \x01(\tR\bfeedback\"N\n" +
+	"\bfeedback\x18\x03 \x01(\tR\bfeedback\"p\n" +
 	"\x06Answer\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04gate\x18\x02 \x01(\tR\x04gate\x12\x1c\n" +
-	"\texception\x18\x03 \x01(\bR\texception\"\xad\x01\n" +
+	"\texception\x18\x03 \x01(\bR\texception\x12 \n" +
+	"\vunencodable\x18\x04 \x01(\bR\vunencodable\"\xcf\x01\n" +
 	"\vElicitation\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12J\n" +
-	"\acontent\x18\x02 \x03(\v20.copilot.conformance.v1.Elicitation.ContentEntryR\acontent\x1a:\n" +
+	"\acontent\x18\x02 \x03(\v20.copilot.conformance.v1.Elicitation.ContentEntryR\acontent\x12 \n" +
+	"\vunencodable\x18\x03 \x01(\bR\vunencodable\x1a:\n" +
 	"\fContentEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"&\n" +
 	"\bApproval\x12\x1a\n" +
-	"\bapproved\x18\x01 \x01(\bR\bapproved\">\n" +
+	"\bapproved\x18\x01 \x01(\bR\bapproved\"`\n" +
 	"\x03Raw\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x1f\n" +
 	"\vresult_json\x18\x02 \x01(\tR\n" +
-	"resultJson\"\xb7\x01\n" +
+	"resultJson\x12 \n" +
+	"\vunencodable\x18\x03 \x01(\bR\vunencodable\"\xb7\x01\n" +
 	"\x04Send\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12D\n" +

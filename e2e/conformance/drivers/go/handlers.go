@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -162,6 +163,9 @@ func (r *runner) addHandlers(o *copilot.SessionOptions, session string, h *v1.Ha
 	if a := h.GetElicitation(); a != nil {
 		o.OnElicitation = func(_ context.Context, req *copilot.ElicitationRequest) (*copilot.ElicitationAnswer, error) {
 			r.observe(session, "elicitation", req.GetMessage(), "")
+			if a.GetUnencodable() {
+				return elicited(&v1.Elicitation{Action: "accept", Content: map[string]string{"name": unencodable}}), nil
+			}
 			return elicited(a), nil
 		}
 	}
@@ -200,6 +204,9 @@ func (r *runner) addHandlers(o *copilot.SessionOptions, session string, h *v1.Ha
 		o.OnRequest = map[string]copilot.RequestHandler{
 			raw.GetMethod(): func(_ context.Context, req *copilot.Request) (any, error) {
 				r.observe(session, "raw", req.Method, string(req.Params))
+				if raw.GetUnencodable() {
+					return make(chan int), nil
+				}
 				return json.RawMessage(raw.GetResultJson()), nil
 			},
 		}
@@ -225,6 +232,9 @@ func (r *runner) addHooks(o *copilot.SessionOptions, session string, h *v1.Handl
 		o.OnHooks.PreToolUse = func(ctx context.Context, in *cliv1.HookPreToolUseInput) (
 			*cliv1.HookPreToolUseOutput, error) {
 			text, err := r.answer(ctx, session, "hook", "preToolUse "+in.GetToolName(), a)
+			if a.GetUnencodable() {
+				return &cliv1.HookPreToolUseOutput{AdditionalContext: proto.String(unencodable)}, err
+			}
 			decision := map[string]cliv1.HookPermissionDecision{"allow": 1, "deny": 2, "ask": 3}[text]
 			if decision == 0 {
 				return nil, err
@@ -280,3 +290,24 @@ func elicited(a *v1.Elicitation) *copilot.ElicitationAnswer {
 	}
 	return answer
 }
+
+// logged is a log whose warnings and errors are observations.
+type logged struct{ runner *runner }
+
+func (l logged) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+func (l logged) Handle(_ context.Context, entry slog.Record) error {
+	entry.Attrs(func(a slog.Attr) bool {
+		if a.Key == "callback_id" {
+			l.runner.observe("", "log", "", "")
+		}
+		return true
+	})
+	return nil
+}
+
+func (l logged) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l logged) WithGroup(string) slog.Handler      { return l }
+
+// unencodable is no text of protocol buffers, which are UTF-8.
+const unencodable = "\xff"

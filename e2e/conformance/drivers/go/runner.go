@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -195,6 +196,9 @@ func (r *runner) connect(ctx context.Context, a *v1.Connect) error {
 		opts = append(opts, copilot.WithTokenSource(copilot.TokenFromFile(a.GetTokenFile())))
 	case r.endpoint.GetToken() != "":
 		opts = append(opts, copilot.WithToken(r.endpoint.GetToken()))
+	}
+	if a.GetObserveLog() {
+		opts = append(opts, copilot.WithLogger(slog.New(logged{r})))
 	}
 	policy := copilot.ReconnectPolicy{
 		MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond, GiveUpAfter: 30 * time.Second,

@@ -115,6 +115,8 @@ def handlers(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
 
     async def elicitation(request: Any) -> Any:
         runner.observe(session, "elicitation", request.message)
+        if h.elicitation.unencodable:
+            return {"name": object()}
         if h.elicitation.action == "accept":
             return dict(h.elicitation.content)
         actions = cli.UIElicitationResponseAction
@@ -137,7 +139,7 @@ def handlers(runner: CaseRunner, step: pb.Open) -> dict[str, Any]:
 
     async def raw(request: RawRequest) -> Any:
         runner.observe(session, "raw", request.method, json.dumps(request.params))
-        return json.loads(h.raw.result_json)
+        return float("nan") if h.raw.unencodable else json.loads(h.raw.result_json)
 
     every = {
         "permission": permission,
@@ -169,6 +171,8 @@ def coroutine(function: Any) -> Any:
 def hooks(runner: CaseRunner, session: str, h: pb.Handlers, answer: Any) -> copilot_grpc.Hooks:
     async def pre_tool_use(request: Any) -> Any:
         decision = await answer("hook", f"preToolUse {request.tool_name}", h.pre_tool_use)
+        if h.pre_tool_use.unencodable:
+            return object()
         if not decision:
             return None
         value = cli.HookPermissionDecision.Value(f"HOOK_PERMISSION_DECISION_{decision.upper()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import itertools
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -32,10 +33,23 @@ class Unsupported(Exception):
     """The library has no such operation."""
 
 
+class Log(logging.Handler):
+    """A log whose warnings and errors are observations."""
+
+    def __init__(self, runner: CaseRunner) -> None:
+        super().__init__(logging.WARNING)
+        self.runner = runner
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if hasattr(record, "callback_id"):
+            self.runner.observe("", "log", "")
+
+
 class CaseRunner:
     def __init__(self, control: Callable[[str], Awaitable[None]]) -> None:
         self.control = control
         self.observations: list[pb.Observation] = []
+        self.log = Log(self)
         self.gates: set[str] = set()
         self.changed = asyncio.Condition()
         self.loop = asyncio.get_running_loop()
@@ -57,6 +71,7 @@ class CaseRunner:
                 await task
         for client in self.clients.values():
             await client.close()
+        logging.getLogger("copilot_grpc").removeHandler(self.log)
         for task in self.background.values():
             task.cancel()
             await asyncio.wait([task])
@@ -82,6 +97,8 @@ class CaseRunner:
             options["token"] = endpoint.token
         if endpoint.ca_file:
             options["ca"] = endpoint.ca_file
+        if step.observe_log:
+            logging.getLogger("copilot_grpc").addHandler(self.log)
         give_up = step.give_up_after_ms / 1000 or 30.0
         reconnect = Reconnect(first=0.01, longest=0.1, give_up_after=give_up)
         self.clients[step.client] = await Client.connect(endpoint.target, reconnect=reconnect, **options)

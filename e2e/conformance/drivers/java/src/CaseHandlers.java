@@ -188,6 +188,9 @@ final class CaseHandlers {
 			} else {
 				options.onElicitation(request -> {
 					runner.observe(session, "elicitation", request.getMessage(), "");
+					if (handlers.getElicitation().getUnencodable()) {
+						return Optional.of(Map.of("name", new Object()));
+					}
 					Map<String, Object> content = new HashMap<>(handlers.getElicitation().getContentMap());
 					return action.equals("accept") ? Optional.of(content) : Optional.empty();
 				});
@@ -210,7 +213,8 @@ final class CaseHandlers {
 		if (handlers.hasRaw()) {
 			options.onRaw(handlers.getRaw().getMethod(), request -> {
 				runner.observe(session, "raw", request.method(), request.paramsJson());
-				return Map.of("ok", true); // the only one that the cases use
+				// The only other result that the cases use.
+				return handlers.getRaw().getUnencodable() ? Double.NaN : Map.of("ok", true);
 			});
 		}
 	}
@@ -235,6 +239,9 @@ final class CaseHandlers {
 			options.hook(HookType.PRE_TOOL_USE, input -> {
 				String name = "preToolUse " + input.getToolName();
 				String decision = answer(runner, session, "hook", name, handlers.getPreToolUse());
+				if (handlers.getPreToolUse().getUnencodable()) {
+					throw new IllegalStateException("every output can be encoded");
+				}
 				return decision.isEmpty() ? null : HookPreToolUseOutput.newBuilder().setPermissionDecision(
 						HookPermissionDecision.valueOf("HOOK_PERMISSION_DECISION_" + decision.toUpperCase())).build();
 			});

@@ -42,6 +42,10 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
 
 /** Runs one case. */
 final class CaseRunner {
@@ -55,6 +59,22 @@ final class CaseRunner {
 		volatile boolean abortTurn;
 	}
 
+	private static final Logger LOG = Logger.getLogger("io.github.copilotgrpc");
+
+	private final Handler log = new Handler() {
+		@Override
+		public void publish(LogRecord entry) {
+			if (entry.getLevel().intValue() >= Level.WARNING.intValue()) {
+				observe("", "log", "", "");
+			}
+		}
+
+		@Override
+		public void flush() {}
+
+		@Override
+		public void close() {}
+	};
 	private final Consumer<String> control;
 	private final ReentrantLock lock = new ReentrantLock();
 	private final Condition changed = lock.newCondition();
@@ -88,6 +108,7 @@ final class CaseRunner {
 			background.put(step.getBackground(), task);
 			task.thread.start();
 		}
+		LOG.removeHandler(log);
 		clients.values().forEach(CopilotClient::close);
 		for (Background task : background.values()) {
 			cancel(task);
@@ -188,6 +209,9 @@ final class CaseRunner {
 			builder.token(Token.file(Path.of(step.getTokenFile())));
 		} else if (!endpoint.getToken().isEmpty()) {
 			builder.token(Token.of(endpoint.getToken()));
+		}
+		if (step.getObserveLog()) {
+			LOG.addHandler(log);
 		}
 		if (!endpoint.getCaFile().isEmpty()) {
 			builder.trust(Path.of(endpoint.getCaFile()));

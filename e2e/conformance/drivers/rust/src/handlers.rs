@@ -12,7 +12,7 @@ use copilot_grpc::{
     SessionBuilder, Tool, ToolError, ToolResult,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::pb;
 use crate::runner::Runner;
@@ -134,6 +134,21 @@ pub fn participate<M: Opening>(
     }
 }
 
+/// The result of a callback without a type.
+enum Raw {
+    Json(serde_json::Value),
+    Unencodable,
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Json(value) => value.serialize(serializer),
+            Self::Unencodable => Err(serde::ser::Error::custom("the value cannot be encoded")),
+        }
+    }
+}
+
 /// What a handler needs.
 #[derive(Clone)]
 struct Context {
@@ -169,7 +184,12 @@ fn add_handlers<M: Opening>(
         b = b.on_elicitation(move |request| {
             c.runner.observe(&c.session, "elicitation", &request.message, "");
             let elicitation = elicitation.clone();
-            async move { elicited(elicitation) }
+            async move {
+                if elicitation.unencodable {
+                    return Err(HandlerError::internal("every form can be encoded"));
+                }
+                Ok::<_, HandlerError>(elicited(elicitation))
+            }
         });
     }
     if let Some(plan) = h.exit_plan_mode {
@@ -219,8 +239,13 @@ fn add_handlers<M: Opening>(
     if let Some(a) = h.pre_tool_use {
         let c = c.clone();
         b = b.on_pre_tool_use(move |request| {
+            let unencodable = a.unencodable;
             let answer = c.clone().answer("hook", format!("preToolUse {}", request.tool_name), a.clone());
             async move {
+                if unencodable {
+                    answer.await?;
+                    return Err(HandlerError::internal("every output can be encoded"));
+                }
                 let decision = match answer.await?.as_str() {
                     "allow" => cli::HookPermissionDecision::Allow,
                     "deny" => cli::HookPermissionDecision::Deny,
@@ -249,7 +274,10 @@ fn add_handlers<M: Opening>(
         b = b.on_request(raw.method, move |request: RawRequest| {
             c.runner.observe(&c.session, "raw", &request.method, &request.params.to_string());
             let result = serde_json::from_str::<serde_json::Value>(&raw.result_json);
-            async move { result.map_err(HandlerError::internal) }
+            let unencodable = raw.unencodable;
+            async move {
+                if unencodable { Ok(Raw::Unencodable) } else { result.map(Raw::Json).map_err(HandlerError::internal) }
+            }
         });
     }
     b

@@ -2,6 +2,7 @@
 
 mod calls;
 mod handlers;
+mod log;
 mod report;
 mod runner;
 

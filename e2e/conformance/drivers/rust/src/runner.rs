@@ -202,7 +202,7 @@ impl Runner {
         }
     }
 
-    async fn connect(&self, step: pb::Connect) -> Done {
+    async fn connect(self: &Arc<Self>, step: pb::Connect) -> Done {
         let give_up_after = millis(if step.give_up_after_ms > 0 { step.give_up_after_ms } else { 30_000 });
         let reconnect = Reconnect { first: millis(10), longest: millis(100), give_up_after };
         let mut connect = Client::connect(&self.endpoint.target).reconnect(reconnect);
@@ -219,6 +219,9 @@ impl Runner {
         }
         if !self.endpoint.ca_file.is_empty() {
             connect = connect.ca(std::path::PathBuf::from(&self.endpoint.ca_file));
+        }
+        if step.observe_log {
+            crate::log::observe(self);
         }
         let client = connect.await.map_err(status)?;
         self.update(|state| state.clients.insert(step.client, client));

@@ -74,15 +74,22 @@ function behave({ result }: Behaviour, city: string): unknown {
       throw new Error(result.value);
     case "abstain":
       return abstain;
-    case "unencodable": {
-      const self: { self?: unknown } = {};
-      self.self = self;
-      return self;
-    }
+    case "unencodable":
+      return cycle();
     default:
       return undefined;
   }
 }
+
+/** A value that JSON cannot hold. */
+function cycle(): unknown {
+  const self: { self?: unknown } = {};
+  self.self = self;
+  return self;
+}
+
+/** A value that programs without type checks may give in the place of a text. No text can be made of it. */
+const noText = Symbol("no text") as unknown as string;
 
 export function optionsOf(runner: CaseRunner, open: Open): ResumeOptions & CreateOptions {
   const { session, provider, streaming, continuePendingWork, endWithLastParticipant } = open;
@@ -144,6 +151,7 @@ function handlersOf(runner: CaseRunner, session: string, handlers: Handlers | un
     ...(elicitation && {
       onElicitation: ({ message }) => {
         runner.observe(session, "elicitation", message);
+        if (elicitation.unencodable) return { accept: { name: noText } };
         return elicitation.action === "accept"
           ? { accept: elicitation.content }
           : (elicitation.action as "decline" | "cancel");
@@ -173,8 +181,11 @@ function handlersOf(runner: CaseRunner, session: string, handlers: Handlers | un
     }),
     hooks: {
       ...(preToolUse && {
-        preToolUse: async ({ toolName }, call) =>
-          ((await answer(preToolUse, "hook", `preToolUse ${toolName}`, call)) || undefined) as "deny" | undefined,
+        preToolUse: async ({ toolName }, call) => {
+          const decision = await answer(preToolUse, "hook", `preToolUse ${toolName}`, call);
+          if (preToolUse.unencodable) return { additionalContext: noText };
+          return (decision || undefined) as "deny" | undefined;
+        },
       }),
       ...(postToolUse && {
         postToolUse: ({ toolName }) => void runner.observe(session, "hook", `postToolUse ${toolName}`),
@@ -187,7 +198,7 @@ function handlersOf(runner: CaseRunner, session: string, handlers: Handlers | un
       onRaw: {
         [raw.method]: (params) => {
           runner.observe(session, "raw", raw.method, JSON.stringify(params));
-          return JSON.parse(raw.resultJson) as unknown;
+          return raw.unencodable ? cycle() : (JSON.parse(raw.resultJson) as unknown);
         },
       },
     }),

@@ -188,12 +188,16 @@ export class CaseRunner {
     }
   }
 
-  async #connect({ client, tokenFile, giveUpAfterMs, changingToken }: Connect): Promise<void> {
+  async #connect({ client, tokenFile, giveUpAfterMs, changingToken, observeLog }: Connect): Promise<void> {
     const { target = "", caFile = "", token = "", webUrl = "" } = this.#endpoint ?? {};
     const reconnect = { minBackoffMs: 10, maxBackoffMs: 100, giveUpAfterMs: giveUpAfterMs || 30_000 };
     let calls = 0;
     const sent = changingToken ? () => `token-${++calls}` : tokenFile ? tokenFromFile(tokenFile) : token;
-    const options = { reconnect, ...(sent ? { token: sent } : {}) };
+    const log = (_message: string, attributes?: Record<string, unknown>) => {
+      if (attributes?.["callback_id"]) this.observe("", "log", "");
+    };
+    const logger = { debug: () => undefined, warn: log, error: log };
+    const options = { reconnect, ...(sent ? { token: sent } : {}), ...(observeLog ? { logger } : {}) };
     if (webUrl) {
       this.#clients.set(client, await connectWeb({ baseUrl: webUrl, ...options }));
       return;
