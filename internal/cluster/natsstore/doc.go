@@ -12,6 +12,8 @@
 //	                  CLUSTER.session.KEY.state      the saved state
 //	                  CLUSTER.session.KEY.file.NAME  a file of the outbox
 //	CLUSTER_epoch     CLUSTER.epoch                  its sequence numbers are the epochs
+//	CLUSTER_log       CLUSTER.log.KEY                a log: package natslog
+//	CLUSTER_blob      CLUSTER.blob.KEY.>             a snapshot: package natsblob
 //
 // # Fencing
 //
@@ -22,8 +24,8 @@
 //
 // # Reads
 //
-// The streams do not allow direct reads, which any replica answers and which can be old: a stream's leader answers all
-// reads here.
+// The streams of this package do not allow direct reads, which any replica answers and which can be old: a stream's
+// leader answers all reads. Logs and snapshots are read directly, by package jsapi.
 //
 // # Concurrency
 //

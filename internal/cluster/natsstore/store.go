@@ -197,7 +197,7 @@ func (s *Store) prepare(ctx context.Context, cfg Config) (err error) {
 	if err := s.check(ctx, cfg); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{s.openSessions, s.openEpochs} {
+	for _, open := range []func(context.Context) error{s.openSessions, s.openEpochs, s.openLogs} {
 		if err := open(ctx); err != nil {
 			return err
 		}

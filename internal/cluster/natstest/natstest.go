@@ -11,10 +11,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // startTimeout bounds the start of a server, and the election of a cluster's leader.
 const startTimeout = 30 * time.Second
+
+// reconnectWait is the time between attempts of a connection of JetStream.
+const reconnectWait = 20 * time.Millisecond
 
 // Server is a NATS server in this process, with its data in a temporary directory. It is safe for concurrent use.
 type Server struct {
@@ -154,6 +159,21 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 		return nil, fmt.Errorf("the NATS server was stopped: %w", net.ErrClosed)
 	}
 	return running.InProcessConn()
+}
+
+// JetStream returns JetStream on a connection that ends with the test.
+func (s *Server) JetStream() jetstream.JetStream {
+	s.tb.Helper()
+	nc, err := nats.Connect("", nats.InProcessServer(s), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait))
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	s.tb.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	return js
 }
 
 // URL returns the URL of a server that listens.

@@ -1,0 +1,47 @@
+package natsstore
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/jsapi"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsblob"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natslog"
+)
+
+// openLogs opens the streams of logs and snapshots. Their messages are read from any server: package jsapi notices a
+// server that is behind.
+func (s *Store) openLogs(ctx context.Context) error {
+	for kind, description := range map[string]string{
+		"log": "logs of sessions", "blob": "snapshots of the CLI's folders",
+	} {
+		_, err := s.openStream(ctx, jetstream.StreamConfig{
+			Name: s.names.stream(kind), Subjects: []string{s.names.subject(kind, ">")}, Description: description,
+			Discard: jetstream.DiscardNew, AllowDirect: true,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjects returns the requests to the stream of a kind, and the subject of a session in it.
+func (s *Store) subjects(kind string) (jsapi.Stream, func(session string) string) {
+	stream := jsapi.Stream{JetStream: s.js, Name: s.names.stream(kind), Timeout: attemptTimeout}
+	return stream, func(session string) string { return s.names.subject(kind, token(session)) }
+}
+
+// Logs keeps the logs of sessions.
+func (s *Store) Logs() backend.Logs {
+	stream, subject := s.subjects("log")
+	return natslog.New(natslog.Config{Stream: stream, Subject: subject})
+}
+
+// Blobs keeps snapshots of the CLI's folders.
+func (s *Store) Blobs() backend.Blobs {
+	stream, subject := s.subjects("blob")
+	return natsblob.New(natsblob.Config{Stream: stream, Subject: subject})
+}
