@@ -46,6 +46,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/shutdown"
 	"github.com/copilot-grpc/copilot-grpc/bridge/stream"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/bridge/transfer"
 	"github.com/copilot-grpc/copilot-grpc/bridge/turns"
 	"github.com/copilot-grpc/copilot-grpc/bridge/watch"
 	"github.com/copilot-grpc/copilot-grpc/bridge/wire"
@@ -143,6 +144,7 @@ type Services struct {
 	Events       *stream.Service
 	Participants *attach.Service
 	CLI          *passthrough.Service
+	Transfers    *transfer.Service
 }
 
 // Callbacks serves the calls of CallbackService except Attach.
@@ -271,6 +273,10 @@ func (b *Bridge) compose(defaults jsonobj.Object) {
 	b.Sessions = api.New(api.Config{
 		Store: b.store, Parser: parser, Tenants: b.tenants, Runtimes: b.fleet, Admission: b.admission,
 		Watchers: b.Watch, Operations: b.operations, Shutdown: b.shutdown, Codec: b.codec, Audit: cfg.Audit,
+	})
+	b.Transfers = transfer.New(transfer.Config{
+		Store: b.store, Sessions: b.Sessions, Runtimes: b.fleet, Tenants: b.tenants, Parser: parser, Codec: b.codec,
+		Shutdown: b.shutdown, Audit: cfg.Audit, Log: b.log, Defaults: defaults, Providers: b.providersOf,
 	})
 	b.Turns = turns.New(turns.Config{
 		Sessions: b.store, Create: b.Sessions.CreateAs, Delete: b.Sessions.Delete, Parser: parser, Streams: b.Events,

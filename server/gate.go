@@ -111,6 +111,9 @@ func (g *gate) enter(ctx context.Context, c *call) (_ context.Context, err error
 			return ctx, err
 		}
 		ctx = g.visiting(ctx, c, c.caller)
+		if c.check != nil {
+			ctx = caller.WithRequestCheck(ctx, c.check)
+		}
 	}
 	return caller.With(ctx, c.caller), nil
 }

@@ -233,6 +233,8 @@ func (c *call) sessionID() string {
 		}
 	case *bridgev1.SendStreamRequest:
 		return m.GetRequest().GetSessionId()
+	case *bridgev1.ImportSessionRequest:
+		return m.GetHeader().GetSessionId()
 	case *bridgev1.AttachRequest:
 		return startedSession(m.GetStart())
 	}

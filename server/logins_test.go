@@ -229,7 +229,7 @@ func TestFixedCookie(t *testing.T) {
 // Authorization decides, also if it is wrong and the cookie is not.
 func TestAuthorizationWins(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, server.Config{Token: webToken}, rpc.NewSession(nil, nil, nil, nil))
+	s := startSite(t, server.Config{Token: webToken}, rpc.NewSession(nil, nil, nil, nil, nil))
 	v := s.loggedIn(t, caller.Observer)
 	v.want(401, v.send("POST", webInfo, "{}", "Authorization: Bearer wrong-token-of-16"))
 	if got := v.send("GET", "/auth/me", "", "Authorization: Bearer "+webToken); !strings.Contains(got.body,

@@ -42,7 +42,7 @@ func (s *sessions) Run(ctx context.Context, req *bridgev1.RunRequest, emit frame
 
 // Register serves the backend.
 func (s *sessions) Register(r grpc.ServiceRegistrar) {
-	rpc.NewSession(s, s, nil, nil).Register(r)
+	rpc.NewSession(s, s, nil, nil, nil).Register(r)
 }
 
 // events serves a function as EventService.Subscribe.

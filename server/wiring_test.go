@@ -27,7 +27,7 @@ func TestEveryMethodReachesItsBackend(t *testing.T) {
 	t.Parallel()
 	var b backend
 	r := servertest.Start(t, server.Config{},
-		rpc.NewSession(b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b, b), rpc.NewRaw(b))
+		rpc.NewSession(b, b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b), rpc.NewRuntime(b, b), rpc.NewRaw(b))
 	methods := 0
 	protoregistry.GlobalFiles.RangeFilesByPackage("copilot.bridge.v1", func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -288,6 +288,18 @@ func (backend) ReadCallback(
 
 func (backend) ReadEvent(context.Context, *bridgev1.ReadEventRequest, func(*bridgev1.ReadEventResponse) error) error {
 	return refusal("ReadEvent")
+}
+
+func (backend) ExportSession(
+	context.Context, *bridgev1.ExportSessionRequest, func(*bridgev1.ExportSessionResponse) error,
+) error {
+	return refusal("ExportSession")
+}
+
+func (backend) ImportSession(
+	context.Context, *bridgev1.ImportSessionHeader, func() ([]byte, error),
+) (*bridgev1.ImportSessionResponse, error) {
+	return called[bridgev1.ImportSessionResponse]("ImportSession")
 }
 
 func (backend) Subscribe(context.Context, *bridgev1.SubscribeRequest, frame.Sink) error {

@@ -2,8 +2,7 @@
 // installation to another. It checks everything that it reads, because an archive may come from a
 // stranger. It knows the format only; the meaning of the parts is its caller's.
 //
-// Callers today: none yet. The rpcs that export and import sessions will use it, with the
-// snapshots of backend.Blobs as the parts below "history".
+// Its caller is package transfer, which serves the rpcs that export and import sessions.
 //
 // # Format
 //

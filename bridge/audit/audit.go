@@ -37,9 +37,9 @@ type Entry struct {
 	// At is the time; the zero time means now. Entries are written in the order in which the actions ended.
 	At time.Time
 	// Action is one of "session.create", "session.resume", "session.delete", "session.disconnect", "session.share",
-	// "session.unshare", "session.share_accept", "session.share_decline", "callback.answer", "callback.default",
-	// "call.host", "call.permissions", "call.refused", "login", "logout", "runtime.drain", "runtime.undrain",
-	// "runtime.recycle".
+	// "session.unshare", "session.share_accept", "session.share_decline", "session.export", "session.import",
+	// "callback.answer", "callback.default", "call.host", "call.permissions", "call.refused", "login", "logout",
+	// "runtime.drain", "runtime.undrain", "runtime.recycle".
 	Action string
 	// Outcome is the result; Reason is the error reason of a failure, as in ErrorInfo.
 	Outcome, Reason string

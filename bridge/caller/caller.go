@@ -7,6 +7,8 @@ import (
 	"errors"
 	"regexp"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
 )
 
@@ -144,6 +146,23 @@ func WithGuestCheck(ctx context.Context, check func(owner string) error) context
 func CheckGuest(ctx context.Context, owner string) error {
 	if check, ok := ctx.Value(guestKey{}).(func(string) error); ok {
 		return check(owner)
+	}
+	return nil
+}
+
+type requestKey struct{}
+
+// WithRequestCheck returns a context with the server's check of the call's requests: check returns an error if the
+// caller may not set a field of a message.
+func WithRequestCheck(ctx context.Context, check func(context.Context, proto.Message) error) context.Context {
+	return context.WithValue(ctx, requestKey{}, check)
+}
+
+// CheckRequest calls the check of WithRequestCheck for a message that arrived inside another one, such as in a file,
+// so that the server has not checked it. Without a server there is no check, because the program itself is trusted.
+func CheckRequest(ctx context.Context, m proto.Message) error {
+	if check, ok := ctx.Value(requestKey{}).(func(context.Context, proto.Message) error); ok {
+		return check(ctx, m)
 	}
 	return nil
 }

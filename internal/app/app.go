@@ -221,7 +221,8 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 		Policy:    a.policy,
 		Confining: b.Fleet().Confining,
 		Services: rpc.Services(rpc.Backends[*bridge.Attachment]{
-			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Events: b.Events, Watch: b.Watch,
+			Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Transfers: b.Transfers,
+			Events: b.Events, Watch: b.Watch,
 			Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
 			WebLinks: links,
 		}, a.config.Internal),

@@ -156,7 +156,7 @@ func (c *cluster) join(tb testing.TB, node string, configure func(*server.Config
 	}
 	r.policy = config.Policy
 	b := r.backend
-	r.Running = servertest.Start(tb, config, rpc.NewSession(b, b, b, b), rpc.NewEvent(b, b), rpc.NewCallback(b, b),
+	r.Running = servertest.Start(tb, config, rpc.NewSession(b, b, b, b, nil), rpc.NewEvent(b, b), rpc.NewCallback(b, b),
 		rpc.NewRuntime(b, nil), rpc.NewSurface(b, true))
 	c.mu.Lock()
 	c.address[node] = r.Server.ReplicaAddr().String()

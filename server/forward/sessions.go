@@ -17,6 +17,8 @@ func SessionsOf(request any) []string {
 		return one(m.GetSessionId(), m.GetCreate().GetSessionId())
 	case *bridgev1.SendStreamRequest:
 		return one(m.GetRequest().GetSessionId())
+	case *bridgev1.ImportSessionRequest:
+		return one(m.GetHeader().GetSessionId())
 	case *bridgev1.AttachRequest:
 		start := m.GetStart()
 		return one(start.GetJoinSessionId(), start.GetResume().GetSessionId(), start.GetCreate().GetSessionId())

@@ -18,6 +18,7 @@ type Backends[A Attachment] struct {
 	Sessions     SessionBackend
 	Turns        TurnBackend
 	Shares       ShareBackend
+	Transfers    TransferBackend
 	Events       EventBackend
 	Watch        WatchBackend
 	Callbacks    CallbackBackend
@@ -31,7 +32,7 @@ type Backends[A Attachment] struct {
 // Services returns all services. internal includes the methods of copilot.cli.v1 that the CLI marks as internal.
 func Services[A Attachment](b Backends[A], internal bool) []Service {
 	return []Service{
-		NewSession(b.Sessions, b.Turns, b.Events, b.Shares), NewEvent(b.Events, b.Watch),
+		NewSession(b.Sessions, b.Turns, b.Events, b.Shares, b.Transfers), NewEvent(b.Events, b.Watch),
 		NewCallback(b.Callbacks, b.Participants), NewRuntime(b.Runtimes, b.WebLinks), NewRaw(b.CLI),
 		NewSurface(b.CLI, internal),
 	}

@@ -70,17 +70,35 @@ type ShareBackend interface {
 	DeclineShare(context.Context, *bridgev1.DeclineShareRequest) (*bridgev1.DeclineShareResponse, error)
 }
 
+// TransferBackend carries sessions between servers.
+type TransferBackend interface {
+	// ExportSession emits a header and then chunks.
+	ExportSession(
+		ctx context.Context, req *bridgev1.ExportSessionRequest, emit func(*bridgev1.ExportSessionResponse) error,
+	) error
+	// ImportSession receives the header and then the chunks: next returns them in order, and io.EOF after the last.
+	ImportSession(
+		ctx context.Context, header *bridgev1.ImportSessionHeader, next func() ([]byte, error),
+	) (*bridgev1.ImportSessionResponse, error)
+}
+
 type sessionService struct {
 	bridgev1.UnsafeSessionServiceServer // all rpcs are methods here or of the backends
 	SessionBackend
 	TurnBackend
 	HistoryBackend
 	ShareBackend
+	TransferBackend
 }
 
 // NewSession returns SessionService.
-func NewSession(b SessionBackend, turns TurnBackend, history HistoryBackend, shares ShareBackend) Service {
-	return &sessionService{SessionBackend: b, TurnBackend: turns, HistoryBackend: history, ShareBackend: shares}
+func NewSession(
+	b SessionBackend, turns TurnBackend, history HistoryBackend, shares ShareBackend, transfers TransferBackend,
+) Service {
+	return &sessionService{
+		SessionBackend: b, TurnBackend: turns, HistoryBackend: history, ShareBackend: shares,
+		TransferBackend: transfers,
+	}
 }
 
 func (s *sessionService) Register(r grpc.ServiceRegistrar) {
@@ -104,7 +122,7 @@ func (s *sessionService) SendStream(
 ) error {
 	first, err := stream.Recv()
 	if err != nil {
-		return unexpectedEnd(err)
+		return streamEnded(err, "request")
 	}
 	req := first.GetRequest()
 	if req == nil {
@@ -112,6 +130,40 @@ func (s *sessionService) SendStream(
 	}
 	resp, err := s.TurnBackend.SendStream(stream.Context(), req, func() (*bridgev1.AttachmentChunk, error) {
 		return nextChunk(stream)
+	})
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(resp)
+}
+
+func (s *sessionService) ExportSession(
+	req *bridgev1.ExportSessionRequest, stream grpc.ServerStreamingServer[bridgev1.ExportSessionResponse],
+) error {
+	return s.TransferBackend.ExportSession(stream.Context(), req, stream.Send)
+}
+
+func (s *sessionService) ImportSession(
+	stream grpc.ClientStreamingServer[bridgev1.ImportSessionRequest, bridgev1.ImportSessionResponse],
+) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return streamEnded(err, "header")
+	}
+	header := first.GetHeader()
+	if header == nil {
+		return fault.New(fault.InvalidField, "the first message must hold the header").WithField("header")
+	}
+	resp, err := s.TransferBackend.ImportSession(stream.Context(), header, func() ([]byte, error) {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := m.GetPiece().(*bridgev1.ImportSessionRequest_Chunk); !ok {
+			return nil, fault.New(fault.InvalidField, "every message after the header must hold a chunk").
+				WithField("chunk")
+		}
+		return m.GetChunk(), nil
 	})
 	if err != nil {
 		return err
@@ -133,10 +185,10 @@ func nextChunk(
 	return nil, fault.New(fault.InvalidField, "every message but the first must hold a chunk").WithField("chunk")
 }
 
-// unexpectedEnd converts the error of a stream that ended before its request.
-func unexpectedEnd(err error) error {
+// streamEnded converts the error of a stream that ended before its first message, which has a field.
+func streamEnded(err error, field string) error {
 	if errors.Is(err, io.EOF) {
-		return fault.New(fault.InvalidField, "the stream ended before its request").WithField("request")
+		return fault.New(fault.InvalidField, "the stream ended before its %s", field).WithField(field)
 	}
 	return err
 }

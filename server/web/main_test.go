@@ -63,7 +63,7 @@ func (b *backend) CallCLI(_ context.Context, m protoreflect.MethodDescriptor, re
 }
 
 func (b *backend) register(r grpc.ServiceRegistrar) {
-	rpc.NewSession(b, b, nil, nil).Register(r)
+	rpc.NewSession(b, b, nil, nil, nil).Register(r)
 	rpc.NewEvent(b, b).Register(r)
 	rpc.NewSurface(b, false).Register(r)
 }

@@ -40,7 +40,8 @@ func serve(ctx context.Context, l net.Listener, dir string) error {
 	defer clis.Stop(context.WithoutCancel(ctx))
 	g := grpc.NewServer(append(rpc.Options(), grpc.ChainUnaryInterceptor(logged))...)
 	rpc.Register(g, rpc.Backends[*bridge.Attachment]{
-		Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Events: b.Events, Watch: b.Watch,
+		Sessions: b.Sessions, Turns: b.Turns, Shares: b.Shares, Transfers: b.Transfers,
+		Events: b.Events, Watch: b.Watch,
 		Participants: b.Participants, Callbacks: b.Callbacks, Runtimes: b.Runtimes, CLI: b.CLI,
 	}, false)
 	context.AfterFunc(ctx, func() { b.Drain(time.Second); g.GracefulStop() })

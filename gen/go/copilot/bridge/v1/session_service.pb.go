@@ -2012,6 +2012,432 @@ func (x *SendStreamResponse) GetInMemoryOnly() bool {
 	return false
 }
 
+type ExportSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A session of the caller's own tenant.
+	SessionId     string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSessionRequest) Reset() {
+	*x = ExportSessionRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSessionRequest) ProtoMessage() {}
+
+func (x *ExportSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSessionRequest.ProtoReflect.Descriptor instead.
+func (*ExportSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ExportSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+// ExportSessionResponse is a message of the stream: the header, then chunks.
+type ExportSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*ExportSessionResponse_Header
+	//	*ExportSessionResponse_Chunk
+	Piece         isExportSessionResponse_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportSessionResponse) Reset() {
+	*x = ExportSessionResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSessionResponse) ProtoMessage() {}
+
+func (x *ExportSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSessionResponse.ProtoReflect.Descriptor instead.
+func (*ExportSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ExportSessionResponse) GetPiece() isExportSessionResponse_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *ExportSessionResponse) GetHeader() *ExportSessionHeader {
+	if x != nil {
+		if x, ok := x.Piece.(*ExportSessionResponse_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *ExportSessionResponse) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Piece.(*ExportSessionResponse_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isExportSessionResponse_Piece interface {
+	isExportSessionResponse_Piece()
+}
+
+type ExportSessionResponse_Header struct {
+	// The first message.
+	Header *ExportSessionHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type ExportSessionResponse_Chunk struct {
+	// The next bytes of the archive, at most 256 KiB.
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*ExportSessionResponse_Header) isExportSessionResponse_Piece() {}
+
+func (*ExportSessionResponse_Chunk) isExportSessionResponse_Piece() {}
+
+// ExportSessionHeader describes an archive before its content.
+type ExportSessionHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Size of the archive in bytes. A stream with fewer bytes was cut off.
+	SizeBytes int64 `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// SHA-256 digest of the archive, as 64 hexadecimal digits.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// The journal's last position in the archive.
+	Position *Position `protobuf:"bytes,3,opt,name=position,proto3" json:"position,omitempty"`
+	// Paths in the configuration of the secrets that the archive lacks, such as "provider.apiKey".
+	MissingSecrets []string `protobuf:"bytes,4,rep,name=missing_secrets,json=missingSecrets,proto3" json:"missing_secrets,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ExportSessionHeader) Reset() {
+	*x = ExportSessionHeader{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportSessionHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportSessionHeader) ProtoMessage() {}
+
+func (x *ExportSessionHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportSessionHeader.ProtoReflect.Descriptor instead.
+func (*ExportSessionHeader) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ExportSessionHeader) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ExportSessionHeader) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *ExportSessionHeader) GetPosition() *Position {
+	if x != nil {
+		return x.Position
+	}
+	return nil
+}
+
+func (x *ExportSessionHeader) GetMissingSecrets() []string {
+	if x != nil {
+		return x.MissingSecrets
+	}
+	return nil
+}
+
+// ImportSessionRequest is a message of the stream: the header, then chunks.
+type ImportSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Piece:
+	//
+	//	*ImportSessionRequest_Header
+	//	*ImportSessionRequest_Chunk
+	Piece         isImportSessionRequest_Piece `protobuf_oneof:"piece"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSessionRequest) Reset() {
+	*x = ImportSessionRequest{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSessionRequest) ProtoMessage() {}
+
+func (x *ImportSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSessionRequest.ProtoReflect.Descriptor instead.
+func (*ImportSessionRequest) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ImportSessionRequest) GetPiece() isImportSessionRequest_Piece {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
+func (x *ImportSessionRequest) GetHeader() *ImportSessionHeader {
+	if x != nil {
+		if x, ok := x.Piece.(*ImportSessionRequest_Header); ok {
+			return x.Header
+		}
+	}
+	return nil
+}
+
+func (x *ImportSessionRequest) GetChunk() []byte {
+	if x != nil {
+		if x, ok := x.Piece.(*ImportSessionRequest_Chunk); ok {
+			return x.Chunk
+		}
+	}
+	return nil
+}
+
+type isImportSessionRequest_Piece interface {
+	isImportSessionRequest_Piece()
+}
+
+type ImportSessionRequest_Header struct {
+	// Required as the first message, and only there.
+	Header *ImportSessionHeader `protobuf:"bytes,1,opt,name=header,proto3,oneof"`
+}
+
+type ImportSessionRequest_Chunk struct {
+	// The next bytes of the archive, of any size that a message may have. 256 KiB is a good size.
+	Chunk []byte `protobuf:"bytes,2,opt,name=chunk,proto3,oneof"`
+}
+
+func (*ImportSessionRequest_Header) isImportSessionRequest_Piece() {}
+
+func (*ImportSessionRequest_Chunk) isImportSessionRequest_Piece() {}
+
+// ImportSessionHeader says how to import an archive.
+type ImportSessionHeader struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the new session; default: the id of the exported session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The session's configuration. It replaces the archive's as a whole; default: the archive's.
+	Config *v1.SessionConfig `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
+	// Name of a model provider of the server; see CreateSessionRequest. It replaces the archive's
+	// provider; default: the archive's.
+	ProviderRef   string `protobuf:"bytes,3,opt,name=provider_ref,json=providerRef,proto3" json:"provider_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImportSessionHeader) Reset() {
+	*x = ImportSessionHeader{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSessionHeader) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSessionHeader) ProtoMessage() {}
+
+func (x *ImportSessionHeader) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSessionHeader.ProtoReflect.Descriptor instead.
+func (*ImportSessionHeader) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ImportSessionHeader) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ImportSessionHeader) GetConfig() *v1.SessionConfig {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
+func (x *ImportSessionHeader) GetProviderRef() string {
+	if x != nil {
+		return x.ProviderRef
+	}
+	return ""
+}
+
+type ImportSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new session.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Id of the exported session. It is the archive's claim.
+	OriginSessionId string `protobuf:"bytes,2,opt,name=origin_session_id,json=originSessionId,proto3" json:"origin_session_id,omitempty"`
+	// Number of events in the new journal.
+	EventCount int64 `protobuf:"varint,3,opt,name=event_count,json=eventCount,proto3" json:"event_count,omitempty"`
+	// Paths in the configuration of the secrets that the session lacks, such as "provider.apiKey":
+	// ResumeSession sets them.
+	MissingSecrets []string `protobuf:"bytes,4,rep,name=missing_secrets,json=missingSecrets,proto3" json:"missing_secrets,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ImportSessionResponse) Reset() {
+	*x = ImportSessionResponse{}
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImportSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImportSessionResponse) ProtoMessage() {}
+
+func (x *ImportSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImportSessionResponse.ProtoReflect.Descriptor instead.
+func (*ImportSessionResponse) Descriptor() ([]byte, []int) {
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ImportSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *ImportSessionResponse) GetOriginSessionId() string {
+	if x != nil {
+		return x.OriginSessionId
+	}
+	return ""
+}
+
+func (x *ImportSessionResponse) GetEventCount() int64 {
+	if x != nil {
+		return x.EventCount
+	}
+	return 0
+}
+
+func (x *ImportSessionResponse) GetMissingSecrets() []string {
+	if x != nil {
+		return x.MissingSecrets
+	}
+	return nil
+}
+
 type SendAndWaitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Makes the call idempotent; see SendRequest.
@@ -2029,7 +2455,7 @@ type SendAndWaitRequest struct {
 
 func (x *SendAndWaitRequest) Reset() {
 	*x = SendAndWaitRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2467,7 @@ func (x *SendAndWaitRequest) String() string {
 func (*SendAndWaitRequest) ProtoMessage() {}
 
 func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[34]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2480,7 @@ func (x *SendAndWaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitRequest.ProtoReflect.Descriptor instead.
 func (*SendAndWaitRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{34}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SendAndWaitRequest) GetRequestId() string {
@@ -2102,7 +2528,7 @@ type SendAndWaitResponse struct {
 
 func (x *SendAndWaitResponse) Reset() {
 	*x = SendAndWaitResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2540,7 @@ func (x *SendAndWaitResponse) String() string {
 func (*SendAndWaitResponse) ProtoMessage() {}
 
 func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[35]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2553,7 @@ func (x *SendAndWaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendAndWaitResponse.ProtoReflect.Descriptor instead.
 func (*SendAndWaitResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{35}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SendAndWaitResponse) GetMessageId() string {
@@ -2163,7 +2589,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2601,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[36]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2614,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{36}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RunRequest) GetRequestId() string {
@@ -2277,7 +2703,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2715,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[37]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2728,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{37}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RunResponse) GetFrame() isRunResponse_Frame {
@@ -2377,7 +2803,7 @@ type RunStarted struct {
 
 func (x *RunStarted) Reset() {
 	*x = RunStarted{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2815,7 @@ func (x *RunStarted) String() string {
 func (*RunStarted) ProtoMessage() {}
 
 func (x *RunStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[38]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2828,7 @@ func (x *RunStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStarted.ProtoReflect.Descriptor instead.
 func (*RunStarted) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{38}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RunStarted) GetSessionId() string {
@@ -2435,7 +2861,7 @@ type AbortRequest struct {
 
 func (x *AbortRequest) Reset() {
 	*x = AbortRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2873,7 @@ func (x *AbortRequest) String() string {
 func (*AbortRequest) ProtoMessage() {}
 
 func (x *AbortRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[39]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2886,7 @@ func (x *AbortRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRequest.ProtoReflect.Descriptor instead.
 func (*AbortRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{39}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AbortRequest) GetSessionId() string {
@@ -2479,7 +2905,7 @@ type AbortResponse struct {
 
 func (x *AbortResponse) Reset() {
 	*x = AbortResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2917,7 @@ func (x *AbortResponse) String() string {
 func (*AbortResponse) ProtoMessage() {}
 
 func (x *AbortResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[40]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2930,7 @@ func (x *AbortResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortResponse.ProtoReflect.Descriptor instead.
 func (*AbortResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{40}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AbortResponse) GetTurnWasRunning() bool {
@@ -2536,7 +2962,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2974,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[41]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2987,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{41}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -2627,7 +3053,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +3065,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[42]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +3078,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{42}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2686,7 +3112,7 @@ type ReadEventRequest struct {
 
 func (x *ReadEventRequest) Reset() {
 	*x = ReadEventRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +3124,7 @@ func (x *ReadEventRequest) String() string {
 func (*ReadEventRequest) ProtoMessage() {}
 
 func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[43]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +3137,7 @@ func (x *ReadEventRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventRequest.ProtoReflect.Descriptor instead.
 func (*ReadEventRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{43}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadEventRequest) GetSessionId() string {
@@ -2741,7 +3167,7 @@ type ReadEventResponse struct {
 
 func (x *ReadEventResponse) Reset() {
 	*x = ReadEventResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2753,7 +3179,7 @@ func (x *ReadEventResponse) String() string {
 func (*ReadEventResponse) ProtoMessage() {}
 
 func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[44]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2766,7 +3192,7 @@ func (x *ReadEventResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadEventResponse.ProtoReflect.Descriptor instead.
 func (*ReadEventResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{44}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadEventResponse) GetJsonChunk() []byte {
@@ -2798,7 +3224,7 @@ type SetModelRequest struct {
 
 func (x *SetModelRequest) Reset() {
 	*x = SetModelRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +3236,7 @@ func (x *SetModelRequest) String() string {
 func (*SetModelRequest) ProtoMessage() {}
 
 func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[45]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +3249,7 @@ func (x *SetModelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelRequest.ProtoReflect.Descriptor instead.
 func (*SetModelRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{45}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetModelRequest) GetSessionId() string {
@@ -2864,7 +3290,7 @@ type SetModelResponse struct {
 
 func (x *SetModelResponse) Reset() {
 	*x = SetModelResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2876,7 +3302,7 @@ func (x *SetModelResponse) String() string {
 func (*SetModelResponse) ProtoMessage() {}
 
 func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[46]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2889,7 +3315,7 @@ func (x *SetModelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModelResponse.ProtoReflect.Descriptor instead.
 func (*SetModelResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{46}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetModelResponse) GetModelId() string {
@@ -2916,7 +3342,7 @@ type WriteLogRequest struct {
 
 func (x *WriteLogRequest) Reset() {
 	*x = WriteLogRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3354,7 @@ func (x *WriteLogRequest) String() string {
 func (*WriteLogRequest) ProtoMessage() {}
 
 func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[47]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3367,7 @@ func (x *WriteLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogRequest.ProtoReflect.Descriptor instead.
 func (*WriteLogRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{47}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WriteLogRequest) GetSessionId() string {
@@ -2989,7 +3415,7 @@ type WriteLogResponse struct {
 
 func (x *WriteLogResponse) Reset() {
 	*x = WriteLogResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3427,7 @@ func (x *WriteLogResponse) String() string {
 func (*WriteLogResponse) ProtoMessage() {}
 
 func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[48]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3440,7 @@ func (x *WriteLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteLogResponse.ProtoReflect.Descriptor instead.
 func (*WriteLogResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{48}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WriteLogResponse) GetEventId() string {
@@ -3039,7 +3465,7 @@ type UpdateProviderRequest struct {
 
 func (x *UpdateProviderRequest) Reset() {
 	*x = UpdateProviderRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3477,7 @@ func (x *UpdateProviderRequest) String() string {
 func (*UpdateProviderRequest) ProtoMessage() {}
 
 func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[49]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3490,7 @@ func (x *UpdateProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderRequest.ProtoReflect.Descriptor instead.
 func (*UpdateProviderRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{49}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateProviderRequest) GetSessionId() string {
@@ -3103,7 +3529,7 @@ type UpdateProviderResponse struct {
 
 func (x *UpdateProviderResponse) Reset() {
 	*x = UpdateProviderResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +3541,7 @@ func (x *UpdateProviderResponse) String() string {
 func (*UpdateProviderResponse) ProtoMessage() {}
 
 func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[50]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +3554,7 @@ func (x *UpdateProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateProviderResponse.ProtoReflect.Descriptor instead.
 func (*UpdateProviderResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{50}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{56}
 }
 
 type GetUsageRequest struct {
@@ -3150,7 +3576,7 @@ type GetUsageRequest struct {
 
 func (x *GetUsageRequest) Reset() {
 	*x = GetUsageRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3162,7 +3588,7 @@ func (x *GetUsageRequest) String() string {
 func (*GetUsageRequest) ProtoMessage() {}
 
 func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[51]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3175,7 +3601,7 @@ func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{51}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetUsageRequest) GetSessionId() string {
@@ -3223,7 +3649,7 @@ type GetUsageResponse struct {
 
 func (x *GetUsageResponse) Reset() {
 	*x = GetUsageResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3661,7 @@ func (x *GetUsageResponse) String() string {
 func (*GetUsageResponse) ProtoMessage() {}
 
 func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[52]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3674,7 @@ func (x *GetUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{52}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetUsageResponse) GetRows() []*UsageRow {
@@ -3293,7 +3719,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3731,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[53]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3744,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{53}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UsageRow) GetDay() string {
@@ -3420,7 +3846,7 @@ type UpdateLabelsRequest struct {
 
 func (x *UpdateLabelsRequest) Reset() {
 	*x = UpdateLabelsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +3858,7 @@ func (x *UpdateLabelsRequest) String() string {
 func (*UpdateLabelsRequest) ProtoMessage() {}
 
 func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[54]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +3871,7 @@ func (x *UpdateLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{54}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UpdateLabelsRequest) GetSessionId() string {
@@ -3479,7 +3905,7 @@ type UpdateLabelsResponse struct {
 
 func (x *UpdateLabelsResponse) Reset() {
 	*x = UpdateLabelsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3491,7 +3917,7 @@ func (x *UpdateLabelsResponse) String() string {
 func (*UpdateLabelsResponse) ProtoMessage() {}
 
 func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[55]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3504,7 +3930,7 @@ func (x *UpdateLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLabelsResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{55}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UpdateLabelsResponse) GetSession() *Session {
@@ -3526,7 +3952,7 @@ type ProvideCredentialsRequest struct {
 
 func (x *ProvideCredentialsRequest) Reset() {
 	*x = ProvideCredentialsRequest{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3964,7 @@ func (x *ProvideCredentialsRequest) String() string {
 func (*ProvideCredentialsRequest) ProtoMessage() {}
 
 func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[56]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3977,7 @@ func (x *ProvideCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{56}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ProvideCredentialsRequest) GetSessionId() string {
@@ -3584,7 +4010,7 @@ type ProvideCredentialsResponse struct {
 
 func (x *ProvideCredentialsResponse) Reset() {
 	*x = ProvideCredentialsResponse{}
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +4022,7 @@ func (x *ProvideCredentialsResponse) String() string {
 func (*ProvideCredentialsResponse) ProtoMessage() {}
 
 func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[57]
+	mi := &file_copilot_bridge_v1_session_service_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +4035,7 @@ func (x *ProvideCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvideCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ProvideCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{57}
+	return file_copilot_bridge_v1_session_service_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ProvideCredentialsResponse) GetSession() *Session {
@@ -3760,7 +4186,35 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"message_id\x18\x01 \x01(\tR\tmessageId\x127\n" +
 	"\bposition\x18\x02 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12*\n" +
 	"\x11resent_message_id\x18\x03 \x01(\tR\x0fresentMessageId\x12$\n" +
-	"\x0ein_memory_only\x18\x04 \x01(\bR\finMemoryOnly\"\xf8\x01\n" +
+	"\x0ein_memory_only\x18\x04 \x01(\bR\finMemoryOnly\"5\n" +
+	"\x14ExportSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\"z\n" +
+	"\x15ExportSessionResponse\x12@\n" +
+	"\x06header\x18\x01 \x01(\v2&.copilot.bridge.v1.ExportSessionHeaderH\x00R\x06header\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\a\n" +
+	"\x05piece\"\xae\x01\n" +
+	"\x13ExportSessionHeader\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x127\n" +
+	"\bposition\x18\x03 \x01(\v2\x1b.copilot.bridge.v1.PositionR\bposition\x12'\n" +
+	"\x0fmissing_secrets\x18\x04 \x03(\tR\x0emissingSecrets\"y\n" +
+	"\x14ImportSessionRequest\x12@\n" +
+	"\x06header\x18\x01 \x01(\v2&.copilot.bridge.v1.ImportSessionHeaderH\x00R\x06header\x12\x16\n" +
+	"\x05chunk\x18\x02 \x01(\fH\x00R\x05chunkB\a\n" +
+	"\x05piece\"\x8e\x01\n" +
+	"\x13ImportSessionHeader\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x125\n" +
+	"\x06config\x18\x02 \x01(\v2\x1d.copilot.cli.v1.SessionConfigR\x06config\x12!\n" +
+	"\fprovider_ref\x18\x03 \x01(\tR\vproviderRef\"\xc3\x01\n" +
+	"\x15ImportSessionResponse\x124\n" +
+	"\asession\x18\x01 \x01(\v2\x1a.copilot.bridge.v1.SessionR\asession\x12*\n" +
+	"\x11origin_session_id\x18\x02 \x01(\tR\x0foriginSessionId\x12\x1f\n" +
+	"\vevent_count\x18\x03 \x01(\x03R\n" +
+	"eventCount\x12'\n" +
+	"\x0fmissing_secrets\x18\x04 \x03(\tR\x0emissingSecrets\"\xf8\x01\n" +
 	"\x12SendAndWaitRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
@@ -3898,7 +4352,7 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x0fUSAGE_GROUP_DAY\x10\x01\x12\x15\n" +
 	"\x11USAGE_GROUP_MODEL\x10\x02\x12\x17\n" +
 	"\x13USAGE_GROUP_SESSION\x10\x03\x12\x15\n" +
-	"\x11USAGE_GROUP_OWNER\x10\x042\xdc\x14\n" +
+	"\x11USAGE_GROUP_OWNER\x10\x042\xa8\x16\n" +
 	"\x0eSessionService\x12b\n" +
 	"\rCreateSession\x12'.copilot.bridge.v1.CreateSessionRequest\x1a(.copilot.bridge.v1.CreateSessionResponse\x12b\n" +
 	"\rResumeSession\x12'.copilot.bridge.v1.ResumeSessionRequest\x1a(.copilot.bridge.v1.ResumeSessionResponse\x12^\n" +
@@ -3918,7 +4372,9 @@ const file_copilot_bridge_v1_session_service_proto_rawDesc = "" +
 	"\x05Abort\x12\x1f.copilot.bridge.v1.AbortRequest\x1a .copilot.bridge.v1.AbortResponse\x12^\n" +
 	"\n" +
 	"ListEvents\x12$.copilot.bridge.v1.ListEventsRequest\x1a%.copilot.bridge.v1.ListEventsResponse\"\x03\x90\x02\x01\x12]\n" +
-	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse\"\x03\x90\x02\x010\x01\x12S\n" +
+	"\tReadEvent\x12#.copilot.bridge.v1.ReadEventRequest\x1a$.copilot.bridge.v1.ReadEventResponse\"\x03\x90\x02\x010\x01\x12d\n" +
+	"\rExportSession\x12'.copilot.bridge.v1.ExportSessionRequest\x1a(.copilot.bridge.v1.ExportSessionResponse0\x01\x12d\n" +
+	"\rImportSession\x12'.copilot.bridge.v1.ImportSessionRequest\x1a(.copilot.bridge.v1.ImportSessionResponse(\x01\x12S\n" +
 	"\bSetModel\x12\".copilot.bridge.v1.SetModelRequest\x1a#.copilot.bridge.v1.SetModelResponse\x12S\n" +
 	"\bWriteLog\x12\".copilot.bridge.v1.WriteLogRequest\x1a#.copilot.bridge.v1.WriteLogResponse\x12e\n" +
 	"\x0eUpdateProvider\x12(.copilot.bridge.v1.UpdateProviderRequest\x1a).copilot.bridge.v1.UpdateProviderResponse\x12X\n" +
@@ -3945,7 +4401,7 @@ func file_copilot_bridge_v1_session_service_proto_rawDescGZIP() []byte {
 }
 
 var file_copilot_bridge_v1_session_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_copilot_bridge_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(UsageGroup)(0),                      // 0: copilot.bridge.v1.UsageGroup
 	(*ShareSessionRequest)(nil),          // 1: copilot.bridge.v1.ShareSessionRequest
@@ -3982,183 +4438,198 @@ var file_copilot_bridge_v1_session_service_proto_goTypes = []any{
 	(*SendStreamRequest)(nil),            // 32: copilot.bridge.v1.SendStreamRequest
 	(*AttachmentChunk)(nil),              // 33: copilot.bridge.v1.AttachmentChunk
 	(*SendStreamResponse)(nil),           // 34: copilot.bridge.v1.SendStreamResponse
-	(*SendAndWaitRequest)(nil),           // 35: copilot.bridge.v1.SendAndWaitRequest
-	(*SendAndWaitResponse)(nil),          // 36: copilot.bridge.v1.SendAndWaitResponse
-	(*RunRequest)(nil),                   // 37: copilot.bridge.v1.RunRequest
-	(*RunResponse)(nil),                  // 38: copilot.bridge.v1.RunResponse
-	(*RunStarted)(nil),                   // 39: copilot.bridge.v1.RunStarted
-	(*AbortRequest)(nil),                 // 40: copilot.bridge.v1.AbortRequest
-	(*AbortResponse)(nil),                // 41: copilot.bridge.v1.AbortResponse
-	(*ListEventsRequest)(nil),            // 42: copilot.bridge.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),           // 43: copilot.bridge.v1.ListEventsResponse
-	(*ReadEventRequest)(nil),             // 44: copilot.bridge.v1.ReadEventRequest
-	(*ReadEventResponse)(nil),            // 45: copilot.bridge.v1.ReadEventResponse
-	(*SetModelRequest)(nil),              // 46: copilot.bridge.v1.SetModelRequest
-	(*SetModelResponse)(nil),             // 47: copilot.bridge.v1.SetModelResponse
-	(*WriteLogRequest)(nil),              // 48: copilot.bridge.v1.WriteLogRequest
-	(*WriteLogResponse)(nil),             // 49: copilot.bridge.v1.WriteLogResponse
-	(*UpdateProviderRequest)(nil),        // 50: copilot.bridge.v1.UpdateProviderRequest
-	(*UpdateProviderResponse)(nil),       // 51: copilot.bridge.v1.UpdateProviderResponse
-	(*GetUsageRequest)(nil),              // 52: copilot.bridge.v1.GetUsageRequest
-	(*GetUsageResponse)(nil),             // 53: copilot.bridge.v1.GetUsageResponse
-	(*UsageRow)(nil),                     // 54: copilot.bridge.v1.UsageRow
-	(*UpdateLabelsRequest)(nil),          // 55: copilot.bridge.v1.UpdateLabelsRequest
-	(*UpdateLabelsResponse)(nil),         // 56: copilot.bridge.v1.UpdateLabelsResponse
-	(*ProvideCredentialsRequest)(nil),    // 57: copilot.bridge.v1.ProvideCredentialsRequest
-	(*ProvideCredentialsResponse)(nil),   // 58: copilot.bridge.v1.ProvideCredentialsResponse
-	nil,                                  // 59: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	nil,                                  // 60: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	(ShareAccess)(0),                     // 61: copilot.bridge.v1.ShareAccess
-	(*SessionShare)(nil),                 // 62: copilot.bridge.v1.SessionShare
-	(*Session)(nil),                      // 63: copilot.bridge.v1.Session
-	(*v1.SessionConfig)(nil),             // 64: copilot.cli.v1.SessionConfig
-	(Lifetime)(0),                        // 65: copilot.bridge.v1.Lifetime
-	(*Handlers)(nil),                     // 66: copilot.bridge.v1.Handlers
-	(*durationpb.Duration)(nil),          // 67: google.protobuf.Duration
-	(*v1.CloudSessionConfig)(nil),        // 68: copilot.cli.v1.CloudSessionConfig
-	(*RuntimeProfile)(nil),               // 69: copilot.bridge.v1.RuntimeProfile
-	(*v1.SessionResumeExtras)(nil),       // 70: copilot.cli.v1.SessionResumeExtras
-	(*SessionFilter)(nil),                // 71: copilot.bridge.v1.SessionFilter
-	(*Prompt)(nil),                       // 72: copilot.bridge.v1.Prompt
-	(*Position)(nil),                     // 73: copilot.bridge.v1.Position
-	(*TurnOutcome)(nil),                  // 74: copilot.bridge.v1.TurnOutcome
-	(*EventFilter)(nil),                  // 75: copilot.bridge.v1.EventFilter
-	(*StreamOptions)(nil),                // 76: copilot.bridge.v1.StreamOptions
-	(*SubscribeResponse)(nil),            // 77: copilot.bridge.v1.SubscribeResponse
-	(Fidelity)(0),                        // 78: copilot.bridge.v1.Fidelity
-	(*Event)(nil),                        // 79: copilot.bridge.v1.Event
-	(*Gap)(nil),                          // 80: copilot.bridge.v1.Gap
-	(*v1.ModelCapabilitiesOverride)(nil), // 81: copilot.cli.v1.ModelCapabilitiesOverride
-	(v1.SessionLogLevel)(0),              // 82: copilot.cli.v1.SessionLogLevel
-	(*v1.ProviderConfig)(nil),            // 83: copilot.cli.v1.ProviderConfig
-	(*fieldmaskpb.FieldMask)(nil),        // 84: google.protobuf.FieldMask
-	(*timestamppb.Timestamp)(nil),        // 85: google.protobuf.Timestamp
+	(*ExportSessionRequest)(nil),         // 35: copilot.bridge.v1.ExportSessionRequest
+	(*ExportSessionResponse)(nil),        // 36: copilot.bridge.v1.ExportSessionResponse
+	(*ExportSessionHeader)(nil),          // 37: copilot.bridge.v1.ExportSessionHeader
+	(*ImportSessionRequest)(nil),         // 38: copilot.bridge.v1.ImportSessionRequest
+	(*ImportSessionHeader)(nil),          // 39: copilot.bridge.v1.ImportSessionHeader
+	(*ImportSessionResponse)(nil),        // 40: copilot.bridge.v1.ImportSessionResponse
+	(*SendAndWaitRequest)(nil),           // 41: copilot.bridge.v1.SendAndWaitRequest
+	(*SendAndWaitResponse)(nil),          // 42: copilot.bridge.v1.SendAndWaitResponse
+	(*RunRequest)(nil),                   // 43: copilot.bridge.v1.RunRequest
+	(*RunResponse)(nil),                  // 44: copilot.bridge.v1.RunResponse
+	(*RunStarted)(nil),                   // 45: copilot.bridge.v1.RunStarted
+	(*AbortRequest)(nil),                 // 46: copilot.bridge.v1.AbortRequest
+	(*AbortResponse)(nil),                // 47: copilot.bridge.v1.AbortResponse
+	(*ListEventsRequest)(nil),            // 48: copilot.bridge.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),           // 49: copilot.bridge.v1.ListEventsResponse
+	(*ReadEventRequest)(nil),             // 50: copilot.bridge.v1.ReadEventRequest
+	(*ReadEventResponse)(nil),            // 51: copilot.bridge.v1.ReadEventResponse
+	(*SetModelRequest)(nil),              // 52: copilot.bridge.v1.SetModelRequest
+	(*SetModelResponse)(nil),             // 53: copilot.bridge.v1.SetModelResponse
+	(*WriteLogRequest)(nil),              // 54: copilot.bridge.v1.WriteLogRequest
+	(*WriteLogResponse)(nil),             // 55: copilot.bridge.v1.WriteLogResponse
+	(*UpdateProviderRequest)(nil),        // 56: copilot.bridge.v1.UpdateProviderRequest
+	(*UpdateProviderResponse)(nil),       // 57: copilot.bridge.v1.UpdateProviderResponse
+	(*GetUsageRequest)(nil),              // 58: copilot.bridge.v1.GetUsageRequest
+	(*GetUsageResponse)(nil),             // 59: copilot.bridge.v1.GetUsageResponse
+	(*UsageRow)(nil),                     // 60: copilot.bridge.v1.UsageRow
+	(*UpdateLabelsRequest)(nil),          // 61: copilot.bridge.v1.UpdateLabelsRequest
+	(*UpdateLabelsResponse)(nil),         // 62: copilot.bridge.v1.UpdateLabelsResponse
+	(*ProvideCredentialsRequest)(nil),    // 63: copilot.bridge.v1.ProvideCredentialsRequest
+	(*ProvideCredentialsResponse)(nil),   // 64: copilot.bridge.v1.ProvideCredentialsResponse
+	nil,                                  // 65: copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	nil,                                  // 66: copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	(ShareAccess)(0),                     // 67: copilot.bridge.v1.ShareAccess
+	(*SessionShare)(nil),                 // 68: copilot.bridge.v1.SessionShare
+	(*Session)(nil),                      // 69: copilot.bridge.v1.Session
+	(*v1.SessionConfig)(nil),             // 70: copilot.cli.v1.SessionConfig
+	(Lifetime)(0),                        // 71: copilot.bridge.v1.Lifetime
+	(*Handlers)(nil),                     // 72: copilot.bridge.v1.Handlers
+	(*durationpb.Duration)(nil),          // 73: google.protobuf.Duration
+	(*v1.CloudSessionConfig)(nil),        // 74: copilot.cli.v1.CloudSessionConfig
+	(*RuntimeProfile)(nil),               // 75: copilot.bridge.v1.RuntimeProfile
+	(*v1.SessionResumeExtras)(nil),       // 76: copilot.cli.v1.SessionResumeExtras
+	(*SessionFilter)(nil),                // 77: copilot.bridge.v1.SessionFilter
+	(*Prompt)(nil),                       // 78: copilot.bridge.v1.Prompt
+	(*Position)(nil),                     // 79: copilot.bridge.v1.Position
+	(*TurnOutcome)(nil),                  // 80: copilot.bridge.v1.TurnOutcome
+	(*EventFilter)(nil),                  // 81: copilot.bridge.v1.EventFilter
+	(*StreamOptions)(nil),                // 82: copilot.bridge.v1.StreamOptions
+	(*SubscribeResponse)(nil),            // 83: copilot.bridge.v1.SubscribeResponse
+	(Fidelity)(0),                        // 84: copilot.bridge.v1.Fidelity
+	(*Event)(nil),                        // 85: copilot.bridge.v1.Event
+	(*Gap)(nil),                          // 86: copilot.bridge.v1.Gap
+	(*v1.ModelCapabilitiesOverride)(nil), // 87: copilot.cli.v1.ModelCapabilitiesOverride
+	(v1.SessionLogLevel)(0),              // 88: copilot.cli.v1.SessionLogLevel
+	(*v1.ProviderConfig)(nil),            // 89: copilot.cli.v1.ProviderConfig
+	(*fieldmaskpb.FieldMask)(nil),        // 90: google.protobuf.FieldMask
+	(*timestamppb.Timestamp)(nil),        // 91: google.protobuf.Timestamp
 }
 var file_copilot_bridge_v1_session_service_proto_depIdxs = []int32{
-	61, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
-	62, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
-	62, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	67, // 0: copilot.bridge.v1.ShareSessionRequest.access:type_name -> copilot.bridge.v1.ShareAccess
+	68, // 1: copilot.bridge.v1.ShareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
+	68, // 2: copilot.bridge.v1.UnshareSessionResponse.shares:type_name -> copilot.bridge.v1.SessionShare
 	7,  // 3: copilot.bridge.v1.ListShareOffersResponse.offers:type_name -> copilot.bridge.v1.ShareOffer
-	61, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
-	63, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
-	64, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	65, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	66, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	67, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	68, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
-	69, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	59, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
-	63, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	64, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
-	65, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
-	66, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
-	67, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
-	70, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
-	69, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	63, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	69, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	63, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
-	71, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	69, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	63, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
-	69, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	69, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
-	72, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	73, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
+	67, // 4: copilot.bridge.v1.ShareOffer.access:type_name -> copilot.bridge.v1.ShareAccess
+	69, // 5: copilot.bridge.v1.AcceptShareResponse.session:type_name -> copilot.bridge.v1.Session
+	70, // 6: copilot.bridge.v1.CreateSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	71, // 7: copilot.bridge.v1.CreateSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	72, // 8: copilot.bridge.v1.CreateSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	73, // 9: copilot.bridge.v1.CreateSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	74, // 10: copilot.bridge.v1.CreateSessionRequest.cloud:type_name -> copilot.cli.v1.CloudSessionConfig
+	75, // 11: copilot.bridge.v1.CreateSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	65, // 12: copilot.bridge.v1.CreateSessionRequest.labels:type_name -> copilot.bridge.v1.CreateSessionRequest.LabelsEntry
+	69, // 13: copilot.bridge.v1.CreateSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	70, // 14: copilot.bridge.v1.ResumeSessionRequest.config:type_name -> copilot.cli.v1.SessionConfig
+	71, // 15: copilot.bridge.v1.ResumeSessionRequest.lifetime:type_name -> copilot.bridge.v1.Lifetime
+	72, // 16: copilot.bridge.v1.ResumeSessionRequest.handlers:type_name -> copilot.bridge.v1.Handlers
+	73, // 17: copilot.bridge.v1.ResumeSessionRequest.callback_timeout:type_name -> google.protobuf.Duration
+	76, // 18: copilot.bridge.v1.ResumeSessionRequest.options:type_name -> copilot.cli.v1.SessionResumeExtras
+	75, // 19: copilot.bridge.v1.ResumeSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69, // 20: copilot.bridge.v1.ResumeSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	75, // 21: copilot.bridge.v1.GetSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69, // 22: copilot.bridge.v1.GetSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	77, // 23: copilot.bridge.v1.ListSessionsRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	75, // 24: copilot.bridge.v1.ListSessionsRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	69, // 25: copilot.bridge.v1.ListSessionsResponse.sessions:type_name -> copilot.bridge.v1.Session
+	75, // 26: copilot.bridge.v1.DeleteSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	75, // 27: copilot.bridge.v1.GetLastSessionRequest.runtime_profile:type_name -> copilot.bridge.v1.RuntimeProfile
+	78, // 28: copilot.bridge.v1.SendRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	79, // 29: copilot.bridge.v1.SendResponse.position:type_name -> copilot.bridge.v1.Position
 	30, // 30: copilot.bridge.v1.SendStreamRequest.request:type_name -> copilot.bridge.v1.SendRequest
 	33, // 31: copilot.bridge.v1.SendStreamRequest.chunk:type_name -> copilot.bridge.v1.AttachmentChunk
-	73, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
-	72, // 33: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	67, // 34: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
-	67, // 35: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
-	74, // 36: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	12, // 37: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
-	72, // 38: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
-	75, // 39: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	76, // 40: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
-	39, // 41: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
-	77, // 42: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
-	74, // 43: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
-	73, // 44: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
-	73, // 45: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
-	75, // 46: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
-	78, // 47: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
-	79, // 48: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
-	80, // 49: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
-	73, // 50: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
-	81, // 51: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
-	82, // 52: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
-	83, // 53: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	84, // 54: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
-	71, // 55: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
-	85, // 56: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
-	85, // 57: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
-	0,  // 58: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
-	54, // 59: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
-	67, // 60: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
-	60, // 61: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
-	63, // 62: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
-	83, // 63: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
-	63, // 64: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
-	12, // 65: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
-	14, // 66: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
-	16, // 67: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
-	18, // 68: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
-	20, // 69: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
-	22, // 70: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
-	24, // 71: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
-	26, // 72: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
-	28, // 73: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
-	30, // 74: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
-	32, // 75: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
-	35, // 76: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
-	37, // 77: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
-	40, // 78: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
-	42, // 79: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
-	44, // 80: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
-	46, // 81: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
-	48, // 82: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
-	50, // 83: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
-	52, // 84: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
-	55, // 85: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
-	57, // 86: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
-	1,  // 87: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
-	3,  // 88: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
-	5,  // 89: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
-	8,  // 90: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
-	10, // 91: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
-	13, // 92: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
-	15, // 93: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
-	17, // 94: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
-	19, // 95: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
-	21, // 96: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
-	23, // 97: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
-	25, // 98: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
-	27, // 99: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
-	29, // 100: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
-	31, // 101: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
-	34, // 102: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
-	36, // 103: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
-	38, // 104: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
-	41, // 105: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
-	43, // 106: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
-	45, // 107: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
-	47, // 108: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
-	49, // 109: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
-	51, // 110: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
-	53, // 111: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
-	56, // 112: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
-	58, // 113: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
-	2,  // 114: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
-	4,  // 115: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
-	6,  // 116: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
-	9,  // 117: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
-	11, // 118: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
-	92, // [92:119] is the sub-list for method output_type
-	65, // [65:92] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	79, // 32: copilot.bridge.v1.SendStreamResponse.position:type_name -> copilot.bridge.v1.Position
+	37, // 33: copilot.bridge.v1.ExportSessionResponse.header:type_name -> copilot.bridge.v1.ExportSessionHeader
+	79, // 34: copilot.bridge.v1.ExportSessionHeader.position:type_name -> copilot.bridge.v1.Position
+	39, // 35: copilot.bridge.v1.ImportSessionRequest.header:type_name -> copilot.bridge.v1.ImportSessionHeader
+	70, // 36: copilot.bridge.v1.ImportSessionHeader.config:type_name -> copilot.cli.v1.SessionConfig
+	69, // 37: copilot.bridge.v1.ImportSessionResponse.session:type_name -> copilot.bridge.v1.Session
+	78, // 38: copilot.bridge.v1.SendAndWaitRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	73, // 39: copilot.bridge.v1.SendAndWaitRequest.idle_timeout:type_name -> google.protobuf.Duration
+	73, // 40: copilot.bridge.v1.SendAndWaitRequest.timeout:type_name -> google.protobuf.Duration
+	80, // 41: copilot.bridge.v1.SendAndWaitResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	12, // 42: copilot.bridge.v1.RunRequest.create:type_name -> copilot.bridge.v1.CreateSessionRequest
+	78, // 43: copilot.bridge.v1.RunRequest.prompt:type_name -> copilot.bridge.v1.Prompt
+	81, // 44: copilot.bridge.v1.RunRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	82, // 45: copilot.bridge.v1.RunRequest.options:type_name -> copilot.bridge.v1.StreamOptions
+	45, // 46: copilot.bridge.v1.RunResponse.started:type_name -> copilot.bridge.v1.RunStarted
+	83, // 47: copilot.bridge.v1.RunResponse.stream:type_name -> copilot.bridge.v1.SubscribeResponse
+	80, // 48: copilot.bridge.v1.RunResponse.outcome:type_name -> copilot.bridge.v1.TurnOutcome
+	79, // 49: copilot.bridge.v1.RunStarted.position:type_name -> copilot.bridge.v1.Position
+	79, // 50: copilot.bridge.v1.ListEventsRequest.after:type_name -> copilot.bridge.v1.Position
+	81, // 51: copilot.bridge.v1.ListEventsRequest.filter:type_name -> copilot.bridge.v1.EventFilter
+	84, // 52: copilot.bridge.v1.ListEventsRequest.fidelity:type_name -> copilot.bridge.v1.Fidelity
+	85, // 53: copilot.bridge.v1.ListEventsResponse.events:type_name -> copilot.bridge.v1.Event
+	86, // 54: copilot.bridge.v1.ListEventsResponse.gap:type_name -> copilot.bridge.v1.Gap
+	79, // 55: copilot.bridge.v1.ReadEventRequest.position:type_name -> copilot.bridge.v1.Position
+	87, // 56: copilot.bridge.v1.SetModelRequest.model_capabilities:type_name -> copilot.cli.v1.ModelCapabilitiesOverride
+	88, // 57: copilot.bridge.v1.WriteLogRequest.level:type_name -> copilot.cli.v1.SessionLogLevel
+	89, // 58: copilot.bridge.v1.UpdateProviderRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	90, // 59: copilot.bridge.v1.UpdateProviderRequest.update_mask:type_name -> google.protobuf.FieldMask
+	77, // 60: copilot.bridge.v1.GetUsageRequest.filter:type_name -> copilot.bridge.v1.SessionFilter
+	91, // 61: copilot.bridge.v1.GetUsageRequest.start_time:type_name -> google.protobuf.Timestamp
+	91, // 62: copilot.bridge.v1.GetUsageRequest.end_time:type_name -> google.protobuf.Timestamp
+	0,  // 63: copilot.bridge.v1.GetUsageRequest.group_by:type_name -> copilot.bridge.v1.UsageGroup
+	60, // 64: copilot.bridge.v1.GetUsageResponse.rows:type_name -> copilot.bridge.v1.UsageRow
+	73, // 65: copilot.bridge.v1.UsageRow.api_duration:type_name -> google.protobuf.Duration
+	66, // 66: copilot.bridge.v1.UpdateLabelsRequest.set:type_name -> copilot.bridge.v1.UpdateLabelsRequest.SetEntry
+	69, // 67: copilot.bridge.v1.UpdateLabelsResponse.session:type_name -> copilot.bridge.v1.Session
+	89, // 68: copilot.bridge.v1.ProvideCredentialsRequest.provider:type_name -> copilot.cli.v1.ProviderConfig
+	69, // 69: copilot.bridge.v1.ProvideCredentialsResponse.session:type_name -> copilot.bridge.v1.Session
+	12, // 70: copilot.bridge.v1.SessionService.CreateSession:input_type -> copilot.bridge.v1.CreateSessionRequest
+	14, // 71: copilot.bridge.v1.SessionService.ResumeSession:input_type -> copilot.bridge.v1.ResumeSessionRequest
+	16, // 72: copilot.bridge.v1.SessionService.GetSession:input_type -> copilot.bridge.v1.GetSessionRequest
+	18, // 73: copilot.bridge.v1.SessionService.ListSessions:input_type -> copilot.bridge.v1.ListSessionsRequest
+	20, // 74: copilot.bridge.v1.SessionService.DeleteSession:input_type -> copilot.bridge.v1.DeleteSessionRequest
+	22, // 75: copilot.bridge.v1.SessionService.GetLastSession:input_type -> copilot.bridge.v1.GetLastSessionRequest
+	24, // 76: copilot.bridge.v1.SessionService.DisconnectSession:input_type -> copilot.bridge.v1.DisconnectSessionRequest
+	26, // 77: copilot.bridge.v1.SessionService.GetForegroundSession:input_type -> copilot.bridge.v1.GetForegroundSessionRequest
+	28, // 78: copilot.bridge.v1.SessionService.SetForegroundSession:input_type -> copilot.bridge.v1.SetForegroundSessionRequest
+	30, // 79: copilot.bridge.v1.SessionService.Send:input_type -> copilot.bridge.v1.SendRequest
+	32, // 80: copilot.bridge.v1.SessionService.SendStream:input_type -> copilot.bridge.v1.SendStreamRequest
+	41, // 81: copilot.bridge.v1.SessionService.SendAndWait:input_type -> copilot.bridge.v1.SendAndWaitRequest
+	43, // 82: copilot.bridge.v1.SessionService.Run:input_type -> copilot.bridge.v1.RunRequest
+	46, // 83: copilot.bridge.v1.SessionService.Abort:input_type -> copilot.bridge.v1.AbortRequest
+	48, // 84: copilot.bridge.v1.SessionService.ListEvents:input_type -> copilot.bridge.v1.ListEventsRequest
+	50, // 85: copilot.bridge.v1.SessionService.ReadEvent:input_type -> copilot.bridge.v1.ReadEventRequest
+	35, // 86: copilot.bridge.v1.SessionService.ExportSession:input_type -> copilot.bridge.v1.ExportSessionRequest
+	38, // 87: copilot.bridge.v1.SessionService.ImportSession:input_type -> copilot.bridge.v1.ImportSessionRequest
+	52, // 88: copilot.bridge.v1.SessionService.SetModel:input_type -> copilot.bridge.v1.SetModelRequest
+	54, // 89: copilot.bridge.v1.SessionService.WriteLog:input_type -> copilot.bridge.v1.WriteLogRequest
+	56, // 90: copilot.bridge.v1.SessionService.UpdateProvider:input_type -> copilot.bridge.v1.UpdateProviderRequest
+	58, // 91: copilot.bridge.v1.SessionService.GetUsage:input_type -> copilot.bridge.v1.GetUsageRequest
+	61, // 92: copilot.bridge.v1.SessionService.UpdateLabels:input_type -> copilot.bridge.v1.UpdateLabelsRequest
+	63, // 93: copilot.bridge.v1.SessionService.ProvideCredentials:input_type -> copilot.bridge.v1.ProvideCredentialsRequest
+	1,  // 94: copilot.bridge.v1.SessionService.ShareSession:input_type -> copilot.bridge.v1.ShareSessionRequest
+	3,  // 95: copilot.bridge.v1.SessionService.UnshareSession:input_type -> copilot.bridge.v1.UnshareSessionRequest
+	5,  // 96: copilot.bridge.v1.SessionService.ListShareOffers:input_type -> copilot.bridge.v1.ListShareOffersRequest
+	8,  // 97: copilot.bridge.v1.SessionService.AcceptShare:input_type -> copilot.bridge.v1.AcceptShareRequest
+	10, // 98: copilot.bridge.v1.SessionService.DeclineShare:input_type -> copilot.bridge.v1.DeclineShareRequest
+	13, // 99: copilot.bridge.v1.SessionService.CreateSession:output_type -> copilot.bridge.v1.CreateSessionResponse
+	15, // 100: copilot.bridge.v1.SessionService.ResumeSession:output_type -> copilot.bridge.v1.ResumeSessionResponse
+	17, // 101: copilot.bridge.v1.SessionService.GetSession:output_type -> copilot.bridge.v1.GetSessionResponse
+	19, // 102: copilot.bridge.v1.SessionService.ListSessions:output_type -> copilot.bridge.v1.ListSessionsResponse
+	21, // 103: copilot.bridge.v1.SessionService.DeleteSession:output_type -> copilot.bridge.v1.DeleteSessionResponse
+	23, // 104: copilot.bridge.v1.SessionService.GetLastSession:output_type -> copilot.bridge.v1.GetLastSessionResponse
+	25, // 105: copilot.bridge.v1.SessionService.DisconnectSession:output_type -> copilot.bridge.v1.DisconnectSessionResponse
+	27, // 106: copilot.bridge.v1.SessionService.GetForegroundSession:output_type -> copilot.bridge.v1.GetForegroundSessionResponse
+	29, // 107: copilot.bridge.v1.SessionService.SetForegroundSession:output_type -> copilot.bridge.v1.SetForegroundSessionResponse
+	31, // 108: copilot.bridge.v1.SessionService.Send:output_type -> copilot.bridge.v1.SendResponse
+	34, // 109: copilot.bridge.v1.SessionService.SendStream:output_type -> copilot.bridge.v1.SendStreamResponse
+	42, // 110: copilot.bridge.v1.SessionService.SendAndWait:output_type -> copilot.bridge.v1.SendAndWaitResponse
+	44, // 111: copilot.bridge.v1.SessionService.Run:output_type -> copilot.bridge.v1.RunResponse
+	47, // 112: copilot.bridge.v1.SessionService.Abort:output_type -> copilot.bridge.v1.AbortResponse
+	49, // 113: copilot.bridge.v1.SessionService.ListEvents:output_type -> copilot.bridge.v1.ListEventsResponse
+	51, // 114: copilot.bridge.v1.SessionService.ReadEvent:output_type -> copilot.bridge.v1.ReadEventResponse
+	36, // 115: copilot.bridge.v1.SessionService.ExportSession:output_type -> copilot.bridge.v1.ExportSessionResponse
+	40, // 116: copilot.bridge.v1.SessionService.ImportSession:output_type -> copilot.bridge.v1.ImportSessionResponse
+	53, // 117: copilot.bridge.v1.SessionService.SetModel:output_type -> copilot.bridge.v1.SetModelResponse
+	55, // 118: copilot.bridge.v1.SessionService.WriteLog:output_type -> copilot.bridge.v1.WriteLogResponse
+	57, // 119: copilot.bridge.v1.SessionService.UpdateProvider:output_type -> copilot.bridge.v1.UpdateProviderResponse
+	59, // 120: copilot.bridge.v1.SessionService.GetUsage:output_type -> copilot.bridge.v1.GetUsageResponse
+	62, // 121: copilot.bridge.v1.SessionService.UpdateLabels:output_type -> copilot.bridge.v1.UpdateLabelsResponse
+	64, // 122: copilot.bridge.v1.SessionService.ProvideCredentials:output_type -> copilot.bridge.v1.ProvideCredentialsResponse
+	2,  // 123: copilot.bridge.v1.SessionService.ShareSession:output_type -> copilot.bridge.v1.ShareSessionResponse
+	4,  // 124: copilot.bridge.v1.SessionService.UnshareSession:output_type -> copilot.bridge.v1.UnshareSessionResponse
+	6,  // 125: copilot.bridge.v1.SessionService.ListShareOffers:output_type -> copilot.bridge.v1.ListShareOffersResponse
+	9,  // 126: copilot.bridge.v1.SessionService.AcceptShare:output_type -> copilot.bridge.v1.AcceptShareResponse
+	11, // 127: copilot.bridge.v1.SessionService.DeclineShare:output_type -> copilot.bridge.v1.DeclineShareResponse
+	99, // [99:128] is the sub-list for method output_type
+	70, // [70:99] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_copilot_bridge_v1_session_service_proto_init() }
@@ -4174,11 +4645,19 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 		(*SendStreamRequest_Request)(nil),
 		(*SendStreamRequest_Chunk)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[36].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[35].OneofWrappers = []any{
+		(*ExportSessionResponse_Header)(nil),
+		(*ExportSessionResponse_Chunk)(nil),
+	}
+	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
+		(*ImportSessionRequest_Header)(nil),
+		(*ImportSessionRequest_Chunk)(nil),
+	}
+	file_copilot_bridge_v1_session_service_proto_msgTypes[42].OneofWrappers = []any{
 		(*RunRequest_SessionId)(nil),
 		(*RunRequest_Create)(nil),
 	}
-	file_copilot_bridge_v1_session_service_proto_msgTypes[37].OneofWrappers = []any{
+	file_copilot_bridge_v1_session_service_proto_msgTypes[43].OneofWrappers = []any{
 		(*RunResponse_Started)(nil),
 		(*RunResponse_Stream)(nil),
 		(*RunResponse_Outcome)(nil),
@@ -4189,7 +4668,7 @@ func file_copilot_bridge_v1_session_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_copilot_bridge_v1_session_service_proto_rawDesc), len(file_copilot_bridge_v1_session_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   60,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -35,6 +35,8 @@ const (
 	SessionService_Abort_FullMethodName                = "/copilot.bridge.v1.SessionService/Abort"
 	SessionService_ListEvents_FullMethodName           = "/copilot.bridge.v1.SessionService/ListEvents"
 	SessionService_ReadEvent_FullMethodName            = "/copilot.bridge.v1.SessionService/ReadEvent"
+	SessionService_ExportSession_FullMethodName        = "/copilot.bridge.v1.SessionService/ExportSession"
+	SessionService_ImportSession_FullMethodName        = "/copilot.bridge.v1.SessionService/ImportSession"
 	SessionService_SetModel_FullMethodName             = "/copilot.bridge.v1.SessionService/SetModel"
 	SessionService_WriteLog_FullMethodName             = "/copilot.bridge.v1.SessionService/WriteLog"
 	SessionService_UpdateProvider_FullMethodName       = "/copilot.bridge.v1.SessionService/UpdateProvider"
@@ -134,6 +136,53 @@ type SessionServiceClient interface {
 	//
 	// Errors: NOT_FOUND EVENT_NOT_FOUND.
 	ReadEvent(ctx context.Context, in *ReadEventRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadEventResponse], error)
+	// ExportSession writes a session to a file, which ImportSession of any server of this version or a
+	// later one reads. The stream has a header and then the content of the file, a session archive.
+	// The archive has:
+	//
+	//   - the configuration, the labels and the usage of the session;
+	//   - the durable events of the journal;
+	//   - the CLI's history: its record of the events, checkpoints, and the files that the agent keeps
+	//     with the session.
+	//
+	// The archive has no secrets of the configuration. The conversation is included unchanged, with
+	// all secrets that were said in it. Not included are participants, shares, approvals and other
+	// settings made with copilot.cli.v1, the runtime profile, and the working directory.
+	//
+	// The session must be at rest. The server unloads it from its runtime, copies it, and sends the
+	// copy; the next call loads it again. A disconnected session is exported too. A session of the
+	// CLI's history that this server has not opened is not found: ResumeSession opens it.
+	//
+	// Errors: FAILED_PRECONDITION SESSION_BUSY while a turn, a task, a schedule or a prompt is not
+	// finished or a callback is pending: wait or abort, and repeat the call; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the session's files are not on the server's machine (RuntimeProfile.session_fs,
+	// or a server with --dial); RESOURCE_EXHAUSTED LIMIT_EXCEEDED for a session that exceeds the limits
+	// of ImportSession, or if the tenant has 4 exports and imports running.
+	ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error)
+	// ImportSession makes a session from an archive. The first message has the header, all further
+	// messages the content of the archive, in order. The session belongs to the caller's tenant and is
+	// in state SESSION_STATE_DISCONNECTED: ResumeSession opens it, and gives it the secrets of the
+	// configuration, tools and handlers that the archive lacks. After an error nothing is left of the
+	// import.
+	//
+	// The server does not trust the archive. It checks digests and limits (256 MiB inflated, 10,000
+	// files, names of 8 elements), and checks the configuration as CreateSession does: an archive with
+	// a field that the caller may not set is refused; set `config` to import it without. Of the CLI's
+	// record it keeps only events of the conversation, so that an archive grants no approvals, selects
+	// no working directory and starts no schedule. The conversation itself remains the author's: the
+	// agent reads it as its own past. Digests detect damage, and not forgery. GetUsage does not count
+	// the archive's usage.
+	//
+	// The journal begins a new epoch with the archive's events, numbered from 1. A reader with a
+	// position of the original session receives a Gap with GAP_REASON_EPOCH_ENDED and then all events:
+	// the original may have continued elsewhere.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for an archive that is damaged, incomplete or of a later
+	// version; the reasons of CreateSession, with fields that begin with `archive.` for the archive's
+	// own configuration; ALREADY_EXISTS SESSION_EXISTS: choose another `session_id`; RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED; FAILED_PRECONDITION FEATURE_DISABLED on a server with --dial. A repeated import
+	// fails with SESSION_EXISTS if the first one succeeded.
+	ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error)
 	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
@@ -413,6 +462,38 @@ func (c *sessionServiceClient) ReadEvent(ctx context.Context, in *ReadEventReque
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SessionService_ReadEventClient = grpc.ServerStreamingClient[ReadEventResponse]
 
+func (c *sessionServiceClient) ExportSession(ctx context.Context, in *ExportSessionRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExportSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[3], SessionService_ExportSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ExportSessionRequest, ExportSessionResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ExportSessionClient = grpc.ServerStreamingClient[ExportSessionResponse]
+
+func (c *sessionServiceClient) ImportSession(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SessionService_ServiceDesc.Streams[4], SessionService_ImportSession_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ImportSessionRequest, ImportSessionResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ImportSessionClient = grpc.ClientStreamingClient[ImportSessionRequest, ImportSessionResponse]
+
 func (c *sessionServiceClient) SetModel(ctx context.Context, in *SetModelRequest, opts ...grpc.CallOption) (*SetModelResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SetModelResponse)
@@ -609,6 +690,53 @@ type SessionServiceServer interface {
 	//
 	// Errors: NOT_FOUND EVENT_NOT_FOUND.
 	ReadEvent(*ReadEventRequest, grpc.ServerStreamingServer[ReadEventResponse]) error
+	// ExportSession writes a session to a file, which ImportSession of any server of this version or a
+	// later one reads. The stream has a header and then the content of the file, a session archive.
+	// The archive has:
+	//
+	//   - the configuration, the labels and the usage of the session;
+	//   - the durable events of the journal;
+	//   - the CLI's history: its record of the events, checkpoints, and the files that the agent keeps
+	//     with the session.
+	//
+	// The archive has no secrets of the configuration. The conversation is included unchanged, with
+	// all secrets that were said in it. Not included are participants, shares, approvals and other
+	// settings made with copilot.cli.v1, the runtime profile, and the working directory.
+	//
+	// The session must be at rest. The server unloads it from its runtime, copies it, and sends the
+	// copy; the next call loads it again. A disconnected session is exported too. A session of the
+	// CLI's history that this server has not opened is not found: ResumeSession opens it.
+	//
+	// Errors: FAILED_PRECONDITION SESSION_BUSY while a turn, a task, a schedule or a prompt is not
+	// finished or a callback is pending: wait or abort, and repeat the call; FAILED_PRECONDITION
+	// FEATURE_DISABLED if the session's files are not on the server's machine (RuntimeProfile.session_fs,
+	// or a server with --dial); RESOURCE_EXHAUSTED LIMIT_EXCEEDED for a session that exceeds the limits
+	// of ImportSession, or if the tenant has 4 exports and imports running.
+	ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error
+	// ImportSession makes a session from an archive. The first message has the header, all further
+	// messages the content of the archive, in order. The session belongs to the caller's tenant and is
+	// in state SESSION_STATE_DISCONNECTED: ResumeSession opens it, and gives it the secrets of the
+	// configuration, tools and handlers that the archive lacks. After an error nothing is left of the
+	// import.
+	//
+	// The server does not trust the archive. It checks digests and limits (256 MiB inflated, 10,000
+	// files, names of 8 elements), and checks the configuration as CreateSession does: an archive with
+	// a field that the caller may not set is refused; set `config` to import it without. Of the CLI's
+	// record it keeps only events of the conversation, so that an archive grants no approvals, selects
+	// no working directory and starts no schedule. The conversation itself remains the author's: the
+	// agent reads it as its own past. Digests detect damage, and not forgery. GetUsage does not count
+	// the archive's usage.
+	//
+	// The journal begins a new epoch with the archive's events, numbered from 1. A reader with a
+	// position of the original session receives a Gap with GAP_REASON_EPOCH_ENDED and then all events:
+	// the original may have continued elsewhere.
+	//
+	// Errors: INVALID_ARGUMENT INVALID_FIELD for an archive that is damaged, incomplete or of a later
+	// version; the reasons of CreateSession, with fields that begin with `archive.` for the archive's
+	// own configuration; ALREADY_EXISTS SESSION_EXISTS: choose another `session_id`; RESOURCE_EXHAUSTED
+	// LIMIT_EXCEEDED; FAILED_PRECONDITION FEATURE_DISABLED on a server with --dial. A repeated import
+	// fails with SESSION_EXISTS if the first one succeeded.
+	ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error
 	// SetModel changes the session's model. The change takes effect with the next turn.
 	//
 	// Errors: INVALID_ARGUMENT INVALID_FIELD; FAILED_PRECONDITION SESSION_REFUSED.
@@ -754,6 +882,12 @@ func (UnimplementedSessionServiceServer) ListEvents(context.Context, *ListEvents
 }
 func (UnimplementedSessionServiceServer) ReadEvent(*ReadEventRequest, grpc.ServerStreamingServer[ReadEventResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadEvent not implemented")
+}
+func (UnimplementedSessionServiceServer) ExportSession(*ExportSessionRequest, grpc.ServerStreamingServer[ExportSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method ExportSession not implemented")
+}
+func (UnimplementedSessionServiceServer) ImportSession(grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]) error {
+	return status.Error(codes.Unimplemented, "method ImportSession not implemented")
 }
 func (UnimplementedSessionServiceServer) SetModel(context.Context, *SetModelRequest) (*SetModelResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetModel not implemented")
@@ -1072,6 +1206,24 @@ func _SessionService_ReadEvent_Handler(srv interface{}, stream grpc.ServerStream
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SessionService_ReadEventServer = grpc.ServerStreamingServer[ReadEventResponse]
 
+func _SessionService_ExportSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ExportSessionRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SessionServiceServer).ExportSession(m, &grpc.GenericServerStream[ExportSessionRequest, ExportSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ExportSessionServer = grpc.ServerStreamingServer[ExportSessionResponse]
+
+func _SessionService_ImportSession_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(SessionServiceServer).ImportSession(&grpc.GenericServerStream[ImportSessionRequest, ImportSessionResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SessionService_ImportSessionServer = grpc.ClientStreamingServer[ImportSessionRequest, ImportSessionResponse]
+
 func _SessionService_SetModel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetModelRequest)
 	if err := dec(in); err != nil {
@@ -1389,6 +1541,16 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 			StreamName:    "ReadEvent",
 			Handler:       _SessionService_ReadEvent_Handler,
 			ServerStreams: true,
+		},
+		{
+			StreamName:    "ExportSession",
+			Handler:       _SessionService_ExportSession_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "ImportSession",
+			Handler:       _SessionService_ImportSession_Handler,
+			ClientStreams: true,
 		},
 	},
 	Metadata: "copilot/bridge/v1/session_service.proto",

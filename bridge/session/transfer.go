@@ -1,0 +1,95 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
+	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/config"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/info"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session/usage"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+// Exported is the part of a session's stored form that another installation can use. It has no secrets.
+type Exported struct {
+	config.Saved
+	info.Info
+	Lifetime int32         `json:"lifetime,omitempty"`
+	Timeout  time.Duration `json:"timeout,omitempty"`
+	Usage    usage.Usage   `json:"usage,omitempty"`
+}
+
+// Export returns the stored form of the session. defaults and providers are as for Save.
+func (s *Session) Export(defaults jsonobj.Object, providers Providers) (out Exported, err error) {
+	text := s.Save(defaults, providers)
+	if text == nil {
+		return out, NotFound(s.id)
+	}
+	return out, json.Unmarshal(text, &out)
+}
+
+// AtRest unloads the session if a runtime has it, and calls f while no call can load it again. It returns
+// SESSION_BUSY if work, a callback or a prompt of the session is not finished. f must not call the session's Loader.
+func AtRest(ctx context.Context, s *Session, f func() error) error {
+	l := s.loader
+	if _, err := l.Unload(ctx, 0); err != nil {
+		return err
+	}
+	return l.exclusive(ctx, func() error {
+		l.mu.Lock()
+		state := l.state
+		busy := state == Loaded || l.cfg.callbacks.Registry().Len() > 0 || l.cfg.turns.Machine().Busy()
+		l.mu.Unlock()
+		switch {
+		case state == Creating || state == Deleted:
+			return NotFound(s.id)
+		case busy || !s.prompts.Box().Empty():
+			return fault.New(fault.SessionBusy, "session %q has work, a callback or a prompt that is not finished: "+
+				"wait for its end or abort it, and repeat the call", s.id).
+				WithField("session_id").With("session_id", s.id)
+		}
+		return f()
+	})
+}
+
+// Imported is a session of another installation.
+type Imported struct {
+	// Opening has the configuration, checked like that of a new session.
+	Opening Opening
+	// Missing are the paths of secrets that the configuration lacks.
+	Missing []string
+	Info    info.Info
+	// HasHistory reports that the CLI has a history of the session.
+	HasHistory bool
+}
+
+// Import makes a new session disconnected, with the state of in. Before that it calls place, which puts the session's
+// files and events in their places. After an error the session is Deleted.
+func Import(ctx context.Context, s *Session, in Imported, place func() error) error {
+	l := s.loader
+	return l.exclusive(ctx, func() error {
+		if l.State() != Creating {
+			return fault.New(fault.SessionExists, "session %q exists", s.id).With("session_id", s.id)
+		}
+		_, _, err := l.open(in.Opening)
+		if err == nil {
+			err = place()
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			l.state = Deleted
+			return err
+		}
+		l.state = Disconnected
+		l.lifetime = max(l.lifetime, bridgev1.Lifetime_LIFETIME_KEEP)
+		l.cfg.settings.State.Missing = in.Missing
+		s.intake.Info = in.Info
+		s.intake.Marks.HasHistory, s.intake.Marks.CompletedTurn = in.HasHistory, in.HasHistory
+		s.intake.Marks.TurnEnd = s.journal.Last()
+		return nil
+	})
+}
