@@ -63,6 +63,8 @@ func commands() []command {
 			func(*program) *flags { return newShim(new(shimOptions)) }, shimCommand},
 		{"call", "[flags] [METHOD [REQUEST]]", "make one call, without grpcurl",
 			func(*program) *flags { return newCall(new(string), new(string)) }, call},
+		{"sessions", "export SESSION | import FILE [flags]", "carry a session to another server as a file",
+			func(*program) *flags { return newSessions(new(sessionsOptions)) }, sessions},
 		{"web", "link [flags]", "print a link by which a browser logs in",
 			func(*program) *flags { return newWeb(new(webOptions)) }, web},
 		{"issuer", "[flags]", "run an OpenID Connect issuer to try out policies",
