@@ -12,7 +12,7 @@ import (
 const (
 	// headerName is the name of the file, or the session's key for its state, quoted as in Go.
 	headerName = "Copilot-Name"
-	// headerTerm is the term of the writer.
+	// headerTerm is the term of the writer, 0 in streams without terms.
 	headerTerm = "Copilot-Term"
 	// headerPart is "I/N" for part I of the N parts of a new content, or partRemoved.
 	headerPart = "Copilot-Part"

@@ -11,6 +11,9 @@
 //	CLUSTER_session   CLUSTER.session.KEY.term       the term of the session's owner
 //	                  CLUSTER.session.KEY.state      the saved state
 //	                  CLUSTER.session.KEY.file.NAME  a file of the outbox
+//	CLUSTER_request   CLUSTER.request.KEY.DIGEST     a request on a session, and its answer
+//	                  CLUSTER.request.=.DIGEST       a request that names no session
+//	CLUSTER_usage     CLUSTER.usage.TENANT.PART      the usage of deleted sessions
 //	CLUSTER_epoch     CLUSTER.epoch                  its sequence numbers are the epochs
 //	CLUSTER_log       CLUSTER.log.KEY                a log: package natslog
 //	CLUSTER_blob      CLUSTER.blob.KEY.>             a snapshot: package natsblob

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strconv"
 
 	"github.com/nats-io/nats.go"
@@ -18,25 +19,29 @@ const maxPiece = 256 << 10
 func (s *Store) piece() int { return min(maxPiece, int(s.nc.MaxPayload()/2)) }
 
 // header returns the headers that all messages of a file have.
-func (o *Session) header(name string) nats.Header {
+func header(name string, term uint64) nats.Header {
 	h := nats.Header{}
 	h.Set(headerName, strconv.QuoteToASCII(name))
-	h.Set(headerTerm, strconv.FormatUint(o.term, 10))
+	h.Set(headerTerm, strconv.FormatUint(term, 10))
 	return h
 }
 
-// replace gives a file new content. One message replaces all earlier ones at once. Several do so when the last one is
-// stored, and the earlier ones are removed after that. The caller holds mu.
-func (o *Session) replace(ctx context.Context, subject, name string, data []byte) error {
-	pieces := split(data, o.store.piece())
+// replace gives a file the content of a message. put stores it, in pieces if it is large. One message replaces all
+// earlier ones at once. Several do so when the last one is stored, and the earlier ones are removed after that. No
+// message of another writer may come in between: put refuses them, or there is no other writer.
+func (s *Store) replace(
+	ctx context.Context, stream jetstream.Stream, whole nats.Msg,
+	put func(context.Context, *nats.Msg) (sequence uint64, err error),
+) error {
+	pieces := split(whole.Data, s.piece())
 	var first uint64
 	for i, piece := range pieces {
-		m := &nats.Msg{Subject: subject, Data: piece, Header: o.header(name)}
+		m := &nats.Msg{Subject: whole.Subject, Data: piece, Header: maps.Clone(whole.Header)}
 		m.Header.Set(headerPart, fmt.Sprintf("%d/%d", i+1, len(pieces)))
 		if len(pieces) == 1 {
 			m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 		}
-		sequence, err := o.publish(ctx, m)
+		sequence, err := put(ctx, m)
 		if err != nil {
 			return err
 		}
@@ -47,20 +52,24 @@ func (o *Session) replace(ctx context.Context, subject, name string, data []byte
 	if len(pieces) == 1 {
 		return nil
 	}
-	_, err := retried(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, o.store.sessions.Purge(ctx,
-			jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(first))
+	return purge(ctx, stream, whole.Subject, first)
+}
+
+// replace gives a file of the session new content. The caller holds mu.
+func (o *Session) replace(ctx context.Context, subject, name string, data []byte) error {
+	m := nats.Msg{Subject: subject, Data: data, Header: header(name, o.term)}
+	return o.store.replace(ctx, o.store.sessions, m, func(ctx context.Context, m *nats.Msg) (uint64, error) {
+		return o.publish(ctx, m)
 	})
-	return err
 }
 
 // readAttempts bounds the attempts to read a file that is replaced meanwhile.
 const readAttempts = 3
 
 // read returns the content of a file.
-func (s *Store) read(ctx context.Context, subject string) (c content, err error) {
+func read(ctx context.Context, stream jetstream.Stream, subject string) (c content, err error) {
 	for range readAttempts {
-		last, err := lastOf(ctx, s.sessions, subject)
+		last, err := lastOf(ctx, stream, subject)
 		if last == nil || err != nil {
 			return content{}, err
 		}
@@ -68,7 +77,7 @@ func (s *Store) read(ctx context.Context, subject string) (c content, err error)
 		if part := last.Header.Get(headerPart); part == "1/1" || part == partRemoved {
 			return c, c.add(last.Header, last.Data, last.Sequence)
 		}
-		err = walk(ctx, s.sessions, subject, func(m *jetstream.RawStreamMsg) error {
+		err = walk(ctx, stream, subject, func(m *jetstream.RawStreamMsg) error {
 			return c.add(m.Header, m.Data, m.Sequence)
 		})
 		if err == nil && c.exists {
@@ -79,6 +88,21 @@ func (s *Store) read(ctx context.Context, subject string) (c content, err error)
 		}
 	}
 	return c, err
+}
+
+// readAll returns the files whose subjects a filter matches, by subject.
+func readAll(ctx context.Context, stream jetstream.Stream, filter string) (map[string]*content, error) {
+	all := map[string]*content{}
+	err := walk(ctx, stream, filter, func(m *jetstream.RawStreamMsg) error {
+		c := all[m.Subject]
+		if c == nil {
+			c = &content{}
+			all[m.Subject] = c
+		}
+		return c.add(m.Header, m.Data, m.Sequence)
+	})
+	maps.DeleteFunc(all, func(_ string, c *content) bool { return !c.exists })
+	return all, err
 }
 
 // Outbox returns the files of the session's unfinished prompts.
@@ -118,7 +142,7 @@ func (f outbox) list(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	for subject := range info.State.Subjects {
-		c, err := f.store.read(ctx, subject)
+		c, err := read(ctx, f.store.sessions, subject)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +157,7 @@ func (f outbox) list(ctx context.Context) (names []string, err error) {
 func (f outbox) Read(name string) ([]byte, error) {
 	ctx, cancel := f.store.call(context.Background())
 	defer cancel()
-	c, err := f.store.read(ctx, f.subject("file", token(name)))
+	c, err := read(ctx, f.store.sessions, f.subject("file", token(name)))
 	if err == nil && (!c.exists || c.name != name) {
 		err = fs.ErrNotExist
 	}
@@ -154,7 +178,7 @@ func (f outbox) Write(name string, data []byte) error {
 func (f outbox) Append(name string, size int64, data []byte) error {
 	return f.change("appending to", name, func(ctx context.Context, subject string) error {
 		for _, piece := range split(data, f.store.piece()) {
-			m := &nats.Msg{Subject: subject, Data: piece, Header: f.header(name)}
+			m := &nats.Msg{Subject: subject, Data: piece, Header: header(name, f.term)}
 			m.Header.Set(headerOffset, strconv.FormatInt(size, 10))
 			if _, err := f.publish(ctx, m); err != nil {
 				return err
@@ -172,7 +196,7 @@ func (f outbox) Remove(name string) error {
 		if last == nil || err != nil {
 			return err
 		}
-		m := &nats.Msg{Subject: subject, Header: f.header(name)}
+		m := &nats.Msg{Subject: subject, Header: header(name, f.term)}
 		m.Header.Set(headerPart, partRemoved)
 		m.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
 		_, err = f.publish(ctx, m, jetstream.WithMsgTTL(removedFor))

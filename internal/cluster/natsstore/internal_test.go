@@ -6,9 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"pgregory.net/rapid"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/idempotency"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
 
 // Different texts have different tokens, and every token is valid and bounded. The inverse function here knows only the
@@ -164,5 +169,31 @@ func TestSplit(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%q is split into %q, want %q", data, got, want)
 		}
+	}
+}
+
+// A process that did not receive the acknowledgement of its record knows the record as its own.
+func TestOwnRecordIsAdopted(t *testing.T) {
+	t.Parallel()
+	n := natstest.Start(t)
+	s, err := Open(t.Context(), Config{InProcess: n, Unsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	r := s.Requests(func(_, id string) string { return id })
+	q := backend.Request{
+		Key: idempotency.Key{Operation: "Send\x00s", ID: "1"}, Expires: time.Now().Add(time.Hour),
+	}
+	if err := r.Add(q); err != nil {
+		t.Fatal(err)
+	}
+	clear(r.known)
+	q.Type, q.Answer = "T", []byte("answer")
+	if err := r.Add(q); err != nil {
+		t.Fatalf("the answer to a request of this process: %v", err)
+	}
+	if _, answer, err := r.Answer(q.Key); err != nil || string(answer) != "answer" {
+		t.Errorf("the answer is %q, %v", answer, err)
 	}
 }

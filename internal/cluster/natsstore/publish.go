@@ -79,6 +79,14 @@ func nextOf(ctx context.Context, stream jetstream.Stream, from uint64, filter st
 	}))
 }
 
+// purge removes the messages of the subjects of a filter whose sequence numbers are smaller than before.
+func purge(ctx context.Context, stream jetstream.Stream, filter string, before uint64) error {
+	_, err := retried(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, stream.Purge(ctx, jetstream.WithPurgeSubject(filter), jetstream.WithPurgeSequence(before))
+	})
+	return err
+}
+
 func found(m *jetstream.RawStreamMsg, err error) (*jetstream.RawStreamMsg, error) {
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil

@@ -112,11 +112,7 @@ func (o *Session) writeTerm(ctx context.Context, r termRecord, sequence uint64) 
 
 // purge removes all records that are older than the term's message.
 func (o *Session) purge(ctx context.Context) error {
-	_, err := retried(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, o.store.sessions.Purge(ctx,
-			jetstream.WithPurgeSubject(o.subject(">")), jetstream.WithPurgeSequence(o.fence))
-	})
-	return err
+	return purge(ctx, o.store.sessions, o.subject(">"), o.fence)
 }
 
 // Term returns the term of the owner.

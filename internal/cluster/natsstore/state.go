@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // State is the saved state of a session.
@@ -35,7 +33,7 @@ func (o *Session) Save(ctx context.Context, state []byte) error {
 func (s *Store) State(ctx context.Context, key string) (State, bool, error) {
 	ctx, cancel := s.call(ctx)
 	defer cancel()
-	c, err := s.read(ctx, s.names.subject("session", token(key), "state"))
+	c, err := read(ctx, s.sessions, s.names.subject("session", token(key), "state"))
 	if err == nil && c.exists && c.name != key {
 		err = fmt.Errorf("it is that of session %q", c.name)
 	}
@@ -49,26 +47,15 @@ func (c *content) state() State {
 	return State{Key: c.name, Term: c.term, Revision: c.revision, Data: c.data}
 }
 
-// States calls f for the saved states of all sessions, in no order, until f returns an error. It takes one round trip a
-// session, and ends with ctx.
+// States calls f for the saved states of all sessions, in no order, until f returns an error. It ends with ctx.
 func (s *Store) States(ctx context.Context, f func(State) error) error {
-	all := map[string]*content{}
-	err := walk(ctx, s.sessions, s.names.subject("session", "*", "state"), func(m *jetstream.RawStreamMsg) error {
-		c := all[m.Subject]
-		if c == nil {
-			c = &content{}
-			all[m.Subject] = c
-		}
-		return c.add(m.Header, m.Data, m.Sequence)
-	})
+	all, err := readAll(ctx, s.sessions, s.names.subject("session", "*", "state"))
 	if err != nil {
 		return fmt.Errorf("reading the states of all sessions: %w", err)
 	}
 	for _, c := range all {
-		if c.exists {
-			if err := f(c.state()); err != nil {
-				return err
-			}
+		if err := f(c.state()); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -66,6 +66,8 @@ type Store struct {
 	end  context.CancelFunc
 
 	sessions jetstream.Stream
+	requests jetstream.Stream
+	usage    jetstream.Stream
 }
 
 // Open connects to the servers, checks them, and creates the streams that are missing. It changes no stream that
@@ -197,7 +199,9 @@ func (s *Store) prepare(ctx context.Context, cfg Config) (err error) {
 	if err := s.check(ctx, cfg); err != nil {
 		return err
 	}
-	for _, open := range []func(context.Context) error{s.openSessions, s.openEpochs, s.openLogs} {
+	for _, open := range []func(context.Context) error{
+		s.openSessions, s.openLogs, s.openRequests, s.openUsage, s.openEpochs,
+	} {
 		if err := open(ctx); err != nil {
 			return err
 		}
