@@ -53,6 +53,7 @@ func (r *replay) RecvMsg(m any) error {
 		return true
 	})
 	to.ProtoReflect().SetUnknown(from.GetUnknown())
+	r.first = nil // an idle stream does not need it
 	return nil
 }
 

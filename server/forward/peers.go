@@ -26,6 +26,8 @@ const (
 	keepaliveTimeout = 5 * time.Second
 	connectTimeout   = 3 * time.Second
 	maxReconnect     = time.Second
+	// idleTimeout is how long a connection without calls stays open.
+	idleTimeout = 5 * time.Minute
 
 	// maxPeers bounds the connections to other replicas.
 	maxPeers = 256
@@ -36,7 +38,8 @@ var (
 	errTooMany = fmt.Errorf("there are connections to %d other replicas", maxPeers)
 )
 
-// peers are the connections to other replicas: one for each, kept while the replica lives.
+// peers are the connections to other replicas: one for each, kept while the replica lives. A connection without calls
+// is closed after idleTimeout and opened again by the next call.
 type peers struct {
 	creds credentials.TransportCredentials
 	// alive returns the replicas that are alive.
@@ -116,7 +119,7 @@ func (p *peers) dial(address string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(p.creds),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(),
 		grpc.WithStaticStreamWindowSize(streamWindow), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithIdleTimeout(0),
+		grpc.WithIdleTimeout(idleTimeout),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: maxReconnect}}),

@@ -19,8 +19,8 @@ import (
 var (
 	ownHeaders = []string{"Authorization", "Copilot-Request-Id", "Copilot-Fidelity", "Copilot-Tenant",
 		"Copilot-Runtime-Profile-Bin", "Last-Event-ID", "Traceparent", "Tracestate"}
-	ownExposed = []string{"Copilot-Reason", "Copilot-Field", "Copilot-Position", "Trailer-Copilot-Reason",
-		"Trailer-Copilot-Field", "Trailer-Copilot-Position"}
+	ownExposed = []string{"Copilot-Reason", "Copilot-Field", "Copilot-Position", "Copilot-Owner-Node",
+		"Trailer-Copilot-Reason", "Trailer-Copilot-Field", "Trailer-Copilot-Position"}
 )
 
 // preflightAge is how long browsers may remember the answer to a preflight request, in seconds.
