@@ -54,6 +54,8 @@ type locator struct {
 	// verified counts the calls of Verify.
 	verified int
 	memory   map[string]string
+	// looked, if set, receives each call of Peers.
+	looked chan struct{}
 }
 
 func (l *locator) Locate(_ context.Context, tenant, session string) (forward.Owner, error) {
@@ -99,6 +101,9 @@ func (l *locator) Claim(_ context.Context, tenant, session string) error {
 }
 
 func (l *locator) Peers() (peers []forward.Owner) {
+	if l.looked != nil {
+		l.looked <- struct{}{}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for node := range l.address {

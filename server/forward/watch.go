@@ -24,6 +24,8 @@ const (
 	// checkEvery is the interval at which a watch looks for replicas that it does not include, and the shortest time
 	// between two resets.
 	checkEvery = time.Second
+	// drainPause is how long a watch leaves out a replica that has ended its stream with OK, because it drains.
+	drainPause = 30 * time.Second
 )
 
 // signal is what a change on the stream of one replica means for the merged stream.
@@ -158,7 +160,7 @@ func (w *watch) round(ctx context.Context, first bool) error {
 		}
 	}
 	peers := w.forwarder.locator.Peers()
-	r := &round{watch: w, parts: newParts(ctx), opened: make(chan struct{}), lost: map[Owner]bool{}}
+	r := &round{watch: w, parts: newParts(ctx), opened: make(chan struct{}), lost: map[Owner]time.Time{}}
 	r.opening, r.catching = len(peers)+1, len(peers)+1
 	r.parts.run(r.openLate)
 	r.parts.run(func(ctx context.Context) error {
@@ -184,8 +186,8 @@ type round struct {
 	// opening and catching count the replicas that have not registered their watch, and not sent the state at the
 	// start.
 	opening, catching int
-	// lost are the replicas whose stream has ended.
-	lost map[Owner]bool
+	// lost are the replicas whose stream has ended, with the time from which they may be watched again.
+	lost map[Owner]time.Time
 }
 
 // open lets the parts send.
@@ -228,9 +230,13 @@ func (r *round) follow(ctx context.Context, peer Owner) error {
 	if errors.Is(err, errClient) {
 		return err
 	}
+	again := time.Now()
+	if err == nil {
+		again = again.Add(drainPause)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lost[peer] = true
+	r.lost[peer] = again
 	return nil
 }
 
@@ -241,10 +247,10 @@ func (r *round) check(ctx context.Context, peers []Owner) error {
 			return errAgain
 		}
 		r.mu.Lock()
-		lost := slices.Collect(maps.Keys(r.lost))
+		lost := maps.Clone(r.lost)
 		r.mu.Unlock()
-		for _, peer := range lost {
-			if r.answers(ctx, peer) {
+		for peer, again := range lost {
+			if time.Now().After(again) && r.answers(ctx, peer) {
 				return errAgain
 			}
 		}

@@ -142,6 +142,34 @@ func TestWatchSessions(t *testing.T) {
 	}
 }
 
+// TestWatchWithADrainingReplica ends the stream of a replica that answers further: the others go on without a reset.
+func TestWatchWithADrainingReplica(t *testing.T) {
+	t.Parallel()
+	c := start(t, nil, "a", "b", "c")
+	parts := map[string]*watching{}
+	for node, r := range c.replicas {
+		parts[node] = r.watchable()
+	}
+	looked := make(chan struct{}, 100)
+	c.replicas["a"].locator.looked = looked
+	stream, err := c.replicas["a"].events().WatchSessions(t.Context(), &bridgev1.WatchSessionsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessionsIn(t, stream, 3, current)
+	close(parts["b"].send)
+	for len(looked) > 0 {
+		<-looked
+	}
+	for range 3 { // the replica is examined each time
+		<-looked
+	}
+	parts["c"].send <- changed(created, "new")
+	if got := sessionsIn(t, stream, 1, created); got[0] != "new" {
+		t.Errorf("created %q", got)
+	}
+}
+
 func TestWatchEndsWithTheClient(t *testing.T) {
 	t.Parallel()
 	c := start(t, nil, "a", "b")
