@@ -18,6 +18,14 @@
 //	CLUSTER_log       CLUSTER.log.KEY                a log: package natslog
 //	CLUSTER_blob      CLUSTER.blob.KEY.>             a snapshot: package natsblob
 //
+// # Servers
+//
+// Open refuses servers that can lose acknowledged messages: see Recipe. An account cannot see sync_interval unless the
+// system account exports the subject that tells it:
+//
+//	SYS { exports = [{ service: "$SYS.REQ.SERVER.PING.JSZ", response_type: stream }] }
+//	APP { imports = [{ service: { account: SYS, subject: "$SYS.REQ.SERVER.PING.JSZ" } }] }
+//
 // # Fencing
 //
 // A session's records belong to the term of its owner. OpenSession writes the term; every later write states the
