@@ -29,9 +29,9 @@
 // On NATS JetStream a log is a subject. Open appends an entry with the term, expecting the
 // subject's last sequence; from then on the server refuses appends of the earlier owner, who
 // expects an older sequence. Append sends one batch and waits for the acknowledgement, from which
-// it knows the next sequence to expect. The journal's writer appends to one log at a time, which is
-// right for one disk; logs across a network need a writer each. Sync, Renew and Rest have nothing
-// to do there. A lease is a key that Acquire creates, or updates with the revision it expects.
+// it knows the next sequence to expect. Its logs are remote: the journal's writer appends to
+// several at a time. Sync, Renew and Rest have nothing to do there. A lease is a key that Acquire
+// creates, or updates with the revision it expects.
 package backend
 
 import (

@@ -33,6 +33,9 @@ type Logs interface {
 // later term; the log is then unchanged. A call may block for as long as the storage does: the
 // journal's writer watches the time.
 type Log interface {
+	// Remote reports whether the log is across a network. The journal's writer changes several remote logs at a time,
+	// but local logs one after another, which is right for one disk. The answer does not change.
+	Remote() bool
 	// Epoch returns the epoch of the entries.
 	Epoch() uint64
 	// Last returns the number of the last entry, or of the last one that was trimmed if there is no

@@ -61,10 +61,13 @@ func (a *activity) still(now time.Time) time.Duration {
 	return now.Sub(a.since)
 }
 
-// stuck reports whether the disk has made no progress for longer than Patience.
-func (w *Writer) stuck() bool {
+// stuck reports whether a journal's disk has made no progress for longer than Patience. The journal's mu may be held.
+func (w *Writer) stuck(d *Disk) bool {
+	w.mu.Lock()
+	l := w.lane(d)
+	w.mu.Unlock()
 	now := w.cfg.Now()
-	return w.writing.still(now) > w.cfg.Patience || w.syncing.still(now) > w.cfg.Patience
+	return l.writing.still(now) > w.cfg.Patience || w.syncing.still(now) > w.cfg.Patience
 }
 
 // AwaitDisk waits while too many of the journal's events wait for the disk, and reports whether it waited. It returns
@@ -104,7 +107,7 @@ func (d *Disk) behind() (moved <-chan struct{}) {
 	}
 	moved = d.moved
 	d.j.mu.Unlock()
-	if !full || d.writer.stuck() {
+	if !full || d.writer.stuck(d) {
 		return nil
 	}
 	d.writer.wake(d)
@@ -132,7 +135,7 @@ func (d *Disk) failing() bool {
 
 // hopeless reports whether the disk will not accept the waiting bytes. The journal's mu is held.
 func (d *Disk) hopeless() bool {
-	return d.failing() || d.held > maxHeldAtAll || d.writer.stuck()
+	return d.failing() || d.held > maxHeldAtAll || d.writer.stuck(d)
 }
 
 // hold changes the count of bytes waiting for the disk. The journal's mu is held.

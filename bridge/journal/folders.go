@@ -172,6 +172,9 @@ func (l *ownedLog) Trim(maxBytes int64, before time.Time) (trimmed uint64, err e
 	return l.Trimmed(), err
 }
 
+// Remote implements backend.Log: the folders are on one disk.
+func (*ownedLog) Remote() bool { return false }
+
 // Renew implements backend.Log.
 func (l *ownedLog) Renew() error { return l.term.change(l.number, l.Log.Renew) }
 

@@ -79,17 +79,18 @@ type Writer struct {
 	cfg  WriterConfig
 	wg   sync.WaitGroup
 	stop chan struct{}
-	kick chan struct{} // capacity 1
 	sync chan struct{} // capacity 1
 
-	writing, syncing activity
-	held             atomic.Int64 // bytes of all journals that wait for the disk
+	local   *lane // of the logs in files
+	syncing activity
+	held    atomic.Int64 // bytes of all journals that wait for the disk
 
 	overruns *segment.Cell // may be nil
 
 	mu      sync.Mutex
-	disks   map[*Disk]struct{} // all that are open
-	queue   []*Disk
+	remote  []*lane         // of the other logs, at most remoteLanes
+	next    int             // index of the remote lane that gets the next journal
+	disks   map[*Disk]*lane // all that are open
 	failing map[*Disk]struct{}
 	dirty   []*Disk
 	passing bool // bypass runs
@@ -125,11 +126,11 @@ func NewWriter(cfg WriterConfig) *Writer {
 		cfg.boot = boot()
 	}
 	w := &Writer{
-		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}), kick: make(chan struct{}, 1),
+		cfg: cfg, overruns: openOverruns(&cfg), stop: make(chan struct{}),
 		sync:  make(chan struct{}, 1),
-		disks: map[*Disk]struct{}{}, failing: map[*Disk]struct{}{},
+		disks: map[*Disk]*lane{}, failing: map[*Disk]struct{}{},
 	}
-	w.wg.Go(w.run)
+	w.local = w.startLane()
 	w.wg.Go(w.syncs)
 	w.wg.Go(w.stalls)
 	return w
@@ -152,11 +153,7 @@ func (w *Writer) wake(d *Disk) {
 		return // its time comes
 	}
 	d.queued = true
-	w.queue = append(w.queue, d)
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	w.lane(d).push(d)
 }
 
 // finishSoon schedules the last write and the close of a journal, whether or not its disk works.
@@ -167,50 +164,15 @@ func (w *Writer) finishSoon(d *Disk) {
 	w.wake(d)
 }
 
-// run is the goroutine that writes.
-func (w *Writer) run() {
-	tidy := time.NewTicker(w.cfg.TidyEvery)
-	defer tidy.Stop()
-	again := time.NewTicker(minRetry)
-	defer again.Stop()
-	for {
-		select {
-		case <-w.kick:
-			for d := w.take(); d != nil; d = w.take() {
-				w.flush(d)
-			}
-		case <-again.C:
-			w.tryAgain()
-		case <-tidy.C:
-			w.tidy()
-		case <-w.stop:
-			return
-		}
-	}
-}
-
-// register adds a journal.
+// register adds a journal and assigns its lane.
 func (w *Writer) register(d *Disk) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.disks[d] = struct{}{}
+	w.disks[d] = w.assign(d.log.Remote())
 }
 
-// take returns the next journal to write, or nil.
-func (w *Writer) take() *Disk {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queue) == 0 {
-		return nil
-	}
-	d := w.queue[0]
-	w.queue = w.queue[1:]
-	d.queued = false
-	return d
-}
-
-// moved records that a piece was written.
-func (w *Writer) moved() { w.writing.move(w.cfg.Now()) }
+// moved records that a piece was written to a local log.
+func (w *Writer) moved() { w.local.writing.move(w.cfg.Now()) }
 
 // syncSoon requests a sync before the next interval.
 func (w *Writer) syncSoon() {
@@ -220,10 +182,10 @@ func (w *Writer) syncSoon() {
 	}
 }
 
-// flush writes a journal's next batch.
-func (w *Writer) flush(d *Disk) {
-	w.writing.begin(w.cfg.Now())
-	defer w.writing.end()
+// flush writes the next batch of a journal. The goroutine of its lane calls it.
+func (w *Writer) flush(l *lane, d *Disk) {
+	l.writing.begin(w.cfg.Now())
+	defer l.writing.end()
 	if w.ended(d) {
 		return
 	}
@@ -302,48 +264,6 @@ func (w *Writer) forget(d *Disk) {
 	}
 }
 
-// tryAgain schedules journals whose disk failed.
-func (w *Writer) tryAgain() {
-	w.mu.Lock()
-	failing := make([]*Disk, 0, len(w.failing))
-	for d := range w.failing {
-		failing = append(failing, d)
-	}
-	w.mu.Unlock()
-	now := w.cfg.Now()
-	for _, d := range failing {
-		d.j.mu.Lock()
-		due := !now.Before(d.retryAt)
-		d.j.mu.Unlock()
-		if !due {
-			continue
-		}
-		w.mu.Lock()
-		delete(w.failing, d)
-		w.mu.Unlock()
-		w.flush(d)
-	}
-}
-
-// tidy closes idle files and drops old ones.
-func (w *Writer) tidy() {
-	w.mu.Lock()
-	disks := make([]*Disk, 0, len(w.disks))
-	for d := range w.disks {
-		if !d.dirty && !d.queued {
-			disks = append(disks, d)
-		}
-	}
-	w.mu.Unlock()
-	w.writing.begin(w.cfg.Now())
-	defer w.writing.end()
-	for _, d := range disks {
-		w.moved()
-		d.trim()
-		_ = d.log.Rest() // nothing unwritten is in it
-	}
-}
-
 // syncs is the goroutine that syncs at each interval.
 func (w *Writer) syncs() {
 	tick := time.NewTicker(w.cfg.Interval)
@@ -412,11 +332,11 @@ func (w *Writer) syncAll() {
 
 // unstall lets readers of journals with a stalled disk read from memory.
 func (w *Writer) unstall() {
-	stalled := w.writing.still(w.cfg.Now()) > stallTimeout
+	now := w.cfg.Now()
 	w.mu.Lock()
 	var waiting []*Disk
-	for d := range w.disks {
-		if stalled {
+	for d, l := range w.disks {
+		if l.writing.still(now) > stallTimeout {
 			waiting = append(waiting, d)
 		}
 	}

@@ -92,6 +92,7 @@ func (h *fakeHandle) Trimmed() (n uint64) { h.read(func(f *fakeLog) { n = f.trim
 func (h *fakeHandle) Size() (n int64)     { h.read(func(f *fakeLog) { n = f.size() }); return n }
 func (h *fakeHandle) Renew() error        { return nil }
 func (h *fakeHandle) Rest() error         { return nil }
+func (h *fakeHandle) Remote() bool        { return false }
 
 func (h *fakeHandle) Sync() (uint64, error) { return h.Last(), nil }
 

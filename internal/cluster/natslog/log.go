@@ -136,6 +136,9 @@ func (*log) Renew() error { return nil }
 // Rest implements backend.Log.
 func (*log) Rest() error { return nil }
 
+// Remote implements backend.Log.
+func (*log) Remote() bool { return true }
+
 // change stores the operation that prepare returns; nil changes nothing, but an owner whose term is over still learns
 // it.
 func (l *log) change(prepare func() (*part, error)) error {

@@ -1,0 +1,135 @@
+package journal
+
+import (
+	"cmp"
+	"time"
+)
+
+// remoteLanes is the number of remote logs that a writer changes at a time.
+const remoteLanes = 16
+
+// lane is one goroutine of a writer and the journals that it writes, one after another. A journal stays in its lane, so
+// its log is changed from one goroutine. All local logs have the same lane. Journals with remote logs are spread over
+// remoteLanes lanes, so that a slow answer delays only the journals of one lane.
+type lane struct {
+	writer  *Writer
+	writing activity
+	kick    chan struct{} // capacity 1
+	queue   []*Disk       // guarded by the writer's mu
+}
+
+// startLane returns a running lane. It ends with the writer.
+func (w *Writer) startLane() *lane {
+	l := &lane{writer: w, kick: make(chan struct{}, 1)}
+	w.wg.Go(l.run)
+	return l
+}
+
+// assign returns the lane of a new journal. Remote lanes start when the first journals need them. The writer's mu is
+// held.
+func (w *Writer) assign(remote bool) *lane {
+	if !remote {
+		return w.local
+	}
+	if len(w.remote) < remoteLanes {
+		w.remote = append(w.remote, w.startLane())
+		return w.remote[len(w.remote)-1]
+	}
+	l := w.remote[w.next]
+	w.next = (w.next + 1) % remoteLanes
+	return l
+}
+
+// lane returns the lane of a journal. A journal that is closed, of which nothing is written, has the local one. The
+// writer's mu is held.
+func (w *Writer) lane(d *Disk) *lane { return cmp.Or(w.disks[d], w.local) }
+
+// push queues a journal. The writer's mu is held.
+func (l *lane) push(d *Disk) {
+	l.queue = append(l.queue, d)
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// run is the goroutine that writes.
+func (l *lane) run() {
+	tidy := time.NewTicker(l.writer.cfg.TidyEvery)
+	defer tidy.Stop()
+	again := time.NewTicker(minRetry)
+	defer again.Stop()
+	for {
+		select {
+		case <-l.kick:
+			for d := l.take(); d != nil; d = l.take() {
+				l.writer.flush(l, d)
+			}
+		case <-again.C:
+			l.tryAgain()
+		case <-tidy.C:
+			l.tidy()
+		case <-l.writer.stop:
+			return
+		}
+	}
+}
+
+// take returns the next journal to write, or nil.
+func (l *lane) take() *Disk {
+	l.writer.mu.Lock()
+	defer l.writer.mu.Unlock()
+	if len(l.queue) == 0 {
+		return nil
+	}
+	d := l.queue[0]
+	l.queue = l.queue[1:]
+	d.queued = false
+	return d
+}
+
+// tryAgain writes journals of the lane whose disk failed, if their time has come.
+func (l *lane) tryAgain() {
+	w := l.writer
+	w.mu.Lock()
+	var failing []*Disk
+	for d := range w.failing {
+		if w.disks[d] == l {
+			failing = append(failing, d)
+		}
+	}
+	w.mu.Unlock()
+	now := w.cfg.Now()
+	for _, d := range failing {
+		d.j.mu.Lock()
+		due := !now.Before(d.retryAt)
+		d.j.mu.Unlock()
+		if !due {
+			continue
+		}
+		w.mu.Lock()
+		delete(w.failing, d)
+		w.mu.Unlock()
+		w.flush(l, d)
+	}
+}
+
+// tidy closes idle files and drops old ones.
+func (l *lane) tidy() {
+	w := l.writer
+	w.mu.Lock()
+	var disks []*Disk
+	for d, its := range w.disks {
+		if its == l && !d.dirty && !d.queued {
+			disks = append(disks, d)
+		}
+	}
+	w.mu.Unlock()
+	l.writing.begin(w.cfg.Now())
+	defer l.writing.end()
+	for _, d := range disks {
+		l.writing.move(w.cfg.Now())
+		d.trim()
+		_ = d.log.Rest() // nothing unwritten is in it
+	}
+}
