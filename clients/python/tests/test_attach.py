@@ -111,6 +111,8 @@ async def test_tool_results() -> None:
             raise ToolError(f"no {call.tool_call_id}")
         if how == "secret":
             raise RuntimeError("/home/secret")
+        if how == "denied":
+            return ToolResult.denied("not here")
         if how == "binary":
             return ToolResult.binary(b"png", mime_type="image/png", text="a map")
         return {"none": None, "json": {"a": [1, "ü"]}, "bad": {"x": object()}, "nan": float("nan")}[how]
@@ -133,6 +135,8 @@ async def test_tool_results() -> None:
         assert (await call("fail", '{"how": "text"}')).result.text_result_for_llm == "no t1"
         secret = await call("fail", '{"how": "secret"}')
         assert secret.exception == "RuntimeError: /home/secret" and not secret.HasField("result")
+        denied = (await call("fail", '{"how": "denied"}')).result
+        assert (denied.text_result_for_llm, denied.result_type) == ("not here", "denied")
         binary = (await call("fail", '{"how": "binary"}')).result
         assert binary.binary_results_for_llm[0].data == b"png" and binary.text_result_for_llm == "a map"
         assert (await call("fail", '{"how": "none"}')).text == "Done."

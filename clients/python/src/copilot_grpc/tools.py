@@ -81,6 +81,11 @@ class ToolResult:
         return cls(text=text, type="rejected")
 
     @classmethod
+    def denied(cls, text: str) -> ToolResult:
+        """The action of the tool is not permitted; the model reads the text."""
+        return cls(text=text, type="denied")
+
+    @classmethod
     def binary(cls, data: bytes, *, mime_type: str, text: str = "", description: str = "") -> ToolResult:
         """An image or another file, with a text for the model."""
         return cls(text=text, binaries=(Binary(data, mime_type, description),))
