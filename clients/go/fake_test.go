@@ -61,6 +61,8 @@ type fake struct {
 	listEvents  func(*bridgev1.ListEventsRequest) (*bridgev1.ListEventsResponse, error)
 	sendStream  func(grpc.ClientStreamingServer[bridgev1.SendStreamRequest, bridgev1.SendStreamResponse]) error
 	resolve     func(*bridgev1.ResolveRequest) (*bridgev1.ResolveResponse, error)
+	export      func(*bridgev1.ExportSessionRequest, grpc.ServerStreamingServer[bridgev1.ExportSessionResponse]) error
+	importing   func(grpc.ClientStreamingServer[bridgev1.ImportSessionRequest, bridgev1.ImportSessionResponse]) error
 }
 
 func (f *fake) GetServerInfo(
@@ -76,6 +78,18 @@ func (f *fake) GetServerInfo(
 
 func (f *fake) Send(ctx context.Context, req *bridgev1.SendRequest) (*bridgev1.SendResponse, error) {
 	return f.send(ctx, req)
+}
+
+func (f *fake) ExportSession(
+	req *bridgev1.ExportSessionRequest, out grpc.ServerStreamingServer[bridgev1.ExportSessionResponse],
+) error {
+	return f.export(req, out)
+}
+
+func (f *fake) ImportSession(
+	in grpc.ClientStreamingServer[bridgev1.ImportSessionRequest, bridgev1.ImportSessionResponse],
+) error {
+	return f.importing(in)
 }
 
 func (f *fake) SendStream(

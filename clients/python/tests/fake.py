@@ -114,6 +114,9 @@ class Fake:
     """The server. Unary calls are functions in `unary`, by method; others fail with UNIMPLEMENTED."""
 
     def __init__(self) -> None:
+        # The messages that an export answers with, and those that an import has received.
+        self.exports: list[bridge.ExportSessionResponse] = []
+        self.imports: list[bridge.ImportSessionRequest] = []
         # Streams that a test plays in another way, by method.
         self.streams: dict[str, Callable[[Any, Any], Awaitable[None]]] = {}
         self.attaches: asyncio.Queue[Attached] = asyncio.Queue()
@@ -183,6 +186,14 @@ class Fake:
 
     async def ReadEvent(self, request: bridge.ReadEventRequest, context: Any) -> None:
         await self.streams["ReadEvent"](request, context)
+
+    async def ExportSession(self, request: bridge.ExportSessionRequest, context: Any) -> AsyncIterator[Any]:
+        for message in self.exports:
+            yield message
+
+    async def ImportSession(self, requests: AsyncIterator[Any], context: Any) -> bridge.ImportSessionResponse:
+        self.imports = [request async for request in requests]
+        return bridge.ImportSessionResponse(origin_session_id="s1")
 
     async def Run(self, request: bridge.RunRequest, context: Any) -> None:
         if function := self.streams.get("Run"):

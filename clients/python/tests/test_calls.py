@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import io
 import logging
 import os
 import shutil
@@ -56,6 +58,27 @@ async def test_send_and_wait_survives_a_broken_connection() -> None:
         outcome = await client.session("s1").send_and_wait("Hello", timeout=7, idle_timeout=3)
         assert outcome.status == "timed_out" and outcome.end_position is None
         assert seen[0] == seen[2] and seen[0].timeout.seconds == 7 and seen[0].idle_timeout.seconds == 3
+
+
+async def test_archives_are_read_and_sent_in_chunks() -> None:
+    async with connected() as (fake, client):
+        text = bytes(range(256)) * 1025
+        header = bridge.ExportSessionHeader(size_bytes=len(text), sha256=hashlib.sha256(text).hexdigest())
+        fake.exports = [
+            bridge.ExportSessionResponse(header=header),
+            bridge.ExportSessionResponse(chunk=text[:1000]),
+            bridge.ExportSessionResponse(chunk=text[1000:]),
+        ]
+        archive = io.BytesIO()
+        assert await client.export_session("s1", archive) == header and archive.getvalue() == text
+        archive.seek(0)
+        made = await client.import_session(archive, session_id="s2", provider_ref="p")
+        first, *rest = fake.imports
+        assert made.origin_session_id == "s1" and first.header.session_id == "s2" and first.header.provider_ref == "p"
+        assert [len(piece.chunk) for piece in rest] == [256 << 10, 256] and b"".join(p.chunk for p in rest) == text
+        fake.exports.pop()
+        with pytest.raises(ValueError, match="cut off"):
+            await client.export_session("s1", io.BytesIO())
 
 
 async def test_refusals_are_not_repeated() -> None:

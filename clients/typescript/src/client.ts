@@ -4,6 +4,7 @@ import { Code, createClient as createRpcClient, type Client as RpcClient, type T
 import { abortReason, linkedController, randomId } from "./async.js";
 import { AttachLink } from "./attach.js";
 import { callPolicy, defaultReconnect, type ReconnectPolicy, retry } from "./backoff.js";
+import type { ByteSource } from "./attachments.js";
 import type { AroundCallback } from "./calls.js";
 import { ClosedError, CopilotError, IncompatibleServerError, toCopilotError, unavailable } from "./errors.js";
 import { readCall, silenceMs } from "./events.js";
@@ -31,6 +32,7 @@ import {
   EventService,
   type GetServerInfoResponse,
   type HandlersInit,
+  type ImportSessionResponse,
   RuntimeService,
   SessionChange,
   type SessionInfo,
@@ -45,6 +47,7 @@ import { toolsByName } from "./tool.js";
 import { type SessionSelection, type UsageOptions, usageRequest } from "./usage.js";
 import { checkServerVersion } from "./version.js";
 import { watchStreams } from "./watch.js";
+import { archiveOf, type ImportOptions, importPieces } from "./transfer.js";
 import { SubscribeLink } from "./weblink.js";
 
 /** Options of a client. */
@@ -268,6 +271,40 @@ export class Client implements AsyncDisposable {
   /** Permanently deletes a session and its history. */
   async deleteSession(id: string, options: { signal?: AbortSignal } = {}): Promise<void> {
     await this.#once((signal) => this.rpc.sessions.deleteSession({ sessionId: id }, { signal }), options.signal);
+  }
+
+  /**
+   * The archive of a session, in chunks, which `importSession` of any server reads. The session must be at rest. An
+   * archive that was cut off ends the iteration with an error.
+   */
+  async *exportSession(id: string, options: { signal?: AbortSignal } = {}): AsyncGenerator<Uint8Array> {
+    const { controller, release } = linkedController(options.signal, this.#over.signal);
+    try {
+      const stream = this.rpc.sessions.exportSession({ sessionId: id }, { signal: controller.signal });
+      yield* archiveOf(stream);
+    } catch (error) {
+      throw controller.signal.aborted ? abortReason(controller.signal) : toCopilotError(error);
+    } finally {
+      controller.abort(); // ends the stream if the caller reads no further
+      release();
+    }
+  }
+
+  /**
+   * Makes a session of an archive. It is disconnected: `resumeSession` opens it, with the secrets, tools and handlers
+   * that archives do not have. Browsers cannot send streams, so this call needs Node.js.
+   */
+  async importSession(archive: ByteSource, options: ImportOptions = {}): Promise<ImportSessionResponse> {
+    const { signal, ...header } = options;
+    let broken: { error: unknown } | undefined; // the source, which is not the server's fault
+    const pieces = importPieces(archive, header, (error) => {
+      broken = { error };
+    });
+    try {
+      return await this.#once((call) => this.rpc.sessions.importSession(pieces, { signal: call }), signal);
+    } catch (error) {
+      throw broken ? broken.error : error;
+    }
   }
 
   /** The pending callbacks of all sessions of the caller, oldest first: an inbox. */

@@ -100,4 +100,5 @@ export type { Abstain, Tool, ToolCall, ToolOptions } from "./tool.js";
 export { OutcomeError, Turn } from "./turn.js";
 export type { Outcome, OutcomeData, TurnFailure } from "./turn.js";
 export { supportedServers } from "./version.js";
+export type { ImportOptions } from "./transfer.js";
 export type { SessionSelection, UsageDimension, UsageOptions } from "./usage.js";

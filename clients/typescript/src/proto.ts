@@ -43,7 +43,11 @@ export {
 } from "#gen/copilot/bridge/v1/session_pb.js";
 export type { Position, Session as SessionInfo, TurnOutcome } from "#gen/copilot/bridge/v1/session_pb.js";
 export { SessionService, UsageGroup } from "#gen/copilot/bridge/v1/session_service_pb.js";
-export type { UsageRow } from "#gen/copilot/bridge/v1/session_service_pb.js";
+export type {
+  ExportSessionResponse,
+  ImportSessionResponse,
+  UsageRow,
+} from "#gen/copilot/bridge/v1/session_service_pb.js";
 
 /** The answer to a callback. */
 export type AnswerInit = MessageInitShape<typeof AnswerSchema>;

@@ -18,6 +18,7 @@ import {
 import type { ResolveRequest } from "@copilot-grpc/client/gen/copilot/bridge/v1/callback_service_pb";
 import type {
   CreateSessionRequest,
+  ImportSessionRequest,
   SendStreamRequest,
 } from "@copilot-grpc/client/gen/copilot/bridge/v1/session_service_pb";
 import {
@@ -229,6 +230,32 @@ describe("calls", () => {
         [0, 1],
       ],
     );
+  });
+
+  test("archives are read and sent in chunks", async () => {
+    const pieces: ImportSessionRequest["piece"][] = [];
+    const server = new ScriptedServer({
+      sessions: {
+        async *exportSession({ sessionId }) {
+          yield { piece: { case: "header", value: { sizeBytes: 3n } } };
+          yield { piece: { case: "chunk", value: new Uint8Array([1, 2]) } };
+          if (sessionId === "whole") yield { piece: { case: "chunk", value: new Uint8Array([3]) } };
+        },
+        async importSession(requests) {
+          for await (const { piece } of requests) pieces.push(piece);
+          return { originSessionId: "s1" };
+        },
+      },
+    });
+    const made = await server.client.importSession(server.client.exportSession("whole"), { sessionId: "s2" });
+    assert.equal(made.originSessionId, "s1");
+    const [header, ...chunks] = pieces;
+    assert.equal(header?.case === "header" && header.value.sessionId, "s2");
+    assert.deepEqual(
+      chunks.map((chunk) => (chunk.case === "chunk" ? [...chunk.value] : [])),
+      [[1, 2], [3]],
+    );
+    await assert.rejects(server.client.importSession(server.client.exportSession("cut")), /cut off/);
   });
 
   test("a closed client refuses calls", async () => {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Union, cast
 
 from typing_extensions import Unpack
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .cli import v1 as cli
 
 _log = logging.getLogger("copilot_grpc")
+_CHUNK = 256 << 10  # bytes of a message of an import
 UsageGroup = Literal["day", "model", "session", "owner"]
 
 
@@ -221,6 +223,51 @@ class Client:
 
         request = bridge.DeleteSessionRequest(session_id=session_id)
         await self._connection.unary(self._connection.sessions.DeleteSession, request)
+
+    async def export_session(self, session_id: str, to: BinaryIO) -> bridge.ExportSessionHeader:
+        """Writes the archive of a session to a binary file. The session must be at rest.
+
+        What was written counts only if the call returns: it compares the size and the digest at the end.
+        """
+        from .bridge import v1 as bridge
+
+        request = bridge.ExportSessionRequest(session_id=session_id)
+        header, digest, size = bridge.ExportSessionHeader(), hashlib.sha256(), 0
+        async for message in self._connection.stream(self._connection.sessions.ExportSession(request)):
+            if message.HasField("header"):
+                header = message.header
+            digest.update(message.chunk)
+            size += len(message.chunk)
+            to.write(message.chunk)
+        if size != header.size_bytes or digest.hexdigest() != header.sha256:
+            raise ValueError(f"the archive of session {session_id!r} was cut off or changed on its way")
+        return header
+
+    async def import_session(
+        self, archive: BinaryIO, *, session_id: str = "", config: cli.SessionConfig | None = None,
+        provider_ref: str = "",
+    ) -> bridge.ImportSessionResponse:  # fmt: skip
+        """Makes a session of an archive. It is disconnected: `resume_session` opens it.
+
+        Args:
+            archive: A binary file with the archive.
+            session_id: The id of the new session; default: the id of the exported one.
+            config: Replaces the configuration in the archive as a whole.
+            provider_ref: Name of a model provider of the server; replaces the one in the archive.
+        """
+        from .bridge import v1 as bridge
+
+        header = bridge.ImportSessionHeader(session_id=session_id, config=config, provider_ref=provider_ref)
+
+        async def pieces() -> AsyncGenerator[bridge.ImportSessionRequest, None]:
+            yield bridge.ImportSessionRequest(header=header)
+            while chunk := archive.read(_CHUNK):
+                yield bridge.ImportSessionRequest(chunk=chunk)
+
+        return cast(
+            "bridge.ImportSessionResponse",
+            await self._connection.unary(self._connection.sessions.ImportSession, pieces()),
+        )
 
     def watch_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None

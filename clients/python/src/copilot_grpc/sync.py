@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Literal, TypeVar, Union
 
 from typing_extensions import Unpack
 
@@ -336,6 +336,19 @@ class Client:
     def delete_session(self, session_id: str) -> None:
         """See `copilot_grpc.Client.delete_session`."""
         _loop.call(self._client.delete_session(session_id))
+
+    def export_session(self, session_id: str, to: BinaryIO) -> bridge.ExportSessionHeader:
+        """See `copilot_grpc.Client.export_session`."""
+        return _loop.call(self._client.export_session(session_id, to))
+
+    def import_session(
+        self, archive: BinaryIO, *, session_id: str = "", config: cli.SessionConfig | None = None,
+        provider_ref: str = "",
+    ) -> bridge.ImportSessionResponse:  # fmt: skip
+        """See `copilot_grpc.Client.import_session`."""
+        return _loop.call(
+            self._client.import_session(archive, session_id=session_id, config=config, provider_ref=provider_ref)
+        )
 
     def watch_sessions(
         self, *, labels: Mapping[str, str] | None = None, filter: bridge.SessionFilter | None = None
