@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// member is the value of a node's key.
+type member struct {
+	// Node is the node's name, Address that of its listener for other nodes.
+	Node    string `json:"node"`
+	Address string `json:"address"`
+	// Fenced: the member's lease has ended, and it cannot renew it any more. By is the node that found this.
+	Fenced bool   `json:"fenced,omitempty"`
+	By     string `json:"by,omitempty"`
+}
+
+// holder is the value of a session's key.
+type holder struct {
+	// Member owns the session; "" if the last owner has released it.
+	Member  string `json:"member,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// encode returns the value of a key. The types of this file have only strings and bools.
+func encode(v any) []byte {
+	text, _ := json.Marshal(v)
+	return text
+}
+
+// decode reads a value that this package has written. A value that cannot be read is the zero value, without an owner.
+func decode[T any](text []byte) (v T) {
+	_ = json.Unmarshal(text, &v)
+	return v
+}
+
+// keyOf returns the key of a session: any name becomes a valid one.
+func keyOf(session string) string { return base64.RawURLEncoding.EncodeToString([]byte(session)) }
+
+// sessionOf returns the session of a key.
+func sessionOf(key string) (string, bool) {
+	text, err := base64.RawURLEncoding.DecodeString(key)
+	return string(text), err == nil
+}
+
+// The codes with which the server refuses a write that does not follow the last one.
+const (
+	codeWrongLast        jetstream.ErrorCode = 10071
+	codeWrongLastUnknown jetstream.ErrorCode = 10164 // of replicated streams
+)
+
+// isConflict reports that the key has another revision than a write expected.
+func isConflict(err error) bool {
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && (refused.ErrorCode == codeWrongLast || refused.ErrorCode == codeWrongLastUnknown) {
+		return true
+	}
+	return errors.Is(err, jetstream.ErrKeyExists)
+}

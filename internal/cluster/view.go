@@ -1,0 +1,230 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Owner is a node, for a session the one that has it.
+type Owner struct {
+	// Node is the node's name; "" if no node has the session.
+	Node string
+	// Address is the "HOST:PORT" of the node's listener for other nodes.
+	Address string
+	// Here reports that it is this node.
+	Here bool
+}
+
+// view is what the watches have reported of nodes and sessions. It can be late. Its mutex guards the maps.
+type view struct {
+	changed chan struct{} // capacity 1: a session may have lost its owner
+
+	mu      sync.Mutex
+	members map[string]member
+	holders map[string]held
+}
+
+// held is the owner of a session at a revision of its key.
+type held struct {
+	holder
+	revision uint64
+}
+
+func newView() *view {
+	return &view{changed: make(chan struct{}, 1), members: map[string]member{}, holders: map[string]held{}}
+}
+
+// notify wakes who waits for changed.
+func (v *view) notify() {
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+}
+
+// setMember notes what became of a member; nil if its key is gone.
+func (v *view) setMember(id string, m *member) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if m == nil || m.Fenced {
+		delete(v.members, id)
+		v.notify()
+		return
+	}
+	v.members[id] = *m
+}
+
+// setHolder notes the owner of a session, unless a later one is known; nil if the key is gone.
+func (v *view) setHolder(session string, h *holder, revision uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holders[session].revision > revision {
+		return
+	}
+	if h == nil {
+		delete(v.holders, session)
+		return
+	}
+	v.holders[session] = held{*h, revision}
+	if _, alive := v.members[h.Member]; h.Member != "" && !alive {
+		v.notify()
+	}
+}
+
+// owner returns the owner of a session, the zero value if it has none that is alive.
+func (v *view) owner(session string) (id string, o Owner) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h := v.holders[session]
+	if _, alive := v.members[h.Member]; !alive {
+		return "", Owner{}
+	}
+	return h.Member, Owner{Node: h.Node, Address: h.Address}
+}
+
+// peers returns the members that are alive except one, in the order of their names.
+func (v *view) peers(except string) []Owner {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]Owner, 0, len(v.members))
+	for id, m := range v.members {
+		if id != except {
+			out = append(out, Owner{Node: m.Node, Address: m.Address})
+		}
+	}
+	slices.SortFunc(out, func(a, b Owner) int {
+		return strings.Compare(a.Node+"\x00"+a.Address, b.Node+"\x00"+b.Address)
+	})
+	return out
+}
+
+// orphans returns the sessions without a living owner that a member takes. Those are also sessions that it owns itself
+// but does not have: the reply to a request that acquired or released them was lost.
+func (v *view) orphans(own string, has func(session string) bool) (sessions []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	members := make([]string, 0, len(v.members))
+	for id := range v.members {
+		members = append(members, id)
+	}
+	for session, h := range v.holders {
+		_, alive := v.members[h.Member]
+		switch {
+		case h.Member == "" || alive && h.Member != own:
+		case alive && has(session), !alive && winner(session, members) != own:
+		default:
+			sessions = append(sessions, session)
+		}
+	}
+	slices.Sort(sessions)
+	return sessions
+}
+
+// watch starts the watches of both buckets, until running ends. It returns when they have reported all there is.
+func (n *Node) watch(ctx, running context.Context) error {
+	for _, w := range []struct {
+		bucket jetstream.KeyValue
+		take   func(jetstream.KeyValueEntry)
+	}{{n.nodes, n.sawMember}, {n.sessions, n.sawHolder}} {
+		watcher, err := w.bucket.WatchAll(running)
+		if err != nil {
+			return fmt.Errorf("watching the bucket %q: %w", w.bucket.Bucket(), err)
+		}
+		known := make(chan struct{})
+		n.wg.Go(func() { follow(running, watcher, w.take, known) })
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return fmt.Errorf("reading the bucket %q: %w", w.bucket.Bucket(), context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// follow calls take for each change of a bucket until ctx ends. It closes known after all that was there at first.
+func follow(ctx context.Context, w jetstream.KeyWatcher, take func(jetstream.KeyValueEntry), known chan<- struct{}) {
+	defer func() { _ = w.Stop() }() // the connection may be closed
+	for {
+		select {
+		case e, open := <-w.Updates():
+			if !open {
+				return
+			}
+			if e != nil {
+				take(e)
+				continue
+			}
+			if known != nil {
+				close(known)
+				known = nil
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sawMember notes a change of a node's key.
+func (n *Node) sawMember(e jetstream.KeyValueEntry) {
+	if e.Operation() != jetstream.KeyValuePut {
+		n.view.setMember(e.Key(), nil)
+		return
+	}
+	m := decode[member](e.Value())
+	n.view.setMember(e.Key(), &m)
+}
+
+// sawHolder notes a change of a session's key.
+func (n *Node) sawHolder(e jetstream.KeyValueEntry) {
+	session, ok := sessionOf(e.Key())
+	if !ok {
+		return
+	}
+	if e.Operation() != jetstream.KeyValuePut {
+		n.view.setHolder(session, nil, e.Revision())
+		return
+	}
+	h := decode[holder](e.Value())
+	n.view.setHolder(session, &h, e.Revision())
+}
+
+// Locate returns the node that has a session, as far as this node knows; the zero Owner if no living node has it. That
+// it is this node is certain.
+func (n *Node) Locate(session string) Owner {
+	if n.held.lease(session) != nil {
+		return n.self()
+	}
+	id, o := n.view.owner(session)
+	if id == n.held.member() { // it has just released the session, or acquires it
+		return Owner{}
+	}
+	return o
+}
+
+// Verify is Locate with the answer of the server.
+func (n *Node) Verify(ctx context.Context, session string) (Owner, error) {
+	if n.held.lease(session) != nil {
+		return n.self(), nil
+	}
+	e, err := n.sessions.Get(ctx, keyOf(session))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return Owner{}, nil
+	}
+	if err != nil {
+		return Owner{}, fmt.Errorf("looking up the owner of session %q: %w", session, err)
+	}
+	n.sawHolder(e)
+	return n.Locate(session), nil
+}
+
+// self is this node.
+func (n *Node) self() Owner { return Owner{Node: n.cfg.Name, Address: n.cfg.Address, Here: true} }
+
+// Peers returns the other nodes that are alive, as far as this node knows.
+func (n *Node) Peers() []Owner { return n.view.peers(n.held.member()) }
