@@ -53,6 +53,16 @@ func parseRecord(at Position, body []byte) (*Record, error) {
 	return r, nil
 }
 
+// StoredEvent returns the JSON of an event from its form in a log, and whether the CLI keeps the event in its record of
+// the session. The JSON is a copy.
+func StoredEvent(body []byte) (text []byte, kept bool, err error) {
+	r, err := parseRecord(Position{}, body)
+	if err != nil {
+		return nil, false, err
+	}
+	return r.JSON, !r.Ephemeral, nil
+}
+
 func cutText(data []byte) (text string, rest []byte, ok bool) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) {

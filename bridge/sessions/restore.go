@@ -1,9 +1,12 @@
 package sessions
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strings"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/fault"
@@ -68,6 +71,42 @@ func (st *Store) Restore() error {
 	st.saver.SaveDirty() // so that the end of a turn has the same place after each restart
 	return nil
 }
+
+// Load restores one session of the directory, as Restore does at the start. It returns nil if the directory has no such
+// session, and loaded is false if the session is in memory already. It calls before for a session that is stored, when
+// no caller can find it yet. The error is that of the directory, or says why the session cannot be restored.
+func (st *Store) Load(ctx context.Context, key string, before func()) (e *registry.Entry, loaded bool, err error) {
+	if st.cfg.Directory == nil {
+		return st.Get(key), false, nil
+	}
+	e, loaded, err = st.table.GetOrCreate(ctx, key, st.Remove, func() (*registry.Entry, error) {
+		state, err := st.cfg.Directory.Session(key)
+		if err == nil && state == nil {
+			err = errNotStored
+		}
+		if err != nil {
+			return nil, err
+		}
+		before()
+		return st.restore(key, state)
+	})
+	if errors.Is(err, errNotStored) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if loaded {
+		st.MarkDirty(e)
+		if e.Session.Loader().State() == session.Disconnected {
+			st.TrackDisconnected(e)
+		}
+	}
+	return e, loaded, nil
+}
+
+// errNotStored reports a session that the directory does not have.
+var errNotStored = errors.New("the session is not stored")
 
 // restore makes a session of its saved form.
 func (st *Store) restore(key string, text json.RawMessage) (*registry.Entry, error) {
@@ -149,4 +188,23 @@ func withoutSecrets(p, own runtime.Profile) (out *runtime.Profile, lacks []strin
 	}
 	p.Token, p.Env, p.Shard = "", nil, 0
 	return &p, lacks
+}
+
+// Folder returns the CLI's folder of a session, by its saved state and the default profile of its tenant's runtimes; ""
+// if it is not known.
+func Folder(key string, state json.RawMessage, own func(tenant string) runtime.Profile) string {
+	var r record
+	if json.Unmarshal(state, &r) != nil {
+		return ""
+	}
+	profile := own(r.Tenant)
+	if r.Profile != nil {
+		profile = *r.Profile
+	}
+	id, found := strings.CutPrefix(key, session.Key(r.Tenant, ""))
+	home := profile.StateDir()
+	if !found || tenancy.CheckID(id, "id") != nil || home == "" {
+		return ""
+	}
+	return filepath.Join(home, "session-state", id)
 }

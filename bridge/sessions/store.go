@@ -172,16 +172,13 @@ func (st *Store) Remove(e *registry.Entry) {
 	if !ok {
 		return
 	}
-	defer st.finishRemove(e, finish)
+	defer func() {
+		st.cfg.Forget(e.Key())
+		finish(true)
+	}()
 	e.Session.Prompts().Box().Close()
 	st.saver.Exclusively(func() { st.removeState(e.Session) })
 	st.Deleted.add(e.Session.Tenant(), e.Session.Usage())
-}
-
-// finishRemove ends the removal of a session.
-func (st *Store) finishRemove(e *registry.Entry, finish func(remove bool)) {
-	st.cfg.Forget(e.Key())
-	finish(true)
 }
 
 // TrackDisconnected notes that a session was disconnected, and evicts older ones.
@@ -207,7 +204,10 @@ func (st *Store) evict(e *registry.Entry) {
 		finish(false) // it has just been resumed
 		return
 	}
-	defer st.finishRemove(e, finish)
+	defer func() {
+		st.cfg.Forget(e.Key())
+		finish(true)
+	}()
 	s.Prompts().Box().Close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
