@@ -45,3 +45,11 @@ func (s *Store) Blobs() backend.Blobs {
 	stream, subject := s.subjects("blob")
 	return natsblob.New(natsblob.Config{Stream: stream, Subject: subject})
 }
+
+// RemoveLog removes the log of a session that its owner has removed.
+func (s *Store) RemoveLog(ctx context.Context, session string) error {
+	ctx, cancel := s.call(ctx)
+	defer cancel()
+	stream, subject := s.subjects("log")
+	return stream.Purge(ctx, subject(session), 0)
+}

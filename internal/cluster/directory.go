@@ -1,0 +1,314 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
+)
+
+// acquireTimeout bounds the acquisition of a session by a call of the bridge.
+const acquireTimeout = 20 * time.Second
+
+// DirectoryConfig configures a directory. All fields are required.
+type DirectoryConfig struct {
+	Node  *Node
+	Store *natsstore.Store
+	// Writer writes the journals.
+	Writer *journal.Writer
+	// Key returns the key of a tenant's session.
+	Key func(tenant, id string) string
+	// Folders has the CLI's folders of the sessions.
+	Folders *Folders
+	// Lost is called when a write was refused because another node owns the session: this node was taken for dead, and
+	// must not serve any more.
+	Lost   func(error)
+	Logger *slog.Logger
+}
+
+// Directory stores the sessions of a bridge in the cluster. It implements bridge.Directory: a session is acquired
+// before its data are read or written, and stays this node's until it is removed, or the node is closed or lost. It has
+// no goroutine. Its mutex guards the maps; it is not held during requests.
+type Directory struct {
+	cfg      DirectoryConfig
+	logs     backend.Logs
+	requests *natsstore.Requests
+
+	mu      sync.Mutex
+	owned   map[string]*owned
+	damaged map[string]backend.Damage
+}
+
+// owned is a session of this node.
+type owned struct {
+	lease   *lease
+	records *natsstore.Session
+	// folder is the CLI's folder, if the session came from another node and its journal was not opened yet.
+	folder string
+}
+
+// NewDirectory returns a directory.
+func NewDirectory(cfg DirectoryConfig) *Directory {
+	return &Directory{
+		cfg: cfg, logs: watchedLogs{cfg.Store.Logs(), cfg.Lost}, requests: cfg.Store.Requests(cfg.Key),
+		owned: map[string]*owned{}, damaged: map[string]backend.Damage{},
+	}
+}
+
+// own acquires a session, unless this node has it. Calls for one session do not overlap: the bridge opens a session
+// once at a time.
+func (d *Directory) own(key string) (*owned, error) {
+	if o := d.get(key); o != nil {
+		return o, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
+	defer cancel()
+	l, err := d.cfg.Node.acquire(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("acquiring session %q: %w", key, err)
+	}
+	records, err := d.cfg.Store.OpenSession(ctx, key, l.Term())
+	var folder string
+	if err == nil {
+		folder, err = d.restoreFolder(ctx, key)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Release(ctx))
+	}
+	o := &owned{l, records, folder}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owned[key] = o
+	return o, nil
+}
+
+// restoreFolder restores the CLI's folder of a session that is stored, and returns its path; "" if it has none.
+func (d *Directory) restoreFolder(ctx context.Context, key string) (string, error) {
+	state, stored, err := d.cfg.Store.State(ctx, key)
+	if err != nil || !stored {
+		return "", err
+	}
+	return d.cfg.Folders.restore(ctx, key, state.Data)
+}
+
+// get returns a session of this node, nil if it does not have it.
+func (d *Directory) get(key string) *owned {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.owned[key]
+}
+
+// Stored reports whether the cluster has a session, of any node.
+func (d *Directory) Stored(ctx context.Context, key string) (bool, error) {
+	_, found, err := d.cfg.Store.State(ctx, key)
+	return found, err
+}
+
+// RequestsOf returns the remembered requests of a session. A failure is logged: the requests are then carried out anew.
+func (d *Directory) RequestsOf(key string) []backend.Request {
+	requests, err := d.requests.OfSession(context.Background(), key)
+	if err != nil {
+		d.cfg.Logger.Error("remembered requests of a session are not known", "session_id", key, "error", err)
+	}
+	return requests
+}
+
+// NextEpoch implements sessions.Directory.
+func (d *Directory) NextEpoch() (uint64, error) { return d.cfg.Store.NextEpoch(context.Background()) }
+
+// Journal implements sessions.Directory.
+func (d *Directory) Journal(key string, epoch uint64) (*journal.Disk, journal.Recovery, error) {
+	o, err := d.own(key)
+	if err != nil {
+		return nil, journal.Recovery{}, err
+	}
+	folder := o.folder
+	o.folder = ""
+	tail, err := openTail(folder)
+	if err != nil {
+		return nil, journal.Recovery{}, err
+	}
+	disk, found, err := journal.OpenLog(tappedLogs{d.logs, tail}, key, o.lease.Term(), epoch, key, d.cfg.Writer)
+	if err != nil {
+		return nil, found, err
+	}
+	return disk, found, tail.write(folder)
+}
+
+// Sessions implements sessions.Directory. A node has no sessions at its start: it takes them over one at a time.
+func (*Directory) Sessions() (map[string]json.RawMessage, error) { return nil, nil }
+
+// Session implements sessions.Directory.
+func (d *Directory) Session(key string) (json.RawMessage, error) {
+	if _, err := d.own(key); err != nil {
+		return nil, err
+	}
+	state, _, err := d.cfg.Store.State(context.Background(), key)
+	return state.Data, err
+}
+
+// Save implements sessions.Directory.
+func (d *Directory) Save(key string, state []byte) error {
+	o, err := d.own(key)
+	if err == nil {
+		err = d.watch(o.records.Save(context.Background(), state))
+	}
+	if err == nil {
+		d.cfg.Folders.changed(key, state, o.lease.Term())
+	}
+	return err
+}
+
+// Remove implements sessions.Directory.
+func (d *Directory) Remove(key string) error {
+	o, err := d.own(key)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	err = errors.Join(d.watch(o.records.Remove(ctx)), d.cfg.Store.RemoveLog(ctx, key), d.cfg.Folders.remove(ctx, key))
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	delete(d.owned, key)
+	delete(d.damaged, key)
+	d.mu.Unlock()
+	return o.lease.forget(ctx)
+}
+
+// SetAside implements sessions.Directory. The data stay where they are; this node remembers the reason until it ends.
+func (d *Directory) SetAside(key, reason string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.damaged[key] = backend.Damage{Key: key, Reason: reason, FoundAt: time.Now()}
+	return nil
+}
+
+// TakeUp implements sessions.Directory.
+func (d *Directory) TakeUp(key string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.damaged, key)
+	return nil
+}
+
+// Damaged implements sessions.Directory.
+func (d *Directory) Damaged() []backend.Damage {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.SortedFunc(maps.Values(d.damaged), func(a, b backend.Damage) int {
+		return strings.Compare(a.Key, b.Key)
+	})
+}
+
+// DamageOf implements sessions.Directory.
+func (d *Directory) DamageOf(key string) (backend.Damage, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	damage, ok := d.damaged[key]
+	return damage, ok
+}
+
+// Usage implements sessions.Directory. It is that of the sessions which nodes of this node's name have deleted: the
+// rows of all nodes are added by the calls that ask every node.
+func (d *Directory) Usage(tenant string) (json.RawMessage, error) {
+	parts, err := d.cfg.Store.Usage(context.Background(), tenant)
+	return parts[d.cfg.Node.cfg.Name], err
+}
+
+// SaveUsage implements sessions.Directory.
+func (d *Directory) SaveUsage(tenant string, rows []byte) error {
+	return d.cfg.Store.SaveUsage(context.Background(), tenant, d.cfg.Node.cfg.Name, rows)
+}
+
+// Outbox implements sessions.Directory.
+func (d *Directory) Outbox(key string) backend.Files {
+	o, err := d.own(key)
+	if err != nil {
+		return noFiles{err}
+	}
+	return o.records.Outbox()
+}
+
+// Requests implements sessions.Directory.
+func (d *Directory) Requests() (backend.Requests, []backend.Request, error) {
+	return d.requests, nil, nil
+}
+
+// watch calls Lost if a later owner has refused a write.
+func (d *Directory) watch(err error) error {
+	if errors.Is(err, backend.ErrStale) {
+		d.cfg.Lost(err)
+	}
+	return err
+}
+
+// noFiles are the files of a session that could not be acquired.
+type noFiles struct{ err error }
+
+func (f noFiles) List() ([]string, error)            { return nil, f.err }
+func (f noFiles) Read(string) ([]byte, error)        { return nil, f.err }
+func (f noFiles) Write(string, []byte) error         { return f.err }
+func (f noFiles) Append(string, int64, []byte) error { return f.err }
+func (f noFiles) Remove(string) error                { return f.err }
+
+// watchedLogs calls lost for a change of a log that a later owner has refused.
+type watchedLogs struct {
+	backend.Logs
+
+	lost func(error)
+}
+
+// Open implements backend.Logs.
+func (l watchedLogs) Open(session string, term, epoch uint64, visit func(uint64, []byte) error) (
+	backend.Log, backend.Recovered, error,
+) {
+	log, found, err := l.Logs.Open(session, term, epoch, visit)
+	if err != nil {
+		return nil, found, err
+	}
+	return watchedLog{log, l.lost}, found, nil
+}
+
+type watchedLog struct {
+	backend.Log
+
+	lost func(error)
+}
+
+func (l watchedLog) watch(err error) error {
+	if errors.Is(err, backend.ErrStale) {
+		l.lost(err)
+	}
+	return err
+}
+
+// Append implements backend.Log.
+func (l watchedLog) Append(last uint64, entries []backend.Entry) error {
+	return l.watch(l.Log.Append(last, entries))
+}
+
+// Replace implements backend.Log.
+func (l watchedLog) Replace(epoch uint64, entries []backend.Entry) error {
+	return l.watch(l.Log.Replace(epoch, entries))
+}
+
+// Trim implements backend.Log.
+func (l watchedLog) Trim(maxBytes int64, before time.Time) (uint64, error) {
+	trimmed, err := l.Log.Trim(maxBytes, before)
+	return trimmed, l.watch(err)
+}
+
+// Delete implements backend.Log.
+func (l watchedLog) Delete() error { return l.watch(l.Log.Delete()) }

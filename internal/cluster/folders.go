@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+)
+
+const (
+	// snapshotPause is the pause between two looks at the sessions whose folders have changed.
+	snapshotPause = 200 * time.Millisecond
+	// snapshotTimeout bounds a snapshot.
+	snapshotTimeout = 30 * time.Second
+	// recordFile is the CLI's record of a session, to which it appends.
+	recordFile = "events.jsonl"
+)
+
+// Folders keeps snapshots of the CLI's folders of sessions, so that another node can continue them. A folder is saved
+// after each save of its session's state, which follows each turn. It is safe for concurrent use. Its mutex guards the
+// map. Run is its goroutine.
+type Folders struct {
+	blobs backend.Blobs
+	// place returns the folder of a session by its saved state; "" if it has none.
+	place func(key string, state json.RawMessage) string
+	log   *slog.Logger
+
+	mu    sync.Mutex
+	dirty map[string]changed
+}
+
+// changed is a folder to save.
+type changed struct {
+	path string
+	term uint64 // of the session's owner
+}
+
+// NewFolders returns the folders. place returns the folder of a session by its key and its saved state, "" if the
+// session has none.
+func NewFolders(
+	blobs backend.Blobs, place func(key string, state json.RawMessage) string, log *slog.Logger,
+) *Folders {
+	return &Folders{blobs: blobs, place: place, log: log, dirty: map[string]changed{}}
+}
+
+// changed has Run save the folder of a session.
+func (f *Folders) changed(key string, state json.RawMessage, term uint64) {
+	folder := f.place(key, state)
+	if folder == "" {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dirty[key] = changed{folder, term}
+}
+
+// Run saves changed folders until ctx ends.
+func (f *Folders) Run(ctx context.Context) {
+	tick := time.NewTicker(snapshotPause)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.Flush()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Flush saves the changed folders now. A folder that could not be saved is tried again.
+func (f *Folders) Flush() {
+	f.mu.Lock()
+	dirty := f.dirty
+	f.dirty = map[string]changed{}
+	f.mu.Unlock()
+	for key, c := range dirty {
+		err := f.save(key, c)
+		if err == nil || errors.Is(err, backend.ErrStale) {
+			continue
+		}
+		f.log.Error("the CLI's folder of a session was not saved", "session_id", key, "error", err)
+		f.mu.Lock()
+		if _, again := f.dirty[key]; !again {
+			f.dirty[key] = c
+		}
+		f.mu.Unlock()
+	}
+}
+
+// save saves a folder.
+func (f *Folders) save(key string, c changed) error {
+	root, err := os.OpenRoot(c.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
+	defer cancel()
+	_, err = f.blobs.Put(ctx, key, backend.Snapshot{Term: c.term}, root.FS())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a file went while it was read; the next save comes
+	}
+	return err
+}
+
+// restore makes the folder of a session that this node has acquired as the last owner saved it, and returns its path. A
+// folder that continues the saved one stays: the homes may be on a shared disk.
+func (f *Folders) restore(ctx context.Context, key string, state json.RawMessage) (string, error) {
+	folder := f.place(key, state)
+	if folder == "" {
+		return "", nil
+	}
+	saved, err := f.blobs.List(ctx, key)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && continues(folder, saved) {
+		return folder, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := f.replace(ctx, key, folder); err != nil {
+		return "", fmt.Errorf("restoring the CLI's folder of session %q: %w", key, err)
+	}
+	return folder, nil
+}
+
+// replace replaces a folder by the saved one.
+func (f *Folders) replace(ctx context.Context, key, folder string) error {
+	parent := filepath.Dir(folder)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	staging, err := os.MkdirTemp(parent, ".restoring-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(staging) }() // it has been renamed, or is of no use
+	if err := f.fill(ctx, key, staging); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	return os.Rename(staging, folder)
+}
+
+// fill writes the saved files into a new folder. Their names were checked; the root refuses those that leave it.
+func (f *Folders) fill(ctx context.Context, key, folder string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // files are closed one by one
+	_, err = f.blobs.Get(ctx, key, func(file backend.File, content io.Reader) error {
+		if err := root.MkdirAll(path.Dir(file.Name), 0o700); err != nil {
+			return err
+		}
+		to, err := root.OpenFile(file.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(to, content)
+		return errors.Join(err, to.Close())
+	})
+	return err
+}
+
+// continues reports whether a folder has the saved record of the CLI, and maybe more.
+func continues(folder string, saved backend.Snapshot) bool {
+	i := slices.IndexFunc(saved.Files, func(f backend.File) bool { return f.Name == recordFile })
+	if i < 0 {
+		_, err := os.Stat(folder)
+		return err == nil
+	}
+	file, err := os.Open(filepath.Join(folder, recordFile))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	record, sum := saved.Files[i], sha256.New()
+	n, err := io.CopyN(sum, file, record.Size)
+	return err == nil && n == record.Size && hex.EncodeToString(sum.Sum(nil)) == record.SHA256
+}
+
+// remove removes the snapshot of a session. The CLI removes the folder.
+func (f *Folders) remove(ctx context.Context, key string) error {
+	f.mu.Lock()
+	delete(f.dirty, key)
+	f.mu.Unlock()
+	return f.blobs.Delete(ctx, key)
+}
