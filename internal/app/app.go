@@ -14,6 +14,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/serverlog"
 	"github.com/copilot-grpc/copilot-grpc/internal/offlinemodel"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 	"github.com/copilot-grpc/copilot-grpc/server/redact"
@@ -50,6 +51,9 @@ type App struct {
 
 	observing observing
 	closers   closers
+	// member is the replica of a cluster; nil without one. lost is why it ended by itself.
+	member *member
+	lost   atomic.Pointer[error]
 	// hard ends when the server must stop without waiting.
 	hard  context.Context
 	abort context.CancelFunc
@@ -99,7 +103,7 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	if a.policy, err = a.openPolicy(a.logger); err != nil {
 		return nil, err
 	}
-	directory, err := a.openStore(set.disk, set.tidy)
+	directory, err := a.openDirectory(ctx, &set, profile)
 	if err != nil {
 		return nil, err
 	}
@@ -116,6 +120,9 @@ func New(ctx context.Context, c Config, options ...Option) (_ *App, err error) {
 	}
 	if err := a.listen(ctx, b); err != nil {
 		return nil, err
+	}
+	if a.member != nil {
+		a.member.run(b, a.replaced)
 	}
 	return a, nil
 }
@@ -213,7 +220,12 @@ func (a *App) listen(ctx context.Context, b *bridge.Bridge) (err error) {
 	if a.logins != nil {
 		links = a.logins
 	}
+	var relay *forward.Config
+	if a.member != nil {
+		relay = a.member.forward(&a.config.Cluster)
+	}
 	a.server, err = server.New(ctx, server.Config{
+		Forward:   relay,
 		Listen:    a.config.Listen,
 		Web:       site,
 		Token:     a.config.Token,
@@ -261,7 +273,7 @@ func (a *App) Run(ctx context.Context) error {
 	stop()
 	probes.Wait()
 	release()
-	return errors.Join(err, a.Close())
+	return errors.Join(err, a.ended(), a.Close())
 }
 
 // Abort hastens the end of Run, or of a Close under way: nothing is waited for that can

@@ -20,6 +20,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/clibin"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session/turn"
 	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
 	"github.com/copilot-grpc/copilot-grpc/server"
 	"github.com/copilot-grpc/copilot-grpc/server/login"
 )
@@ -155,6 +156,8 @@ type Config struct {
 	FsyncInterval time.Duration
 	JournalBytes  int64
 	JournalAge    time.Duration
+	// Cluster makes the server a replica of a cluster.
+	Cluster Cluster
 	// MaxMemoryBytes bounds the events of all sessions in memory. Default: that of package
 	// journal.
 	MaxMemoryBytes int
@@ -258,6 +261,9 @@ func (c *Config) Validate() error {
 	if err := c.checkDial(); err != nil {
 		return err
 	}
+	if err := c.Cluster.check(c.Dial); err != nil {
+		return err
+	}
 	if err := c.checkNumbers(); err != nil {
 		return err
 	}
@@ -321,6 +327,7 @@ func (c *Config) complete() {
 	c.MaxMemoryBytes = cmp.Or(c.MaxMemoryBytes, journal.DefaultMaxMemoryBytes)
 	c.Fsync = cmp.Or(c.Fsync, string(journal.FsyncInterval))
 	c.FsyncInterval = cmp.Or(c.FsyncInterval, journal.DefaultFsyncInterval)
+	c.Cluster.Lease = cmp.Or(c.Cluster.Lease, cluster.DefaultTTL)
 	c.CallbackTimeout = cmp.Or(c.CallbackTimeout, callback.DefaultTimeout)
 	c.MaxSessionsPerRuntime = cmp.Or(c.MaxSessionsPerRuntime, placement.DefaultMaxSessions)
 	c.MaxRuntimes = cmp.Or(c.MaxRuntimes, placement.DefaultMaxRuntimes)

@@ -12,6 +12,7 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal/segment"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
 	"github.com/copilot-grpc/copilot-grpc/bridge/runtime/process"
 	"github.com/copilot-grpc/copilot-grpc/bridge/store"
 )
@@ -41,14 +42,26 @@ func (c *Config) readProviders() (map[string][]byte, error) {
 	return out, nil
 }
 
-// openStore takes the data directory, if there is one to be, and ends what a killed
-// predecessor left running. A nil disk is that of the machine; a zero tidyEvery the journals' own.
-func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
+// openDirectory opens what outlives the server, the cluster's storage or the data directory, and ends what a killed
+// predecessor left running.
+func (a *App) openDirectory(ctx context.Context, set *settings, own runtime.Profile) (_ bridge.Directory, err error) {
 	if a.config.Dial == "" {
 		if n := process.SweepAbandoned(); n > 0 {
 			a.logger.Warn("ended processes that a killed server left running", slog.Int("processes", n))
 		}
 	}
+	if !a.config.Cluster.on() {
+		return a.openStore(set.disk, set.tidy)
+	}
+	if a.member, err = a.join(ctx, own, set.tidy); err != nil {
+		return nil, err
+	}
+	return a.member.directory, nil
+}
+
+// openStore takes the data directory, if there is one to be. A nil disk is that of the machine; a zero tidyEvery the
+// journals' own.
+func (a *App) openStore(disk segment.FS, tidyEvery time.Duration) (bridge.Directory, error) {
 	if a.config.DataDir == "" {
 		return nil, nil
 	}

@@ -35,6 +35,7 @@ func (c *Config) Table() setting.Table {
 		{Title: "The CLI", Rows: c.cliRows()},
 		{Title: "CLI processes", Rows: c.runtimeRows()},
 		{Title: "Storage", Rows: c.dataRows()},
+		{Title: "Cluster", Rows: c.Cluster.rows()},
 		{Title: "Sizes and timeouts", Rows: c.boundRows()},
 		{Title: "Log", Rows: c.logRows()},
 		{Title: "Telemetry", Rows: c.observeRows()},

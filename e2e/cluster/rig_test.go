@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
+	"github.com/copilot-grpc/copilot-grpc/server/servertest"
+)
+
+// lease is the replicas' lease: long enough for a busy machine.
+const lease = "8s"
+
+// replicas starts servers that are one cluster. Each has a home of the CLI of its own.
+func replicas(st *harness.Scripted, n int) []*harness.Daemon {
+	st.T.Helper()
+	nats := natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
+	ca := servertest.NewCA(st.T)
+	provider := writeProvider(st)
+	out := make([]*harness.Daemon, n)
+	for i := range out {
+		files := ca.Issue(st.T)
+		out[i] = harness.NewDaemon(st, "--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
+			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", freeAddress(st.T),
+			"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
+			"--provider", "ours="+provider)
+	}
+	return out
+}
+
+// writeProvider writes the file of a model provider that all replicas have: a session that names it needs no secrets
+// from its caller when it continues elsewhere.
+func writeProvider(st *harness.Scripted) string {
+	st.T.Helper()
+	text, err := json.Marshal(map[string]any{
+		"type": "openai", "wireApi": "completions", "baseUrl": st.Config().GetProvider().GetBaseUrl(), "apiKey": "k",
+	})
+	if err != nil {
+		st.T.Fatal(err)
+	}
+	file := filepath.Join(st.T.TempDir(), "provider.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		st.T.Fatal(err)
+	}
+	return file
+}
+
+// freeAddress returns an address of loopback on which nothing listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// create makes a session at a replica, with a turn.
+func create(d *harness.Daemon, id string) {
+	d.T.Helper()
+	config := d.Config()
+	config.Provider = nil
+	_, err := d.Client.Sessions().CreateSession(d.Ctx,
+		&bridgev1.CreateSessionRequest{SessionId: id, Config: config, ProviderRef: "ours"})
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	d.SayTo(id, "first of "+id)
+}
+
+// answer returns the model's answer to a prompt.
+func answer(d *harness.Daemon, id, prompt string) string {
+	d.T.Helper()
+	outcome, err := d.Client.Session(id).SendAndWait(d.Ctx, prompt)
+	if err == nil {
+		err = outcome.Err()
+	}
+	if err != nil {
+		d.T.Fatalf("the turn of %q in %s: %v", prompt, id, err)
+	}
+	return outcome.Text
+}
+
+// conversation is what the model was sent of a session in the request with a prompt.
+func conversation(d *harness.Daemon, prompt string) string {
+	requests := d.Model.ModelRequests()
+	for _, r := range slices.Backward(requests) {
+		if text := string(r.Body); strings.Contains(text, prompt) {
+			return text
+		}
+	}
+	return ""
+}
+
+// durable returns the durable events of a session: their types with their positions, as a replica gives them.
+func durable(d *harness.Daemon, id string) (out []string) {
+	d.T.Helper()
+	ids, at := d.Durable(id)
+	for i, id := range ids {
+		out = append(out, fmt.Sprintf("%s at %d/%d", id, at[i].GetEpoch(), at[i].GetSeq()))
+	}
+	return out
+}

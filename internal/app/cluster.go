@@ -1,0 +1,261 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge"
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/bridge/caller"
+	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
+	"github.com/copilot-grpc/copilot-grpc/bridge/runtime"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	stored "github.com/copilot-grpc/copilot-grpc/bridge/sessions"
+	"github.com/copilot-grpc/copilot-grpc/bridge/tenancy"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
+	"github.com/copilot-grpc/copilot-grpc/internal/setting"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
+)
+
+// Cluster makes the server a replica of a cluster on NATS JetStream (docs/cluster.md). With an empty URL it is alone.
+type Cluster struct {
+	// URL is the URL of the NATS servers, or several with commas in between.
+	URL string
+	// Name begins the names of everything that the cluster stores. The default is natsstore's.
+	Name string
+	// Credentials is the path of a file with NATS credentials; "" for none.
+	Credentials string
+	// Node is the replica's name, which no other replica has. The default is the host name.
+	Node string
+	// Listen is the address for other replicas, "HOST:PORT". Address is the one by which they reach it; the default is
+	// Listen.
+	Listen, Address string
+	// Cert, Key and CA are PEM files: the replica's certificate, its key, and the CA that signs replicas only.
+	Cert, Key, CA string
+	// Lease is how long a replica that does not answer keeps its sessions.
+	Lease time.Duration
+	// Unsafe accepts NATS servers that can lose acknowledged data.
+	Unsafe bool
+}
+
+// on reports whether there is a cluster.
+func (k *Cluster) on() bool { return k.URL != "" }
+
+// rows are the settings of the cluster.
+func (k *Cluster) rows() []setting.Row {
+	return []setting.Row{
+		fixed("cluster", &k.URL, "`URL` of the NATS servers, nats://HOST:PORT or tls://HOST:PORT, with commas between "+
+			"several: the server is one replica of a cluster, which stores its sessions there and not in data_dir "+
+			"(docs/cluster.md)"),
+		fixed("cluster_name", &k.Name, "`name` that begins the names of everything the cluster stores; other clusters "+
+			"of the same NATS account have other names (default: copilot)"),
+		fixed("cluster_credentials", &k.Credentials, "`file` with the credentials for NATS"),
+		fixed("cluster_unsafe", &k.Unsafe, "accept NATS servers that can lose acknowledged data, with a warning"),
+		fixed("cluster_lease", &k.Lease, "time after which the sessions of a replica that does not answer go to "+
+			"others; the same in all replicas"),
+		fixed("node_name", &k.Node, "`name` of this replica in the cluster; no two may have the same (default: the "+
+			"host name)"),
+		fixed("node_listen", &k.Listen, "`address` on which other replicas call this one, HOST:PORT"),
+		fixed("node_address", &k.Address, "`address` by which other replicas reach node_listen, HOST:PORT (default: "+
+			"node_listen)"),
+		fixed("node_cert", &k.Cert, "PEM `file` with this replica's certificate; reloaded when it changes"),
+		fixed("node_key", &k.Key, "PEM `file` with the private key of node_cert; reloaded when it changes"),
+		fixed("node_ca", &k.CA, "PEM `file` with the CA that signs the certificates of replicas, and of nothing else: "+
+			"whoever has such a certificate can act as any caller; reloaded when it changes"),
+	}
+}
+
+// check checks the settings of the cluster, and completes them. dial is the address of a CLI server, "" for none.
+func (k *Cluster) check(dial string) error {
+	if !k.on() {
+		if *k != (Cluster{Lease: k.Lease}) {
+			return wrongf("cluster", "the other settings of the cluster need it")
+		}
+		return nil
+	}
+	if dial != "" {
+		return wrongf("cluster", "sessions of a CLI server (dial) cannot be moved to other replicas")
+	}
+	for _, file := range []struct{ key, path string }{
+		{"node_cert", k.Cert}, {"node_key", k.Key}, {"node_ca", k.CA},
+	} {
+		if file.path == "" {
+			return wrongf(file.key, "a replica of a cluster needs it")
+		}
+	}
+	if _, port, err := net.SplitHostPort(k.Listen); err != nil || port == "0" {
+		return wrongf("node_listen", "%q is not HOST:PORT with a fixed port", k.Listen)
+	}
+	k.Address = cmp.Or(k.Address, k.Listen)
+	if host, _, err := net.SplitHostPort(k.Address); err != nil || host == "" || net.ParseIP(host).IsUnspecified() {
+		return wrongf("node_address", "other replicas cannot reach %q: give HOST:PORT", k.Address)
+	}
+	if k.Node == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return wrong("node_name", err)
+		}
+		k.Node = name
+	}
+	return nil
+}
+
+// errReplaced ends a replica whose sessions others may have.
+var errReplaced = errors.New("this replica has lost its sessions to others, and ends: start it again")
+
+// member is this replica of a cluster: the parts that are more than a server alone has.
+type member struct {
+	store     *natsstore.Store
+	node      *cluster.Node
+	directory *cluster.Directory
+	folders   *cluster.Folders
+	bridge    *bridge.Bridge
+}
+
+// join makes the server a replica. own is the profile of the host's own tenant.
+func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Duration) (*member, error) {
+	k := &a.config.Cluster
+	store, err := natsstore.Open(ctx, natsstore.Config{
+		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, Unsafe: k.Unsafe, Logger: a.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add("storage of the cluster", func(context.Context) error { store.Close(); return nil })
+	node, err := cluster.Join(ctx, cluster.Config{
+		JetStream: store.JetStream(), Cluster: store.Cluster(), Name: k.Node, Address: k.Address, TTL: k.Lease,
+		Replicas: store.Replicas(), Logger: a.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.closers.add("lease of the replica", node.Close)
+	writer := journal.NewWriter(journal.WriterConfig{
+		// What NATS has acknowledged is safe.
+		Fsync: journal.FsyncAlways, MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery,
+		Logger: a.logger,
+	})
+	a.closers.add("writer of journals", func(context.Context) error { writer.Close(); return nil })
+	folders := cluster.NewFolders(store.Blobs(), a.folderOf(own), a.logger)
+	a.closers.add("folders of sessions", func(context.Context) error { folders.Flush(); return nil })
+	m := &member{store: store, node: node, folders: folders}
+	m.directory = cluster.NewDirectory(cluster.DirectoryConfig{
+		Node: node, Store: store, Writer: writer, Key: session.Key, Folders: folders, Lost: a.replaced,
+		Logger: a.logger,
+	})
+	return m, nil
+}
+
+// folderOf returns a function that returns the CLI's folder of a session by its saved state.
+func (a *App) folderOf(own runtime.Profile) func(key string, state json.RawMessage) string {
+	tenants := a.tenants(own)
+	profile := func(tenant string) runtime.Profile {
+		if tenant == caller.HostTenant || tenants == nil {
+			return own
+		}
+		t, _ := tenants(tenant)
+		return t.Profile
+	}
+	return func(key string, state json.RawMessage) string { return stored.Folder(key, state, profile) }
+}
+
+// replaced ends the server at once: another replica may have its sessions.
+func (a *App) replaced(cause error) {
+	if a.lost.CompareAndSwap(nil, &cause) {
+		a.logger.Error(errReplaced.Error(), slog.Any("error", cause))
+		a.abort()
+	}
+}
+
+// ended returns the reason why the replica ended by itself; nil if it did not.
+func (a *App) ended() error {
+	if cause := a.lost.Load(); cause != nil {
+		return fmt.Errorf("%w: %w", errReplaced, *cause)
+	}
+	return nil
+}
+
+// errLease reports the end of the node's lease.
+var errLease = errors.New("its lease was not renewed in time")
+
+// run does the background work of a replica, which ends with the bridge.
+func (m *member) run(b *bridge.Bridge, replaced func(error)) {
+	m.bridge = b
+	lost := m.node.Lost()
+	b.Go(func(ctx context.Context) {
+		select {
+		case <-lost:
+			replaced(errLease)
+		case <-ctx.Done():
+		}
+	})
+	b.Go(m.folders.Run)
+	b.Go(func(ctx context.Context) { m.node.TakeOver(ctx, m.takeOver) })
+}
+
+// takeOver claims a session of a replica that has died. One that was not stored yet is removed.
+func (m *member) takeOver(ctx context.Context, key string) error {
+	found, err := m.claim(ctx, key)
+	if err == nil && !found {
+		err = m.directory.Remove(key)
+	}
+	return err
+}
+
+// claim opens a session that no replica has. It reports whether it is stored.
+func (m *member) claim(ctx context.Context, key string) (bool, error) {
+	found, err := m.directory.Stored(ctx, key)
+	if err != nil || !found {
+		return false, err
+	}
+	return m.bridge.Load(ctx, key, func() []backend.Request { return m.directory.RequestsOf(key) })
+}
+
+// forward returns the configuration of relayed calls.
+func (m *member) forward(k *Cluster) *forward.Config {
+	return &forward.Config{
+		Node: k.Node, Listen: k.Listen, TLS: forward.TLS{CertFile: k.Cert, KeyFile: k.Key, CAFile: k.CA},
+		Locator: locator{m},
+	}
+}
+
+// locator knows the owners of sessions by the names that callers use.
+type locator struct{ member *member }
+
+// Locate implements forward.Locator.
+func (l locator) Locate(_ context.Context, tenant, name string) (forward.Owner, error) {
+	return forward.Owner(l.member.node.Locate(tenancy.KeyOf(tenant, name))), nil
+}
+
+// Verify implements forward.Locator.
+func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
+	owner, err := l.member.node.Verify(ctx, tenancy.KeyOf(tenant, name))
+	return forward.Owner(owner), err
+}
+
+// Claim implements forward.Locator.
+func (l locator) Claim(ctx context.Context, tenant, name string) error {
+	_, err := l.member.claim(ctx, tenancy.KeyOf(tenant, name))
+	if errors.Is(err, backend.ErrOwned) {
+		return fmt.Errorf("%w: %w", forward.ErrTaken, err)
+	}
+	return err
+}
+
+// Peers implements forward.Locator.
+func (l locator) Peers() []forward.Owner {
+	peers := l.member.node.Peers()
+	out := make([]forward.Owner, len(peers))
+	for i, p := range peers {
+		out[i] = forward.Owner(p)
+	}
+	return out
+}
