@@ -3,12 +3,10 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
@@ -29,7 +27,7 @@ func replicas(st *harness.Scripted, n int) []*harness.Daemon {
 	for i := range out {
 		files := ca.Issue(st.T)
 		out[i] = harness.NewDaemon(st, "--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
-			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", freeAddress(st.T),
+			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", harness.FreeAddress(st.T),
 			"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
 			"--provider", "ours="+provider)
 	}
@@ -51,17 +49,6 @@ func writeProvider(st *harness.Scripted) string {
 		st.T.Fatal(err)
 	}
 	return file
-}
-
-// freeAddress returns an address of loopback on which nothing listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // create makes a session at a replica, with a turn.

@@ -23,6 +23,25 @@ const deployPage = "../../docs/deploy.md"
 func TestDeployPage(t *testing.T) {
 	t.Parallel()
 	harness.SkipWithoutCLI(t)
+	follow(t, typedLines(t, deployPage, "test:deploy", "5556", "7443", "7444"),
+		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
+		"copilot.bridge.v1.SessionService",
+		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
+		"Code: ResourceExhausted", "QuotaFailure")
+}
+
+// TestClusterPage: a user who types the commands of the page has two replicas, and a session outlives its owner.
+func TestClusterPage(t *testing.T) {
+	t.Parallel()
+	harness.SkipWithoutCLI(t)
+	follow(t, typedLines(t, "../../docs/cluster.md", "test:cluster", "4222", "7801", "7802"),
+		"You said: first", `"text":"You said: second`, "reason\":\"SESSION_UNAVAILABLE\"", `"text":"You said: third`,
+		`"content":"first"`, `"content":"third"`)
+}
+
+// follow types lines into a shell, and fails the test if a line fails or something is missing in what comes out.
+func follow(t *testing.T, lines string, wants ...string) {
+	t.Helper()
 	for _, program := range []string{"openssl", "curl", "bash"} {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") != "" {
 			t.Fatalf("%s is not installed", program)
@@ -30,16 +49,11 @@ func TestDeployPage(t *testing.T) {
 			t.Skipf("NOT RUN: %s is not installed", program)
 		}
 	}
-	out, err := typed(t, typedLines(t), filepath.Dir(grpcurl(t)))
+	out, err := typed(t, lines, filepath.Dir(grpcurl(t)))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{
-		"tls_cert: cert.pem # config.yaml:2", "TURN_STATUS_COMPLETED", `"sessionId": "first"`,
-		"copilot.bridge.v1.SessionService",
-		"code = Unauthenticated", "code = PermissionDenied", `copilot_turns_total{`, `"msg":"session.create"`,
-		"Code: ResourceExhausted", "QuotaFailure",
-	} {
+	for _, want := range wants {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in what comes out", want)
 		}
@@ -49,28 +63,28 @@ func TestDeployPage(t *testing.T) {
 	}
 }
 
-// typedLines are the blocks that are marked to be typed in.
-func typedLines(t *testing.T) string {
+// typedLines are the blocks of a page with a mark, which are to be typed in. The page's ports may be taken here: free
+// ones replace them.
+func typedLines(t *testing.T, page, mark string, ports ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(deployPage)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var script strings.Builder
-	for _, block := range regexp.MustCompile("(?s)<!-- test:deploy -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
+	for _, block := range regexp.MustCompile("(?s)<!-- "+mark+" -->\n```sh\n(.*?)\n```").FindAllSubmatch(text, -1) {
 		script.Write(block[1])
 		script.WriteByte('\n')
 	}
-	if n := strings.Count(script.String(), "\n"); n < 30 {
+	if n := strings.Count(script.String(), "\n"); n < 20 {
 		t.Fatalf("the page has %d lines to type in", n)
 	}
-	// The ports of the page may be taken here.
-	ports := []string{}
-	for _, port := range []string{"5556", "7443", "7444"} {
+	var replaced []string
+	for _, port := range ports {
 		_, free, _ := strings.Cut(harness.FreeAddress(t), ":")
-		ports = append(ports, port, free)
+		replaced = append(replaced, port, free)
 	}
-	return strings.NewReplacer(ports...).Replace(script.String())
+	return strings.NewReplacer(replaced...).Replace(script.String())
 }
 
 // typed types lines into a shell, which stops at the first that fails, and returns what comes

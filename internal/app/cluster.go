@@ -57,7 +57,7 @@ func (k *Cluster) rows() []setting.Row {
 			"(docs/cluster.md)"),
 		fixed("cluster_name", &k.Name, "`name` that begins the names of everything the cluster stores; other clusters "+
 			"of the same NATS account have other names (default: copilot)"),
-		fixed("cluster_credentials", &k.Credentials, "`file` with the credentials for NATS"),
+		fixed("cluster_creds", &k.Credentials, "`file` with the credentials for NATS"),
 		fixed("cluster_unsafe", &k.Unsafe, "accept NATS servers that can lose acknowledged data, with a warning"),
 		fixed("cluster_lease", &k.Lease, "time after which the sessions of a replica that does not answer go to "+
 			"others; the same in all replicas"),
@@ -76,7 +76,7 @@ func (k *Cluster) rows() []setting.Row {
 // check checks the settings of the cluster, and completes them. dial is the address of a CLI server, "" for none.
 func (k *Cluster) check(dial string) error {
 	if !k.on() {
-		if *k != (Cluster{Lease: k.Lease}) {
+		if *k != (Cluster{Lease: k.Lease, Unsafe: k.Unsafe}) {
 			return wrongf("cluster", "the other settings of the cluster need it")
 		}
 		return nil
