@@ -7,6 +7,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/jsonobj"
 	"github.com/copilot-grpc/copilot-grpc/server"
+	"github.com/copilot-grpc/copilot-grpc/server/forward"
 	"github.com/copilot-grpc/copilot-grpc/server/policy"
 )
 
@@ -41,6 +42,11 @@ func (c *Config) check(logger *slog.Logger) (checked, error) {
 	if out.certificates = c.tls(); out.certificates != nil {
 		if _, err := out.certificates.Load(); err != nil {
 			return out, wrong("tls_cert", err)
+		}
+	}
+	if c.Cluster.on() {
+		if _, err := forward.NewCredentials(c.Cluster.tls(), logger); err != nil {
+			return out, wrong("node_cert", err)
 		}
 	}
 	return out, nil

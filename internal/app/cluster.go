@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/copilot-grpc/copilot-grpc/bridge"
@@ -31,8 +33,9 @@ type Cluster struct {
 	URL string
 	// Name begins the names of everything that the cluster stores. The default is natsstore's.
 	Name string
-	// Credentials is the path of a file with NATS credentials; "" for none.
-	Credentials string
+	// Credentials is the path of a file with NATS credentials; "" for none. RootCA is that of a PEM file with the CAs
+	// of the NATS servers; "" for the CAs of the machine.
+	Credentials, RootCA string
 	// Node is the replica's name, which no other replica has. The default is the host name.
 	Node string
 	// Listen is the address for other replicas, "HOST:PORT". Address is the one by which they reach it; the default is
@@ -58,6 +61,7 @@ func (k *Cluster) rows() []setting.Row {
 		fixed("cluster_name", &k.Name, "`name` that begins the names of everything the cluster stores; other clusters "+
 			"of the same NATS account have other names (default: copilot)"),
 		fixed("cluster_creds", &k.Credentials, "`file` with the credentials for NATS"),
+		fixed("cluster_ca", &k.RootCA, "PEM `file` with the CAs of the NATS servers (default: the machine's)"),
 		fixed("cluster_unsafe", &k.Unsafe, "accept NATS servers that can lose acknowledged data, with a warning"),
 		fixed("cluster_lease", &k.Lease, "time after which the sessions of a replica that does not answer go to "+
 			"others; the same in all replicas"),
@@ -84,6 +88,12 @@ func (k *Cluster) check(dial string) error {
 	if dial != "" {
 		return wrongf("cluster", "sessions of a CLI server (dial) cannot be moved to other replicas")
 	}
+	// The value of the setting is printed and logged.
+	for _, server := range strings.Split(k.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(server)); err == nil && u.User != nil {
+			return wrongf("cluster", "a URL must not contain credentials: use cluster_creds")
+		}
+	}
 	for _, file := range []struct{ key, path string }{
 		{"node_cert", k.Cert}, {"node_key", k.Key}, {"node_ca", k.CA},
 	} {
@@ -108,6 +118,44 @@ func (k *Cluster) check(dial string) error {
 	return nil
 }
 
+// attrs are what each line of a replica's logs has.
+func (k *Cluster) attrs() []slog.Attr {
+	if !k.on() {
+		return nil
+	}
+	return []slog.Attr{slog.String("node", k.Node)}
+}
+
+// storage is the configuration of the cluster's storage.
+func (k *Cluster) storage(log *slog.Logger) natsstore.Config {
+	return natsstore.Config{
+		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, CA: k.RootCA, Unsafe: k.Unsafe, Logger: log,
+	}
+}
+
+// tls returns the files by which replicas authenticate each other.
+func (k *Cluster) tls() forward.TLS {
+	return forward.TLS{CertFile: k.Cert, KeyFile: k.Key, CAFile: k.CA}
+}
+
+// finding tells whether the NATS servers can be used.
+func (k *Cluster) finding(ctx context.Context) runtime.Finding {
+	const subject = "cluster"
+	recipe, err := natsstore.Check(ctx, k.storage(nil))
+	if err != nil {
+		return failed(subject, err, "docs/cluster.md says what the NATS servers need")
+	}
+	text := fmt.Sprintf("NATS %s; copies of each stream: %d; sync_interval: %s", recipe.Version, recipe.Replicas,
+		recipe.Sync)
+	if len(recipe.Risks) > 0 {
+		return runtime.Finding{
+			Level: runtime.LevelWarning, Subject: subject, Text: text + "; " + strings.Join(recipe.Risks, "; "),
+			Remedy: "mend it, or keep cluster_unsafe and accept that data can be lost",
+		}
+	}
+	return fine(subject, "%s", text)
+}
+
 // errReplaced ends a replica whose sessions others may have.
 var errReplaced = errors.New("this replica has lost its sessions to others, and ends: start it again")
 
@@ -123,9 +171,7 @@ type member struct {
 // join makes the server a replica. own is the profile of the host's own tenant.
 func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Duration) (*member, error) {
 	k := &a.config.Cluster
-	store, err := natsstore.Open(ctx, natsstore.Config{
-		URL: k.URL, Cluster: k.Name, Credentials: k.Credentials, Unsafe: k.Unsafe, Logger: a.logger,
-	})
+	store, err := natsstore.Open(ctx, k.storage(a.logger))
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +268,7 @@ func (m *member) claim(ctx context.Context, key string) (bool, error) {
 // forward returns the configuration of relayed calls.
 func (m *member) forward(k *Cluster) *forward.Config {
 	return &forward.Config{
-		Node: k.Node, Listen: k.Listen, TLS: forward.TLS{CertFile: k.Cert, KeyFile: k.Key, CAFile: k.CA},
-		Locator: locator{m},
+		Node: k.Node, Listen: k.Listen, TLS: k.tls(), Locator: locator{m},
 	}
 }
 

@@ -42,6 +42,9 @@ func Diagnose(ctx context.Context, c Config, start bool, options ...Option) []ru
 	if _, err := c.check(slog.New(slog.DiscardHandler)); err != nil {
 		found = append(found, failed("files", err, "correct the file, or the setting that names it"))
 	}
+	if c.Cluster.on() {
+		found = append(found, addressFinding(ctx, c.Cluster.Listen), c.Cluster.finding(ctx))
+	}
 	if c.OfflineModel != "" {
 		found = append(found, scriptFinding(c.OfflineModel))
 	}

@@ -28,6 +28,11 @@ func (c *Config) trustedPaths() (paths []trustedPath) {
 	add("tls_key", c.TLSKey, fileperm.Secret)
 	add("tls_client_ca", c.TLSClientCA, fileperm.Trusted)
 	add("tls_client_crl", c.TLSClientCRL, fileperm.Trusted)
+	add("node_cert", c.Cluster.Cert, fileperm.Trusted)
+	add("node_key", c.Cluster.Key, fileperm.Secret)
+	add("node_ca", c.Cluster.CA, fileperm.Trusted)
+	add("cluster_creds", c.Cluster.Credentials, fileperm.Secret)
+	add("cluster_ca", c.Cluster.RootCA, fileperm.Trusted)
 	add("data_dir", c.DataDir, fileperm.Private)
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		add("provider", c.Providers[name], fileperm.Secret)

@@ -41,8 +41,9 @@ func (c *Config) NewLeveledLogger(w io.Writer, level *slog.LevelVar) (*slog.Logg
 	}
 	level.Set(now)
 	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if c.LogFormat == formatJSON {
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		handler = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
+	return slog.New(handler.WithAttrs(c.Cluster.attrs())), nil
 }

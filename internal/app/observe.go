@@ -145,7 +145,7 @@ func (a *App) openAudit() error {
 	}
 	a.observing.audit = audit.New(to, func(err error) {
 		a.logger.Error("writing the audit log failed", slog.Any("error", err))
-	})
+	}, a.config.Cluster.attrs()...)
 	a.observing.sink = a.observing.audit
 	a.closers.add("audit log", func(context.Context) error { a.observing.audit.Close(); return nil })
 	return nil

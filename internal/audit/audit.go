@@ -47,10 +47,11 @@ type record struct {
 }
 
 // New returns a Log that writes to w, in lines of JSON. fail is called for the first of successive entries that could
-// not be written. The caller must Close the Log.
-func New(w io.Writer, fail func(error)) *Log {
+// not be written. Each line has the members of attrs too. The caller must Close the Log.
+func New(w io.Writer, fail func(error), attrs ...slog.Attr) *Log {
 	l := &Log{
-		out: slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: plain}), fail: fail, now: time.Now,
+		out:  slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: plain}).WithAttrs(attrs),
+		fail: fail, now: time.Now,
 		queue: make(chan record, MaxQueue), done: make(chan struct{}),
 	}
 	go l.write()

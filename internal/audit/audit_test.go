@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,7 +60,7 @@ func lines(t *testing.T, text string) (list []map[string]any) {
 func TestEntries(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l := New(&out, none(t))
+	l := New(&out, none(t), slog.String("node", "n1"))
 	ctx := caller.With(t.Context(), caller.Caller{Tenant: "acme", Name: "ann", Role: caller.Owner, Peer: "10.0.0.1:5"})
 	l.Record(ctx,
 		audit.Entry{Action: "session.share", Outcome: audit.Done, Session: strings.Repeat("s", 1000), Owner: "acme",
@@ -74,6 +75,9 @@ func TestEntries(t *testing.T) {
 		t.Fatalf("%d lines", len(got))
 	}
 	first, second := got[0], got[1]
+	if first["node"] != "n1" || second["node"] != "n1" {
+		t.Errorf("lines of the nodes %v and %v", first["node"], second["node"])
+	}
 	if first["msg"] != "session.share" || first["caller"] != "ann" || first["tenant"] != "acme" ||
 		first["role"] != "owner" ||
 		first["peer"] != "10.0.0.1:5" || first["with"] != "rival" || first["owner"] != nil || first["level"] != nil ||

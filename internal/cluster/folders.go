@@ -160,7 +160,7 @@ func (f *Folders) replace(ctx context.Context, key, folder string) error {
 	return os.Rename(staging, folder)
 }
 
-// fill writes the saved files into a new folder. Their names were checked; the root refuses those that leave it.
+// fill writes the saved files into a new folder. Their names were checked; the root refuses others.
 func (f *Folders) fill(ctx context.Context, key, folder string) error {
 	root, err := os.OpenRoot(folder)
 	if err != nil {

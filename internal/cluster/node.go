@@ -153,7 +153,7 @@ func (n *Node) enrol(ctx context.Context) (m *membership, revision uint64, err e
 	}
 	m = newMembership(id, n.timing, n.cfg.now, sentAt)
 	n.held.begin(m)
-	n.log.Info("this server has joined the cluster", "cluster", n.cfg.Cluster, "node", n.cfg.Name, "member", id)
+	n.log.Info("this server has joined the cluster", "cluster", n.cfg.Cluster, "member", id)
 	return m, revision, nil
 }
 
@@ -167,13 +167,13 @@ func (n *Node) run(ctx context.Context, m *membership, revision uint64) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.log.Error("this server has lost its lease, and with it its sessions", "node", n.cfg.Name, "member", m.id)
+		n.log.Error("this server has lost its lease, and with it its sessions", "member", m.id)
 		var err error
 		for m = nil; m == nil; {
 			if m, revision, err = n.rejoin(ctx); err == nil {
 				break
 			}
-			n.log.Error("this server cannot join the cluster again", "node", n.cfg.Name, "error", err)
+			n.log.Error("this server cannot join the cluster again", "error", err)
 			select {
 			case <-time.After(joinPause):
 			case <-ctx.Done():
@@ -205,7 +205,7 @@ func (n *Node) keep(ctx context.Context, m *membership, revision uint64) {
 		}
 		next, err := n.renew(ctx, m, revision)
 		if err != nil && ctx.Err() == nil {
-			n.log.Warn("renewing the lease of this server failed", "node", n.cfg.Name, "error", err)
+			n.log.Warn("renewing the lease of this server failed", "error", err)
 		}
 		revision = next
 	}

@@ -41,7 +41,9 @@ type Config struct {
 	Replicas int
 	// Credentials is the path of a file with credentials; empty for none, or if URL has them.
 	Credentials string
-	// TLS configures TLS. With nil, URLs with the scheme tls use the machine's certificates.
+	// CA is the path of a PEM file with the CAs of the servers; empty for the CAs of the machine.
+	CA string
+	// TLS configures TLS. With nil, URLs with the scheme tls use CA.
 	TLS *tls.Config
 	// Unsafe accepts servers that can lose acknowledged messages, with a warning.
 	Unsafe bool
@@ -73,6 +75,27 @@ type Store struct {
 // Open connects to the servers, checks them, and creates the streams that are missing. It changes no stream that
 // exists. It returns an *OpenError. The caller must Close the store after everything that uses it.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
+	defer stop()
+	return open(ctx, stop, cfg, (*Store).openStreams)
+}
+
+// Check connects to the servers and checks them, as Open does, and changes nothing. It returns an *OpenError.
+func Check(ctx context.Context, cfg Config) (Recipe, error) {
+	ctx, stop := context.WithTimeout(ctx, openTimeout)
+	defer stop()
+	s, err := open(ctx, stop, cfg, func(*Store, context.Context) error { return nil })
+	if err != nil {
+		return Recipe{}, err
+	}
+	s.Close()
+	return s.recipe, nil
+}
+
+// open connects to the servers, checks them, and calls then. stop ends ctx.
+func open(
+	ctx context.Context, stop context.CancelFunc, cfg Config, then func(*Store, context.Context) error,
+) (*Store, error) {
 	if cfg.Cluster == "" {
 		cfg.Cluster = "copilot"
 	}
@@ -82,15 +105,17 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, openTimeout)
-	defer stop()
 	s := &Store{names: names{cfg.Cluster}, log: cfg.Logger, violated: &violation{stop: stop}}
 	s.base, s.end = context.WithCancel(context.Background())
 	if err := s.connect(cfg); err != nil {
 		s.end()
 		return nil, err
 	}
-	if err := s.prepare(ctx, cfg); err != nil {
+	err := s.check(ctx, cfg)
+	if err == nil {
+		err = then(s, ctx)
+	}
+	if err != nil {
 		s.Close()
 		return nil, s.explain(err)
 	}
@@ -158,6 +183,9 @@ func (s *Store) connect(cfg Config) error {
 	if cfg.Credentials != "" {
 		options = append(options, nats.UserCredentials(cfg.Credentials))
 	}
+	if cfg.CA != "" {
+		options = append(options, nats.RootCAs(cfg.CA))
+	}
 	if cfg.TLS != nil {
 		options = append(options, nats.Secure(cfg.TLS))
 	}
@@ -177,6 +205,10 @@ func (s *Store) connect(cfg Config) error {
 		return &OpenError{Problem: problem, Detail: detail, Err: err}
 	}
 	s.nc = nc
+	if s.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(callTimeout)); err != nil {
+		nc.Close()
+		return &OpenError{Problem: Failed, Detail: "the client of JetStream cannot be made", Err: err}
+	}
 	return nil
 }
 
@@ -191,14 +223,8 @@ func redacted(urls string) string {
 	return strings.Join(hosts, ", ")
 }
 
-// prepare checks the servers and opens the streams.
-func (s *Store) prepare(ctx context.Context, cfg Config) (err error) {
-	if s.js, err = jetstream.New(s.nc, jetstream.WithDefaultTimeout(callTimeout)); err != nil {
-		return err
-	}
-	if err := s.check(ctx, cfg); err != nil {
-		return err
-	}
+// openStreams opens the streams, and creates missing ones.
+func (s *Store) openStreams(ctx context.Context) error {
 	for _, open := range []func(context.Context) error{
 		s.openSessions, s.openLogs, s.openRequests, s.openUsage, s.openEpochs,
 	} {
@@ -267,7 +293,7 @@ func (s *Store) onError(err error) {
 	s.log.Warn("NATS reported an error", "error", err)
 }
 
-// explain returns an error of prepare as an *OpenError.
+// explain returns an error of open as an *OpenError.
 func (s *Store) explain(err error) error {
 	var open *OpenError
 	if errors.As(err, &open) && open.Problem != Failed {
