@@ -8,6 +8,9 @@ import (
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
+// Loaded reports whether a session is in memory.
+func (b *Bridge) Loaded(key string) bool { return b.store.Get(key) != nil }
+
 // Load takes over a session that another server has stored in the directory: it restores the session, and the requests
 // that are remembered of it, as New does for all sessions at the start. It reports whether there is such a session. A
 // session that is in memory stays as it is. The error is that of the directory, or says why the session cannot be

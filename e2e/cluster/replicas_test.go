@@ -8,12 +8,13 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/e2e/harness"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
 )
 
 // A session is used through a replica that does not have it: a turn, its events, lists, and its end.
 func TestAnyReplica(t *testing.T) {
 	t.Parallel()
-	d := replicas(harness.NewScripted(t), 2)
+	d, _ := replicas(harness.NewScripted(t), 2)
 	create(d[0], "shared")
 	if got := answer(d[1], "shared", "through the other"); got != "You said: through the other" {
 		t.Errorf("the answer through the other replica is %q", got)
@@ -40,14 +41,27 @@ func TestAnyReplica(t *testing.T) {
 // before, and no durable event is lost, doubled or moved.
 func TestOwnerEnds(t *testing.T) {
 	t.Parallel()
-	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "drained": syscall.SIGTERM} {
+	for name, end := range map[string]func(owner *harness.Daemon, nats *natstest.Server){
+		"killed":  func(owner *harness.Daemon, _ *natstest.Server) { owner.Stop(syscall.SIGKILL) },
+		"drained": func(owner *harness.Daemon, _ *natstest.Server) { owner.Stop(syscall.SIGTERM) },
+		"killed before its folder was saved": func(owner *harness.Daemon, nats *natstest.Server) {
+			owner.Stop(syscall.SIGKILL)
+			snapshots, err := nats.JetStream().Stream(t.Context(), "copilot_blob")
+			if err == nil {
+				err = snapshots.Purge(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := replicas(harness.NewScripted(t), 2)
+			d, nats := replicas(harness.NewScripted(t), 2)
 			create(d[0], "s")
 			answer(d[1], "s", "second prompt")
 			before := durable(d[1], "s")
-			d[0].Stop(sig)
+			end(d[0], nats)
 			d[1].Eventually("the session is at the other replica", func() bool {
 				_, err := d[1].Client.Sessions().GetSession(d[1].Ctx, &bridgev1.GetSessionRequest{SessionId: "s"})
 				return err == nil
@@ -66,6 +80,11 @@ func TestOwnerEnds(t *testing.T) {
 				t.Errorf("events before:\n%v\nafter:\n%v", before, after)
 			}
 			d[0].Start()
+			d[1].Stop(syscall.SIGTERM)
+			d[0].Eventually("the session is listed by the replica that is back", func() bool {
+				list, err := d[0].Client.Sessions().ListSessions(d[0].Ctx, &bridgev1.ListSessionsRequest{})
+				return err == nil && len(list.GetSessions()) == 1 && list.GetSessions()[0].GetSessionId() == "s"
+			})
 			if got := durable(d[0], "s"); !slices.Equal(got, after) {
 				t.Errorf("the replica that is back shows\n%v\nwant\n%v", got, after)
 			}

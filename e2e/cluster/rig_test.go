@@ -17,21 +17,21 @@ import (
 // lease is the replicas' lease: long enough for a busy machine.
 const lease = "8s"
 
-// replicas starts servers that are one cluster. Each has a home of the CLI of its own.
-func replicas(st *harness.Scripted, n int) []*harness.Daemon {
+// replicas starts servers that are one cluster, and its NATS server. Each has a separate home of the CLI.
+func replicas(st *harness.Scripted, n int) (replicas []*harness.Daemon, nats *natstest.Server) {
 	st.T.Helper()
-	nats := natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
+	nats = natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
 	ca := servertest.NewCA(st.T)
 	provider := writeProvider(st)
-	out := make([]*harness.Daemon, n)
-	for i := range out {
+	for i := range n {
 		files := ca.Issue(st.T)
-		out[i] = harness.NewDaemon(st, "--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
+		replicas = append(replicas, harness.NewDaemon(st,
+			"--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
 			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", harness.FreeAddress(st.T),
 			"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
-			"--provider", "ours="+provider)
+			"--provider", "ours="+provider))
 	}
-	return out
+	return replicas, nats
 }
 
 // writeProvider writes the file of a model provider that all replicas have: a session that names it needs no secrets

@@ -276,14 +276,29 @@ func (m *member) forward(k *Cluster) *forward.Config {
 type locator struct{ member *member }
 
 // Locate implements forward.Locator.
-func (l locator) Locate(_ context.Context, tenant, name string) (forward.Owner, error) {
-	return forward.Owner(l.member.node.Locate(tenancy.KeyOf(tenant, name))), nil
+func (l locator) Locate(ctx context.Context, tenant, name string) (forward.Owner, error) {
+	key := tenancy.KeyOf(tenant, name)
+	return l.member.ready(ctx, key, l.member.node.Locate(key))
 }
 
 // Verify implements forward.Locator.
 func (l locator) Verify(ctx context.Context, tenant, name string) (forward.Owner, error) {
-	owner, err := l.member.node.Verify(ctx, tenancy.KeyOf(tenant, name))
-	return forward.Owner(owner), err
+	key := tenancy.KeyOf(tenant, name)
+	owner, err := l.member.node.Verify(ctx, key)
+	if err != nil {
+		return forward.Owner{}, err
+	}
+	return l.member.ready(ctx, key, owner)
+}
+
+// ready returns the owner of a session. It waits for a session that this replica has, but still restores.
+func (m *member) ready(ctx context.Context, key string, owner cluster.Owner) (forward.Owner, error) {
+	if owner.Here && !m.bridge.Loaded(key) {
+		if found, err := m.claim(ctx, key); err != nil || !found {
+			return forward.Owner{}, err
+		}
+	}
+	return forward.Owner(owner), nil
 }
 
 // Claim implements forward.Locator.

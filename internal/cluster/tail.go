@@ -15,34 +15,35 @@ import (
 	"github.com/copilot-grpc/copilot-grpc/bridge/journal"
 )
 
-// tail is what the CLI's record of a session lacks: the events of the session's log behind the record's last one. The
-// log has each event when it was shown; the record was saved some time before the end of the last owner. The CLI
-// writes the same JSON into its record that it sends (docs/cluster.md).
+// tail is what the CLI's record of a session lacks: the events of the session's log behind the last one that the record
+// has. The log has each event when it was shown; the record was saved some time before the end of the last owner, or
+// never. The CLI writes the same JSON into its record that it sends, and some events that it does not send
+// (docs/cluster.md).
 type tail struct {
-	last  string // id of the record's last event; "" if there is no record
-	found bool   // it is in the log
+	has   map[string]bool // ids of the record's events
+	began bool            // the log has come to an event of the record, or to the session's first one
 	lines [][]byte
 }
 
-// openTail reads the end of the record in a folder, "" for none.
+// openTail reads the record in a folder, "" for none.
 func openTail(folder string) (*tail, error) {
+	t := &tail{has: map[string]bool{}}
 	if folder == "" {
-		return &tail{}, nil
+		return t, nil
 	}
 	file, err := os.Open(filepath.Join(folder, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &tail{}, nil
+		return t, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // it was only read
-	t := &tail{}
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if id := eventID(line); id != "" {
-			t.last = id
+		if event := parseEvent(line); event.ID != "" {
+			t.has[event.ID] = true
 		}
 		if errors.Is(err, io.EOF) {
 			return t, nil
@@ -53,36 +54,47 @@ func openTail(folder string) (*tail, error) {
 	}
 }
 
-// eventID returns the id of an event's JSON, "" if it has none.
-func eventID(text []byte) string {
-	var event struct {
-		ID string `json:"id"`
+// event is what a tail knows of an event.
+type event struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+}
+
+// parseEvent returns the zero value for what is no event's JSON.
+func parseEvent(text []byte) (e event) {
+	if json.Unmarshal(text, &e) != nil {
+		return event{} // a line that was cut off
 	}
-	_ = json.Unmarshal(text, &event) // a line that was cut off has no id
-	return event.ID
+	return e
 }
 
 // take takes the next entry of the log.
 func (t *tail) take(body []byte) {
 	text, kept, err := journal.StoredEvent(body)
-	if t.last == "" || err != nil || !kept {
+	if err != nil || !kept {
 		return
 	}
-	switch id := eventID(text); {
-	case id == t.last:
-		t.found, t.lines = true, nil
-	case t.found:
-		t.lines = append(t.lines, text)
+	switch e := parseEvent(text); {
+	case t.has[e.ID]:
+		t.began, t.lines = true, nil
+	case t.began, len(t.has) == 0 && e.Type == firstEvent:
+		t.began, t.lines = true, append(t.lines, text)
 	}
 }
 
-// write adds what the record lacks.
+// firstEvent is the type of a session's first event.
+const firstEvent = "session.start"
+
+// write adds what the record in a folder lacks.
 func (t *tail) write(folder string) error {
-	if len(t.lines) == 0 {
+	if len(t.lines) == 0 || folder == "" {
 		return nil
 	}
 	path := filepath.Join(folder, recordFile)
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = os.MkdirAll(folder, 0o700)
+	}
 	if err == nil {
 		text = text[:bytes.LastIndexByte(text, '\n')+1] // without a line that was cut off
 		text = append(append(text, bytes.Join(t.lines, []byte{'\n'})...), '\n')

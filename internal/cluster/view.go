@@ -104,8 +104,9 @@ func (v *view) peers(except string) []Owner {
 	return out
 }
 
-// orphans returns the sessions without a living owner that a member takes. Those are also sessions that it owns itself
-// but does not have: the reply to a request that acquired or released them was lost.
+// orphans returns the sessions without a living owner that a member takes: also those that their owner has released, so
+// that lists have them, and sessions that the member owns itself but does not have, because the reply to a request that
+// acquired or released them was lost.
 func (v *view) orphans(own string, has func(session string) bool) (sessions []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,7 +117,7 @@ func (v *view) orphans(own string, has func(session string) bool) (sessions []st
 	for session, h := range v.holders {
 		_, alive := v.members[h.Member]
 		switch {
-		case h.Member == "" || alive && h.Member != own:
+		case alive && h.Member != own:
 		case alive && has(session), !alive && winner(session, members) != own:
 		default:
 			sessions = append(sessions, session)
