@@ -9,10 +9,9 @@
 //     those that are no longer in memory.
 //   - Requests: operation.Runner, by bridge.Directory.
 //   - Files: the outbox of a session, by bridge.Directory.
-//   - Owners, Blobs: none yet. A cluster of bridges will call them: Owners before it opens a
-//     session's log, Blobs at the end of each turn and when a session moves to another machine.
-//     One process with a data directory owns every session in it, and the CLI's folders stay in
-//     place.
+//   - Owners, Blobs: cluster.Directory, Owners before it opens a session's log, Blobs after each turn
+//     and when a session moves to another machine. One process with a data directory owns every
+//     session in it, and the CLI's folders stay in place.
 //
 // # Terms
 //
@@ -21,8 +20,7 @@
 // earlier term than the session's current one is refused with ErrStale: an owner that was frozen
 // and wakes up cannot write. A term is not an epoch, which numbers the contents of a journal.
 //
-// The journal does not act on ErrStale yet: it retries every failed write. A cluster ends the
-// session instead.
+// The journal does not act on ErrStale: it retries every failed write. A replica of a cluster ends.
 //
 // # A second implementation
 //

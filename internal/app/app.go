@@ -51,7 +51,7 @@ type App struct {
 
 	observing observing
 	closers   closers
-	// member is the replica of a cluster; nil without one. lost is why it ended by itself.
+	// member is the replica of a cluster; nil without one. lost is why it ended without a request.
 	member *member
 	lost   atomic.Pointer[error]
 	// hard ends when the server must stop without waiting.

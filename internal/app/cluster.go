@@ -185,7 +185,7 @@ func (a *App) join(ctx context.Context, own runtime.Profile, tidyEvery time.Dura
 	}
 	a.closers.add("lease of the replica", node.Close)
 	writer := journal.NewWriter(journal.WriterConfig{
-		// What NATS has acknowledged is safe.
+		// NATS acknowledges what is safe.
 		Fsync: journal.FsyncAlways, MaxBytes: a.config.JournalBytes, MaxAge: a.config.JournalAge, TidyEvery: tidyEvery,
 		Logger: a.logger,
 	})
@@ -221,7 +221,7 @@ func (a *App) replaced(cause error) {
 	}
 }
 
-// ended returns the reason why the replica ended by itself; nil if it did not.
+// ended returns the reason why the replica ended without a request; nil if it did not.
 func (a *App) ended() error {
 	if cause := a.lost.Load(); cause != nil {
 		return fmt.Errorf("%w: %w", errReplaced, *cause)

@@ -70,10 +70,13 @@ func parseEvent(text []byte) (e event) {
 
 // take takes the next entry of the log.
 func (t *tail) take(body []byte) {
-	text, kept, err := journal.StoredEvent(body)
-	if err != nil || !kept {
-		return
+	if text, kept, err := journal.StoredEvent(body); err == nil && kept {
+		t.add(text)
 	}
+}
+
+// add takes the next event of the log that belongs into the record.
+func (t *tail) add(text []byte) {
 	switch e := parseEvent(text); {
 	case t.has[e.ID]:
 		t.began, t.lines = true, nil

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// replica is a valid configuration of a replica.
+func replica() Cluster {
+	return Cluster{
+		URL: "nats://localhost:4222", Node: "n", Listen: "localhost:7801", Cert: "cert", Key: "key", CA: "ca",
+	}
+}
+
+// Settings of a replica that cannot work are refused, by the name of the setting.
+func TestClusterSettings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*Cluster)
+		dial   string
+		key    string
+	}{
+		"no cluster":           {func(k *Cluster) { k.URL = "" }, "", "cluster"},
+		"a CLI server":         {func(*Cluster) {}, "localhost:1", "cluster"},
+		"a password":           {func(k *Cluster) { k.URL += ",nats://u:p@host" }, "", "cluster"},
+		"a token":              {func(k *Cluster) { k.URL = "nats://secret@host" }, "", "cluster"},
+		"no certificate":       {func(k *Cluster) { k.Cert = "" }, "", "node_cert"},
+		"no key":               {func(k *Cluster) { k.Key = "" }, "", "node_key"},
+		"no CA":                {func(k *Cluster) { k.CA = "" }, "", "node_ca"},
+		"no listener":          {func(k *Cluster) { k.Listen = "" }, "", "node_listen"},
+		"any port":             {func(k *Cluster) { k.Listen = "localhost:0" }, "", "node_listen"},
+		"no host":              {func(k *Cluster) { k.Listen = ":7801" }, "", "node_address"},
+		"every address":        {func(k *Cluster) { k.Listen = "0.0.0.0:7801" }, "", "node_address"},
+		"an address of no one": {func(k *Cluster) { k.Address = "[::]:7801" }, "", "node_address"},
+		"no port":              {func(k *Cluster) { k.Address = "host" }, "", "node_address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := replica()
+			test.change(&k)
+			err := k.check(test.dial)
+			if err == nil || !strings.HasPrefix(err.Error(), test.key+": ") || strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error is %v, want one of %s", err, test.key)
+			}
+		})
+	}
+}
+
+// The name and the address of a replica have defaults.
+func TestClusterDefaults(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := replica()
+	k.Node = ""
+	if err := k.check(""); err != nil || k.Node != host || k.Address != k.Listen {
+		t.Errorf("the replica is %+v, %v", k, err)
+	}
+	k.Listen, k.Address = "0.0.0.0:7801", "host:1"
+	if err := k.check(""); err != nil || k.Address != "host:1" {
+		t.Errorf("the replica is %+v, %v", k, err)
+	}
+	if err := new(Cluster).check("localhost:1"); err != nil {
+		t.Errorf("a server alone: %v", err)
+	}
+}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natsstore"
+	"github.com/copilot-grpc/copilot-grpc/internal/cluster/natstest"
+)
+
+// openStore opens a storage of a server.
+func openStore(t testing.TB, server *natstest.Server) *natsstore.Store {
+	t.Helper()
+	s, err := natsstore.Open(t.Context(), natsstore.Config{Cluster: "test", Unsafe: true, InProcess: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// home has the folders of the sessions of one node. out receives its log.
+func home(t testing.TB, blobs backend.Blobs, out *bytes.Buffer) (f *Folders, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	place := func(key string, _ json.RawMessage) string { return filepath.Join(dir, "state", key) }
+	return NewFolders(blobs, place, slog.New(slog.NewTextHandler(out, nil))), dir
+}
+
+// fill writes files into a folder that has no others.
+func fill(t testing.TB, folder string, files map[string]string) {
+	t.Helper()
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// contents returns the files of a folder.
+func contents(t testing.TB, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name)))
+		files[name] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// same reports whether a folder has these files and no others.
+func same(t testing.TB, folder string, want map[string]string) {
+	t.Helper()
+	got, _ := json.Marshal(contents(t, folder))
+	if expect, _ := json.Marshal(want); !bytes.Equal(got, expect) {
+		t.Errorf("the folder has %s, want %s", got, expect)
+	}
+}
+
+// One node saves a folder, another restores it. A folder that the other has stays only if it continues the saved one.
+func TestFolderMoves(t *testing.T) {
+	t.Parallel()
+	blobs := openStore(t, natstest.Start(t)).Blobs()
+	var out bytes.Buffer
+	from, there := home(t, blobs, &out)
+	saved := map[string]string{recordFile: "1\n2\n", "checkpoints/one/a.md": "text", "workspace.yaml": "w"}
+	fill(t, filepath.Join(there, "state", "s"), saved)
+	from.changed("s", nil, 1)
+	from.Flush()
+	continued := map[string]string{recordFile: "1\n2\n3\n", "new": "n"}
+	for name, test := range map[string]struct{ have, want map[string]string }{
+		"nothing":         {nil, saved},
+		"an older record": {map[string]string{recordFile: "1\n", "gone": "x"}, saved},
+		"another record":  {map[string]string{recordFile: "1\n3\n4\n", "workspace.yaml": "w"}, saved},
+		"no record":       {map[string]string{"workspace.yaml": "other"}, saved},
+		"the same":        {saved, saved},
+		"a continued one": {continued, continued},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to, dir := home(t, blobs, &out)
+			folder := filepath.Join(dir, "state", "s")
+			fill(t, folder, test.have)
+			if got, err := to.restore(t.Context(), "s", nil); err != nil || got != folder {
+				t.Fatal(got, err)
+			}
+			same(t, folder, test.want)
+			if left, _ := filepath.Glob(filepath.Join(dir, "state", ".*")); len(left) > 0 {
+				t.Errorf("left over are %q", left)
+			}
+		})
+	}
+	if out.Len() > 0 {
+		t.Errorf("logged was %s", &out)
+	}
+}
+
+// A folder that could not be saved is saved later; that of a former owner never.
+func TestFolderIsSavedAgain(t *testing.T) {
+	t.Parallel()
+	blobs := openStore(t, natstest.Start(t)).Blobs()
+	var out bytes.Buffer
+	f, dir := home(t, blobs, &out)
+	// A file in the place of a folder cannot be opened as one.
+	path := filepath.Join(dir, "state", "s")
+	fill(t, filepath.Dir(path), map[string]string{"s": ""})
+	f.changed("s", nil, 2)
+	f.Flush()
+	if !strings.Contains(out.String(), "was not saved") {
+		t.Errorf("logged was %q", out.String())
+	}
+	fill(t, path, map[string]string{recordFile: "1\n"})
+	f.Flush()
+	if saved, err := blobs.List(t.Context(), "s"); err != nil || len(saved.Files) != 1 {
+		t.Fatalf("saved were %+v, %v", saved, err)
+	}
+	fill(t, path, map[string]string{recordFile: "1\n2\n"})
+	f.changed("s", nil, 1) // by an earlier owner
+	f.Flush()
+	if len(f.dirty) > 0 {
+		t.Error("the folder of a former owner is saved again and again")
+	}
+	if saved, err := blobs.List(t.Context(), "s"); err != nil || saved.Term != 2 {
+		t.Errorf("a former owner has saved %+v, %v", saved, err)
+	}
+}
+
+// evilBlobs have a file outside of the folder.
+type evilBlobs struct{ backend.Blobs }
+
+// Get implements backend.Blobs.
+func (b evilBlobs) Get(
+	ctx context.Context, session string, write func(backend.File, io.Reader) error,
+) (backend.Snapshot, error) {
+	return b.Blobs.Get(ctx, session, func(f backend.File, content io.Reader) error {
+		f.Name = "../../outside"
+		return write(f, content)
+	})
+}
+
+// A snapshot cannot write outside of the folder, and leaves what was there if it cannot be restored.
+func TestRestoreStaysInside(t *testing.T) {
+	t.Parallel()
+	blobs := openStore(t, natstest.Start(t)).Blobs()
+	_, err := blobs.Put(t.Context(), "s", backend.Snapshot{Term: 1}, fstest.MapFS{recordFile: {Data: []byte("1\n")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	f, dir := home(t, evilBlobs{blobs}, &out)
+	folder := filepath.Join(dir, "state", "s")
+	fill(t, folder, map[string]string{"b": "b"})
+	if _, err := f.restore(t.Context(), "s", nil); err == nil {
+		t.Error("a file outside of the folder was accepted")
+	}
+	same(t, dir, map[string]string{"state/s/b": "b"})
+}
