@@ -276,7 +276,7 @@ func (d *Disk) overflow() {
 
 // limit returns how far readers of a journal at off and seq may read.
 func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
-	if d.degraded == nil {
+	if !d.ahead() {
 		if len(d.flight) > 0 {
 			off, seq = d.flight[0].off-1, d.flight[0].Pos.Seq-1
 		} else if len(d.unwritten) > 0 {
@@ -296,14 +296,18 @@ func (d *Disk) limit(off, seq uint64) (uint64, uint64) {
 // ceiling is the last number that may be delivered. Without anything on disk the next process could not continue the
 // epoch.
 func (d *Disk) ceiling() uint64 {
-	if d.degraded != nil && d.unbacked {
+	if d.ahead() && d.unbacked {
 		return unbackedNumbers
 	}
 	return d.reserved
 }
 
-// degrade records that the disk is behind or failing: from now on events are delivered before they are written, and
-// may be lost at a crash. The journal's mu is held.
+// ahead reports whether events are delivered before they are written: after the end of the process they may be missing.
+// Those of a remote log are not, because another process may have to give every reader the same.
+func (d *Disk) ahead() bool { return d.degraded != nil && !d.log.Remote() }
+
+// degrade records that the disk is behind or failing. From now on events of a local log are delivered before they are
+// written, and may be lost at a crash. The journal's mu is held.
 func (d *Disk) degrade(err error) {
 	if d.degraded == nil {
 		d.writer.cfg.Logger.Error("journal writes to disk fail or are late", "directory", d.dir, "error", err)

@@ -195,7 +195,15 @@ func TestOneRemoteLogHangs(t *testing.T) {
 
 var errAway = errors.New("the server is away")
 
-// A remote log that failed is written again by its lane when its time comes, and a removed one is deleted.
+// shownSeq is the number of the last event that readers can see.
+func shownSeq(j *Journal) uint64 {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.shownSeq
+}
+
+// A remote log that failed is written again by its lane when its time comes, before its events are shown, and a removed
+// one is deleted.
 func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,6 +215,9 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 		if err := j.Degraded(); !errors.Is(err, errAway) {
 			t.Fatalf("the journal is %v", err)
 		}
+		if shown := shownSeq(j); shown != 0 {
+			t.Errorf("event %d was shown before it was written", shown)
+		}
 		g.shut("0")
 		g.fail(nil)
 		time.Sleep(4 * minRetry) // it is being written again
@@ -217,8 +228,8 @@ func TestRemoteLogRecoversAndIsRemoved(t *testing.T) {
 		}
 		g.open()
 		synctest.Wait()
-		if err := j.Degraded(); err != nil || j.disk.log.Last() != 2 {
-			t.Errorf("the log ends with entry %d, %v", j.disk.log.Last(), err)
+		if err := j.Degraded(); err != nil || j.disk.log.Last() != 2 || shownSeq(j) != 2 {
+			t.Errorf("the log ends with entry %d, the shown events with %d, %v", j.disk.log.Last(), shownSeq(j), err)
 		}
 		if err := j.Remove(t.Context()); err != nil {
 			t.Error(err)

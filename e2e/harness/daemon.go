@@ -57,9 +57,9 @@ type Daemon struct {
 	Root   string
 	Path   string // of the program; empty for the one that is tested
 	Flags  []string
-	cmd    *exec.Cmd
-	log    bytes.Buffer
-	exited chan error
+	Cmd    *exec.Cmd    // the process of this life
+	Exited chan error   // receives how this life ended; who takes it puts it back
+	Log    bytes.Buffer // to be read after the end of a life
 	Client *copilot.Client
 }
 
@@ -79,7 +79,7 @@ func StartDaemon(d *Daemon) *Daemon {
 	st.T.Cleanup(func() {
 		d.Stop(syscall.SIGTERM)
 		if st.T.Failed() {
-			st.T.Logf("log of the bridge:\n%s", &d.log)
+			st.T.Logf("log of the bridge:\n%s", &d.Log)
 		}
 		_ = os.RemoveAll(root)
 	})
@@ -98,27 +98,27 @@ func (d *Daemon) Start() {
 		d.T.Fatal(err)
 	}
 	socket := filepath.Join(d.Root, "s")
-	d.cmd = exec.Command(path, append([]string{
+	d.Cmd = exec.Command(path, append([]string{
 		"serve", "--listen", "unix:" + socket, "--cli", os.Getenv(CLIEnv), "--no-login", "--home",
 		filepath.Join(d.Root, "home"),
 		"--user-home", d.Root, "--work-dir", d.Root, "--data-dir", filepath.Join(d.Root, "data"),
 	}, d.Flags...)...)
-	d.cmd.Stderr, d.cmd.Stdout = &d.log, &d.log
-	d.exited = make(chan error, 1)
-	if err := d.cmd.Start(); err != nil {
+	d.Cmd.Stderr, d.Cmd.Stdout = &d.Log, &d.Log
+	d.Exited = make(chan error, 1)
+	if err := d.Cmd.Start(); err != nil {
 		d.T.Fatal(err)
 	}
-	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(d.cmd, d.exited)
+	go func(cmd *exec.Cmd, exited chan error) { exited <- cmd.Wait() }(d.Cmd, d.Exited)
 	for {
 		if d.Client, err = copilot.Dial(d.Ctx, "unix:"+socket); err == nil {
 			return
 		}
 		select {
-		case err := <-d.exited:
-			d.exited <- err
-			d.T.Fatalf("the bridge ended: %v\n%s", err, &d.log)
+		case err := <-d.Exited:
+			d.Exited <- err
+			d.T.Fatalf("the bridge ended: %v\n%s", err, &d.Log)
 		case <-d.Ctx.Done():
-			d.T.Fatalf("the bridge does not answer: %v\n%s", err, &d.log)
+			d.T.Fatalf("the bridge does not answer: %v\n%s", err, &d.Log)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -130,11 +130,11 @@ func (d *Daemon) Stop(sig syscall.Signal) {
 		_ = d.Client.Close()
 		d.Client = nil
 	}
-	if d.cmd.ProcessState == nil {
-		_ = d.cmd.Process.Signal(sig)
+	if d.Cmd.ProcessState == nil {
+		_ = d.Cmd.Process.Signal(sig)
 	}
-	err := <-d.exited
-	d.exited <- err
+	err := <-d.Exited
+	d.Exited <- err
 }
 
 // Crash kills the bridge and starts it again.
