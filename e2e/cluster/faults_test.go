@@ -39,8 +39,12 @@ func ended(d *harness.Daemon) error {
 // A tool call that waits when the owner is killed waits at the next owner, under its id, and the agent gets the answer.
 func TestPendingOutlivesTheOwner(t *testing.T) {
 	t.Parallel()
-	d, _ := replicas(harness.NewScripted(t, harness.OnUser("work", harness.Call("works", nil)),
-		harness.OnResult("works", harness.Say("{{tool_result}}"))), 2)
+	st := harness.NewScripted(t, harness.OnUser("work", harness.Call("works", nil)),
+		harness.OnResult("works", harness.Say("{{tool_result}}")))
+	if st.Before("1.0.82") {
+		t.Skip("CLI 1.0.81 takes an answer after a restart, and says nothing more")
+	}
+	d, _ := replicas(st, 2)
 	config := d[0].Config()
 	config.Provider = nil
 	config.Tools = []*cliv1.ToolDefinition{
