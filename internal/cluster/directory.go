@@ -53,7 +53,7 @@ type Directory struct {
 type owned struct {
 	lease   *lease
 	records *natsstore.Session
-	// folder is the CLI's folder, if the session came from another node and its journal was not opened yet.
+	// folder is the CLI's folder, if its record was not completed by the session's journal yet.
 	folder string
 }
 
@@ -132,17 +132,19 @@ func (d *Directory) Journal(key string, epoch uint64) (*journal.Disk, journal.Re
 	if err != nil {
 		return nil, journal.Recovery{}, err
 	}
-	folder := o.folder
-	o.folder = ""
-	tail, err := openTail(folder)
+	tail, err := openTail(o.folder)
 	if err != nil {
 		return nil, journal.Recovery{}, err
 	}
 	disk, found, err := journal.OpenLog(tappedLogs{d.logs, tail}, key, o.lease.Term(), epoch, key, d.cfg.Writer)
+	if err == nil {
+		err = tail.write(o.folder)
+	}
 	if err != nil {
 		return nil, found, err
 	}
-	return disk, found, tail.write(folder)
+	o.folder = ""
+	return disk, found, nil
 }
 
 // Sessions implements sessions.Directory. A node has no sessions at its start: it takes them over one at a time.

@@ -197,6 +197,58 @@ func TestFailedAcquisitionReleases(t *testing.T) {
 	c.wantState(t, "s", "{}")
 }
 
+// failingLogs cannot be opened once.
+type failingLogs struct {
+	backend.Logs
+
+	failed bool
+}
+
+// Open implements backend.Logs.
+func (l *failingLogs) Open(session string, term, epoch uint64, visit func(uint64, []byte) error) (
+	backend.Log, backend.Recovered, error,
+) {
+	if !l.failed {
+		l.failed = true
+		return nil, backend.Recovered{}, errors.New("no storage")
+	}
+	return l.Logs.Open(session, term, epoch, visit)
+}
+
+// The next owner completes the CLI's record by the journal, also when the journal cannot be opened at first.
+func TestJournalCompletesTheRecord(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	a, b := newReplica(t, server, "a"), newReplica(t, server, "b")
+	fill(t, a.folder("s"), map[string]string{recordFile: eventText(0) + "\n"})
+	a.save(t, "s", "{}")
+	disk, _, err := a.Journal("s", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := journal.New(journal.Config{Epoch: 1, Log: disk})
+	for i := range 3 {
+		j.Append(&journal.Record{
+			ID: journal.ID{byte(i + 1)}, Type: "t", JSON: []byte(eventText(i)), Ephemeral: i == 1,
+		})
+	}
+	if err := errors.Join(j.Close(t.Context()), a.node.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	b.logs = &failingLogs{Logs: b.logs}
+	if _, _, err := b.Journal("s", 2); err == nil {
+		t.Error("the journal was opened without its log")
+	}
+	disk, _, err = b.Journal("s", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := journal.New(journal.Config{Epoch: 2, Log: disk}).Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	same(t, b.folder("s"), map[string]string{recordFile: eventText(0) + "\n" + eventText(2) + "\n"})
+}
+
 // The usage of deleted sessions is stored by the names of the nodes.
 func TestUsageIsTheNodes(t *testing.T) {
 	t.Parallel()
