@@ -42,7 +42,8 @@ func openTail(folder string) (*tail, error) {
 	lines := bufio.NewReader(file)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if event := parseEvent(line); event.ID != "" {
+		// A last line without its end is not part of the record: write leaves it out.
+		if event := parseEvent(line); err == nil && event.ID != "" {
 			t.has[event.ID] = true
 		}
 		if errors.Is(err, io.EOF) {
