@@ -83,6 +83,8 @@ func (d *Directory) own(key string) (*owned, error) {
 		folder, err = d.restoreFolder(ctx, key)
 	}
 	if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout) // the other one may be over
+		defer cancel()
 		return nil, errors.Join(err, l.Release(ctx))
 	}
 	o := &owned{l, records, folder}

@@ -30,13 +30,15 @@ const (
 )
 
 // Folders keeps snapshots of the CLI's folders of sessions, so that another node can continue them. A folder is saved
-// after each save of its session's state, which follows each turn. It is safe for concurrent use. Its mutex guards the
-// map. Run is its goroutine.
+// after each save of its session's state, which follows each turn. It is safe for concurrent use. mu guards the map;
+// saving is held while a snapshot is saved or removed, and taken before mu. Run is its goroutine.
 type Folders struct {
 	blobs backend.Blobs
 	// place returns the folder of a session by its saved state; "" if it has none.
 	place func(key string, state json.RawMessage) string
 	log   *slog.Logger
+
+	saving sync.Mutex
 
 	mu    sync.Mutex
 	dirty map[string]changed
@@ -81,27 +83,50 @@ func (f *Folders) Run(ctx context.Context) {
 	}
 }
 
-// Flush saves the changed folders now. A folder that could not be saved is tried again.
+// Flush saves the changed folders now. The next Flush tries a folder again that could not be saved.
 func (f *Folders) Flush() {
-	f.mu.Lock()
-	dirty := f.dirty
-	f.dirty = map[string]changed{}
-	f.mu.Unlock()
-	for key, c := range dirty {
-		err := f.save(key, c)
-		if err == nil || errors.Is(err, backend.ErrStale) {
-			continue
-		}
-		f.log.Error("the CLI's folder of a session was not saved", "session_id", key, "error", err)
-		f.mu.Lock()
-		if _, again := f.dirty[key]; !again {
-			f.dirty[key] = c
-		}
-		f.mu.Unlock()
+	for tried := map[string]bool{}; f.saveNext(tried); {
 	}
 }
 
-// save saves a folder.
+// saveNext saves a changed folder that was not tried yet, and reports whether there was one.
+func (f *Folders) saveNext(tried map[string]bool) bool {
+	f.saving.Lock()
+	defer f.saving.Unlock()
+	key, c, found := f.take(tried)
+	if !found {
+		return false
+	}
+	tried[key] = true
+	err := f.save(key, c)
+	if err == nil || errors.Is(err, backend.ErrStale) {
+		return true
+	}
+	if !errors.Is(err, fs.ErrNotExist) { // else a file went while it was read
+		f.log.Error("the CLI's folder of a session was not saved", "session_id", key, "error", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, again := f.dirty[key]; !again {
+		f.dirty[key] = c
+	}
+	return true
+}
+
+// take takes a changed folder that was not tried yet.
+func (f *Folders) take(tried map[string]bool) (string, changed, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, c := range f.dirty {
+		if !tried[key] {
+			delete(f.dirty, key)
+			return key, c, true
+		}
+	}
+	return "", changed{}, false
+}
+
+// save saves a folder. The error is fs.ErrNotExist if a file went while it was read.
 func (f *Folders) save(key string, c changed) error {
 	root, err := os.OpenRoot(c.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,9 +139,6 @@ func (f *Folders) save(key string, c changed) error {
 	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
 	defer cancel()
 	_, err = f.blobs.Put(ctx, key, backend.Snapshot{Term: c.term}, root.FS())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a file went while it was read; the next save comes
-	}
 	return err
 }
 
@@ -142,12 +164,9 @@ func (f *Folders) restore(ctx context.Context, key string, state json.RawMessage
 
 // replace replaces a folder by the saved one.
 func (f *Folders) replace(ctx context.Context, key, folder string) error {
-	parent := filepath.Dir(folder)
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return err
-	}
-	staging, err := os.MkdirTemp(parent, ".restoring-")
-	if err != nil {
+	staging := filepath.Join(filepath.Dir(folder), ".restoring-"+filepath.Base(folder))
+	// An earlier attempt may have ended with its process.
+	if err := errors.Join(os.RemoveAll(staging), os.MkdirAll(staging, 0o700)); err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(staging) }() // it has been renamed, or is of no use
@@ -200,6 +219,8 @@ func continues(folder string, saved backend.Snapshot) bool {
 
 // remove removes the snapshot of a session. The CLI removes the folder.
 func (f *Folders) remove(ctx context.Context, key string) error {
+	f.saving.Lock() // a snapshot that is being saved would stay
+	defer f.saving.Unlock()
 	f.mu.Lock()
 	delete(f.dirty, key)
 	f.mu.Unlock()

@@ -102,7 +102,10 @@ func (t *tail) write(folder string) error {
 	if err == nil {
 		text = text[:bytes.LastIndexByte(text, '\n')+1] // without a line that was cut off
 		text = append(append(text, bytes.Join(t.lines, []byte{'\n'})...), '\n')
-		err = os.WriteFile(path, text, 0o600)
+		// The record is whole at any time.
+		if err = os.WriteFile(path+".new", text, 0o600); err == nil {
+			err = os.Rename(path+".new", path)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("completing the CLI's record of a session: %w", err)
