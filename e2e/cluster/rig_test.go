@@ -17,19 +17,27 @@ import (
 // lease is the replicas' lease: long enough for a busy machine.
 const lease = "8s"
 
-// replicas starts servers that are one cluster, and its NATS server. Each has a separate home of the CLI.
-func replicas(st *harness.Scripted, n int) (replicas []*harness.Daemon, nats *natstest.Server) {
+// replicas starts servers that are one cluster, and its NATS server. Each has a separate home of the CLI. More returns
+// further flags of a replica.
+func replicas(
+	st *harness.Scripted, n int, more ...func(i int) []string,
+) (replicas []*harness.Daemon, nats *natstest.Server) {
 	st.T.Helper()
 	nats = natstest.Start(st.T, natstest.Listen, natstest.SyncAlways)
 	ca := servertest.NewCA(st.T)
 	provider := writeProvider(st)
 	for i := range n {
 		files := ca.Issue(st.T)
-		replicas = append(replicas, harness.NewDaemon(st,
+		flags := []string{
 			"--cluster", nats.URL(), "--cluster-unsafe", "--cluster-lease", lease,
 			"--node-name", fmt.Sprintf("n%d", i+1), "--node-listen", harness.FreeAddress(st.T),
 			"--node-cert", files.CertFile, "--node-key", files.KeyFile, "--node-ca", files.CAFile,
-			"--provider", "ours="+provider))
+			"--provider", "ours=" + provider,
+		}
+		for _, f := range more {
+			flags = append(flags, f(i)...)
+		}
+		replicas = append(replicas, harness.NewDaemon(st, flags...))
 	}
 	return replicas, nats
 }
