@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	copilot "github.com/copilot-grpc/copilot-grpc/clients/go"
@@ -84,28 +86,35 @@ func TestPendingOutlivesTheOwner(t *testing.T) {
 	}
 }
 
-// A stream through a replica goes on after the end of the owner: each durable event comes once, in order.
+// waiting is a rule for a prompt whose answer comes never.
+var waiting = harness.Rule{When: harness.WhenUser("wait"), WaitFor: "never", Reply: harness.Steps(harness.Say("late"))}
+
+// A stream through a replica goes on after the end of the owner in the middle of a turn: each durable event comes once,
+// in order, and the lost ephemeral ones are reported.
 func TestStreamOutlivesTheOwner(t *testing.T) {
 	t.Parallel()
-	d, _ := replicas(harness.NewScripted(t), 2)
+	d, _ := replicas(harness.NewScripted(t, waiting), 2)
 	create(d[0], "s")
 	ctx, cancel := context.WithCancel(d[1].Ctx)
 	defer cancel()
-	durables := copilot.WithFilter(&bridgev1.EventFilter{ExcludeEphemeral: true, IncludeLarge: true})
+	all := copilot.WithFilter(&bridgev1.EventFilter{IncludeLarge: true})
+	gaps := make(chan *bridgev1.Gap, 100)
 	got, failed := make(chan string, 1000), make(chan error, 1)
 	go func() {
 		defer close(got)
-		for e, err := range d[1].Client.Session("s").Events(ctx, copilot.FromBeginning(), durables) {
+		for e, err := range d[1].Client.Session("s").Events(ctx, copilot.FromBeginning(), all,
+			copilot.OnGap(func(g *bridgev1.Gap) { gaps <- g })) {
 			switch {
 			case err != nil && ctx.Err() == nil:
 				failed <- err
 				return
-			case err == nil:
+			case err == nil && !e.GetEvent().GetEphemeral():
 				got <- e.GetEvent().GetId()
 			}
 		}
 	}()
-	answer(d[1], "s", "second")
+	send(d[1], &bridgev1.SendRequest{SessionId: "s", Prompt: &bridgev1.Prompt{Text: "wait"}})
+	d[1].Gate("never")
 	d[0].Stop(syscall.SIGKILL)
 	has(d[1], "s")
 	answer(d[1], "s", "third")
@@ -124,6 +133,19 @@ func TestStreamOutlivesTheOwner(t *testing.T) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("the stream had\n%v\nwant\n%v", ids, want)
 	}
+	if g := harness.Await(d[1].Scripted, gaps, "a gap"); g.GetReason() != bridgev1.GapReason_GAP_REASON_EPHEMERAL_LOST {
+		t.Errorf("the gap is %v", g)
+	}
+}
+
+// send sends a prompt, and returns the id of its message.
+func send(d *harness.Daemon, request *bridgev1.SendRequest) string {
+	d.T.Helper()
+	sent, err := d.Client.Sessions().Send(d.Ctx, request)
+	if err != nil {
+		d.T.Fatal(err)
+	}
+	return sent.GetMessageId()
 }
 
 // A replica that was frozen for longer than its lease finds that others have its sessions: it changes nothing, and ends
@@ -155,28 +177,59 @@ func TestFrozenOwnerEnds(t *testing.T) {
 	}
 }
 
-// A prompt that is sent again after the end of the owner has the first answer, and the agent gets it once.
+// A prompt that is sent again after the end of the owner has the first answer, and the agent gets it once: after its
+// turn and in the middle of it.
 func TestRequestOutlivesTheOwner(t *testing.T) {
 	t.Parallel()
-	d, _ := replicas(harness.NewScripted(t), 2)
+	d, _ := replicas(harness.NewScripted(t, waiting), 2)
 	create(d[0], "s")
-	request := &bridgev1.SendRequest{
-		SessionId: "s", RequestId: "once", Prompt: &bridgev1.Prompt{Text: "only once"},
-	}
-	first, err := d[1].Client.Sessions().Send(d[1].Ctx, request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := &bridgev1.SendRequest{SessionId: "s", RequestId: "1", Prompt: &bridgev1.Prompt{Text: "only once"}}
+	running := &bridgev1.SendRequest{SessionId: "s", RequestId: "2", Prompt: &bridgev1.Prompt{Text: "wait for it"}}
+	first := send(d[1], ended)
 	answer(d[1], "s", "and on")
+	second := send(d[1], running)
+	d[1].Gate("never")
 	d[0].Stop(syscall.SIGKILL)
 	has(d[1], "s")
-	again, err := d[1].Client.Sessions().Send(d[1].Ctx, request)
-	if err != nil || again.GetMessageId() != first.GetMessageId() {
-		t.Errorf("the repeated request got %v, %v, the first %v", again, err, first)
+	if again := send(d[1], ended); again != first {
+		t.Errorf("the repeated request got %q, the first %q", again, first)
+	}
+	if again := send(d[1], running); again != second {
+		t.Errorf("the repeated request of a turn that was running got %q, the first %q", again, second)
 	}
 	answer(d[1], "s", "the end")
-	if n := strings.Count(conversation(d[1], "the end"), "You said: only once"); n != 1 {
-		t.Errorf("the agent answered the prompt %d times", n)
+	sent := conversation(d[1], "the end")
+	if n, m := strings.Count(sent, "You said: only once"), strings.Count(sent, "wait for it"); n != 1 || m != 1 {
+		t.Errorf("the agent answered the first prompt %d times, and was sent the second %d times", n, m)
+	}
+}
+
+// The sessions of an owner that was killed have one owner each, the same for all who ask.
+func TestSessionsHaveOneOwner(t *testing.T) {
+	t.Parallel()
+	d, _ := replicas(harness.NewScripted(t), 3)
+	ids := []string{"s1", "s2", "s3"}
+	for _, id := range ids {
+		create(d[0], id)
+	}
+	d[0].Stop(syscall.SIGKILL)
+	for _, id := range ids {
+		has(d[1], id)
+		owners := map[string]bool{}
+		for _, survivor := range d[1:] {
+			has(survivor, id)
+			var header metadata.MD
+			_, err := survivor.Client.Sessions().GetSession(survivor.Ctx,
+				&bridgev1.GetSessionRequest{SessionId: id}, grpc.Header(&header))
+			if err != nil {
+				t.Fatal(err)
+			}
+			owners[strings.Join(header.Get("copilot-owner-node"), " ")] = true
+			answer(survivor, id, "on")
+		}
+		if len(owners) != 1 || !owners["n2"] && !owners["n3"] {
+			t.Errorf("the session %s has the owners %v", id, owners)
+		}
 	}
 }
 
@@ -186,13 +239,17 @@ func TestNATSAway(t *testing.T) {
 	t.Parallel()
 	d, nats := replicas(harness.NewScripted(t), 2)
 	create(d[0], "s")
+	first := durable(d[1], "s")
 	nats.Stop()
 	nats.Start()
 	d[1].Eventually("calls succeed again", func() bool {
-		out, err := d[1].Client.Session("s").SendAndWait(d[1].Ctx, "second")
+		out, err := d[1].Client.Session("s").SendAndWait(d[1].Ctx, "second", copilot.WithRequestID("second"))
 		return err == nil && out.Err() == nil
 	})
 	before := durable(d[1], "s")
+	if len(before) <= len(first) || !slices.Equal(before[:len(first)], first) {
+		t.Errorf("events before:\n%v\nafter a moment without NATS:\n%v", first, before)
+	}
 	nats.Stop()
 	for i := range d {
 		err := ended(d[i])
@@ -206,6 +263,9 @@ func TestNATSAway(t *testing.T) {
 	}
 	if got := answer(d[1], "s", "third"); got != "You said: third" {
 		t.Errorf("the answer is %q", got)
+	}
+	if n := strings.Count(conversation(d[1], "third"), "You said: second"); n != 1 {
+		t.Errorf("the agent answered the second prompt %d times", n)
 	}
 	if after := durable(d[0], "s"); len(after) <= len(before) || !slices.Equal(after[:len(before)], before) {
 		t.Errorf("events before:\n%v\nafter:\n%v", before, after)

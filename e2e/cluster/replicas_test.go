@@ -35,6 +35,11 @@ func TestAnyReplica(t *testing.T) {
 	}
 	_, err = d[1].Client.Sessions().GetSession(d[1].Ctx, &bridgev1.GetSessionRequest{SessionId: "second"})
 	harness.WantReason(t, err, bridgev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
+	create(d[0], "second")
+	answer(d[1], "second", "a new life")
+	if n := strings.Count(conversation(d[1], "a new life"), "You said: first of second"); n != 1 {
+		t.Errorf("the session that was created again knows the first prompt %d times", n)
+	}
 }
 
 // The conversation of a session goes on at another replica after the end of its owner: the model gets what was said
