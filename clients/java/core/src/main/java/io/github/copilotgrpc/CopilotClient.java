@@ -2,9 +2,7 @@ package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.bridge.v1.AttachStart;
 import io.github.copilotgrpc.bridge.v1.Callback;
-import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.DeleteSessionRequest;
-import io.github.copilotgrpc.bridge.v1.EventServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.GetAuthStatusRequest;
 import io.github.copilotgrpc.bridge.v1.GetAuthStatusResponse;
 import io.github.copilotgrpc.bridge.v1.GetLastSessionRequest;
@@ -12,18 +10,12 @@ import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
 import io.github.copilotgrpc.bridge.v1.ListModelsRequest;
-import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
-import io.github.copilotgrpc.bridge.v1.ListPendingResponse;
-import io.github.copilotgrpc.bridge.v1.ListSessionsRequest;
-import io.github.copilotgrpc.bridge.v1.ListSessionsResponse;
 import io.github.copilotgrpc.bridge.v1.PingRequest;
 import io.github.copilotgrpc.bridge.v1.PingResponse;
 import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.Session;
-import io.github.copilotgrpc.bridge.v1.SessionChange;
 import io.github.copilotgrpc.bridge.v1.SessionFilter;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
-import io.github.copilotgrpc.bridge.v1.StreamOptions;
 import io.github.copilotgrpc.bridge.v1.UsageRow;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsRequest;
 import io.github.copilotgrpc.bridge.v1.WatchSessionsResponse;
@@ -32,7 +24,6 @@ import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.internal.ServerProcess;
 import io.grpc.Channel;
 import io.grpc.MethodDescriptor;
-import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -256,13 +247,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the sessions
 	 */
 	public ItemStream<Session> listSessions(SessionFilter filter) {
-		ListSessionsRequest request = ListSessionsRequest.newBuilder().setFilter(filter).build();
-		Pages<ListSessionsResponse> pages = new Pages<>(
-				token -> connection.unary(SessionServiceGrpc.getListSessionsMethod(),
-						request.toBuilder().setPageToken(token).build(), null),
-				ListSessionsResponse::getNextPageToken);
-		return new ItemStream<>(
-				new Flattened<>(pages, ListSessionsResponse::getSessionsList), connection.executor());
+		return new Lists(connection).sessions(filter);
 	}
 
 	/**
@@ -303,16 +288,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the changes
 	 */
 	public ItemStream<WatchSessionsResponse> watchSessions(WatchSessionsRequest request) {
-		StreamOptions.Builder options = StreamOptions.newBuilder();
-		if (request.hasHeartbeatInterval()) {
-			options.setHeartbeatInterval(request.getHeartbeatInterval());
-		}
-		Duration silence = EventQuery.silence(options.build());
-		Source<WatchSessionsResponse> changes = new Resuming<>(connection,
-				() -> connection.stream(EventServiceGrpc.getWatchSessionsMethod(), request, silence),
-				change -> change.getChange() == SessionChange.SESSION_CHANGE_HEARTBEAT
-						? Resuming.Step.SKIP : Resuming.Step.DELIVER);
-		return new ItemStream<>(changes, connection.executor());
+		return new Lists(connection).changes(request);
 	}
 
 	/**
@@ -360,12 +336,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @return the callbacks
 	 */
 	public ItemStream<Callback> pending() {
-		Pages<ListPendingResponse> pages = new Pages<>(
-				token -> connection.unary(CallbackServiceGrpc.getListPendingMethod(),
-						ListPendingRequest.newBuilder().setPageToken(token).build(), null),
-				ListPendingResponse::getNextPageToken);
-		return new ItemStream<>(
-				new Flattened<>(pages, ListPendingResponse::getCallbacksList), connection.executor());
+		return new Lists(connection).pending();
 	}
 
 	/**

@@ -2,22 +2,10 @@ package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.bridge.v1.Answer;
 import io.github.copilotgrpc.bridge.v1.Callback;
-import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
-import io.github.copilotgrpc.bridge.v1.DeleteSessionRequest;
-import io.github.copilotgrpc.bridge.v1.DisconnectSessionRequest;
-import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
-import io.github.copilotgrpc.bridge.v1.ListPendingRequest;
-import io.github.copilotgrpc.bridge.v1.ReadEventRequest;
-import io.github.copilotgrpc.bridge.v1.ReadEventResponse;
 import io.github.copilotgrpc.bridge.v1.Session;
-import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
-import io.github.copilotgrpc.bridge.v1.SetModelRequest;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
-import io.github.copilotgrpc.bridge.v1.UpdateLabelsRequest;
-import io.github.copilotgrpc.bridge.v1.WriteLogRequest;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.SessionClosedException;
-import io.grpc.MethodDescriptor;
 import java.io.UncheckedIOException;
 import java.util.Collection;
 import java.util.List;
@@ -39,9 +27,10 @@ public final class CopilotSession implements AutoCloseable {
 	private final Participant participant; // null for a handle
 	private final Session info;
 	private final Consumer<CopilotSession> forget;
-	private final Position opened; // null to start at the first event
 	private final Progress progress;
 	private final Sending sending;
+	private final Journal journal;
+	private final SessionCalls calls;
 	private final CompletableFuture<CopilotException> closed = new CompletableFuture<>();
 
 	CopilotSession(
@@ -52,9 +41,11 @@ public final class CopilotSession implements AutoCloseable {
 		this.participant = participant;
 		this.info = info;
 		this.forget = forget;
-		this.opened = isNew ? null : Position.of(info.getPosition());
 		this.progress = participant == null ? new Progress() : participant.progress();
 		this.sending = new Sending(connection, id, progress);
+		Position opened = isNew ? null : Position.of(info.getPosition());
+		this.journal = new Journal(connection, id, progress, opened, closed);
+		this.calls = new SessionCalls(connection, id, progress);
 	}
 
 	Connection connection() {
@@ -245,9 +236,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the events
 	 */
 	public ItemStream<StreamItem> events(EventQuery query) {
-		Source<StreamItem> items = new Flattened<>(
-				subscribe(query, false), frame -> Cursor.items(frame, query));
-		return new ItemStream<>(Cursor.until(closed, items), connection.executor());
+		return journal.events(query);
 	}
 
 	/**
@@ -257,11 +246,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the frames
 	 */
 	public ItemStream<SubscribeResponse> frames(EventQuery query) {
-		return new ItemStream<>(Cursor.until(closed, subscribe(query, true)), connection.executor());
-	}
-
-	private Source<SubscribeResponse> subscribe(EventQuery query, boolean callbacks) {
-		return Cursor.frames(connection, id, progress, query, query.firstAfter(opened), callbacks);
+		return journal.frames(query);
 	}
 
 	/**
@@ -271,7 +256,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the events
 	 */
 	public ItemStream<StreamItem> history(EventQuery query) {
-		return new ItemStream<>(Cursor.history(connection, id, progress, query), connection.executor());
+		return journal.history(query);
 	}
 
 	/**
@@ -281,10 +266,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the JSON
 	 */
 	public String readEvent(Position position) {
-		ReadEventRequest request =
-				ReadEventRequest.newBuilder().setSessionId(id).setPosition(position.toMessage()).build();
-		return Futures.await(connection.readAll(
-				SessionServiceGrpc.getReadEventMethod(), request, ReadEventResponse::getJsonChunk)).toStringUtf8();
+		return Futures.await(journal.read(position)).toStringUtf8();
 	}
 
 	/**
@@ -293,8 +275,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the session
 	 */
 	public Session get() {
-		GetSessionRequest request = GetSessionRequest.newBuilder().setSessionId(id).build();
-		return Futures.await(call(SessionServiceGrpc.getGetSessionMethod(), request)).getSession();
+		return calls.get();
 	}
 
 	/**
@@ -304,8 +285,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the model in use; empty if the CLI does not report it
 	 */
 	public String setModel(String modelId) {
-		SetModelRequest request = SetModelRequest.newBuilder().setSessionId(id).setModelId(modelId).build();
-		return Futures.await(call(SessionServiceGrpc.getSetModelMethod(), request)).getModelId();
+		return calls.setModel(modelId);
 	}
 
 	/**
@@ -316,9 +296,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return all labels of the session
 	 */
 	public Map<String, String> updateLabels(Map<String, String> set, Collection<String> remove) {
-		UpdateLabelsRequest request =
-				UpdateLabelsRequest.newBuilder().setSessionId(id).putAllSet(set).addAllRemove(remove).build();
-		return Futures.await(call(SessionServiceGrpc.getUpdateLabelsMethod(), request)).getSession().getLabelsMap();
+		return calls.updateLabels(set, remove);
 	}
 
 	/**
@@ -328,8 +306,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return id of the resulting event
 	 */
 	public String log(String message) {
-		WriteLogRequest request = WriteLogRequest.newBuilder().setSessionId(id).setMessage(message).build();
-		return Futures.await(call(SessionServiceGrpc.getWriteLogMethod(), request)).getEventId();
+		return calls.log(message);
 	}
 
 	/**
@@ -338,8 +315,7 @@ public final class CopilotSession implements AutoCloseable {
 	 * @return the callbacks, oldest first
 	 */
 	public List<Callback> pending() {
-		ListPendingRequest request = ListPendingRequest.newBuilder().setSessionId(id).build();
-		return Futures.await(call(CallbackServiceGrpc.getListPendingMethod(), request)).getCallbacksList();
+		return calls.pending();
 	}
 
 	/**
@@ -382,8 +358,7 @@ public final class CopilotSession implements AutoCloseable {
 	 */
 	public void disconnect() {
 		if (participant == null || participant.ended().isDone()) {
-			DisconnectSessionRequest request = DisconnectSessionRequest.newBuilder().setSessionId(id).build();
-			Futures.await(call(SessionServiceGrpc.getDisconnectSessionMethod(), request));
+			calls.disconnect();
 			end(false);
 		} else {
 			Futures.await(participant.whenLive()); // a participant whose stream is broken still counts
@@ -393,8 +368,7 @@ public final class CopilotSession implements AutoCloseable {
 
 	/** Deletes the session and its history. */
 	public void delete() {
-		DeleteSessionRequest request = DeleteSessionRequest.newBuilder().setSessionId(id).build();
-		Futures.await(call(SessionServiceGrpc.getDeleteSessionMethod(), request));
+		calls.delete();
 		end(false);
 	}
 
@@ -405,7 +379,4 @@ public final class CopilotSession implements AutoCloseable {
 			participant.abandon();
 		}
 	}
-
-	private <Q, A> CompletableFuture<A> call(MethodDescriptor<Q, A> method, Q request) {
-		return connection.unary(method, request, progress);
-	}}
+}
