@@ -9,6 +9,8 @@ import io.github.copilotgrpc.bridge.v1.GetLastSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
+import io.github.copilotgrpc.bridge.v1.ImportSessionHeader;
+import io.github.copilotgrpc.bridge.v1.ImportSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ListModelsRequest;
 import io.github.copilotgrpc.bridge.v1.PingRequest;
 import io.github.copilotgrpc.bridge.v1.PingResponse;
@@ -24,6 +26,8 @@ import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.internal.ServerProcess;
 import io.grpc.Channel;
 import io.grpc.MethodDescriptor;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
@@ -268,6 +272,31 @@ public final class CopilotClient implements AutoCloseable {
 	public void deleteSession(String sessionId) {
 		DeleteSessionRequest request = DeleteSessionRequest.newBuilder().setSessionId(sessionId).build();
 		call(SessionServiceGrpc.getDeleteSessionMethod(), request);
+	}
+
+	/**
+	 * Makes a session of an archive that {@link CopilotSession#exportTo} wrote. {@link #resumeSession} opens the session,
+	 * with the secrets, tools and handlers that archives lack. The call has no time limit, and is not repeated.
+	 *
+	 * @param archive the archive, which a thread of the client's executor reads. It is not closed
+	 * @param header id, configuration and provider of the new session; those it lacks are the archive's
+	 * @return the new session, the id of the exported one, and the secrets that the session lacks
+	 * @throws CopilotException the server refused the archive, or cannot be reached. Nothing is left of the import
+	 * @throws UncheckedIOException the archive cannot be read
+	 */
+	public ImportSessionResponse importSession(InputStream archive, ImportSessionHeader header) {
+		return Futures.await(importSessionAsync(archive, header));
+	}
+
+	/**
+	 * Makes a session of an archive; see {@link #importSession(InputStream, ImportSessionHeader)}.
+	 *
+	 * @param archive the archive, which a thread of the client's executor reads. It is not closed
+	 * @param header id, configuration and provider of the new session; those it lacks are the archive's
+	 * @return completes with the new session
+	 */
+	public CompletableFuture<ImportSessionResponse> importSessionAsync(InputStream archive, ImportSessionHeader header) {
+		return new Transfer(connection).importFrom(archive, header);
 	}
 
 	/**

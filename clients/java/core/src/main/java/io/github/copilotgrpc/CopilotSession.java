@@ -2,11 +2,14 @@ package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.bridge.v1.Answer;
 import io.github.copilotgrpc.bridge.v1.Callback;
+import io.github.copilotgrpc.bridge.v1.ExportSessionHeader;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
 import io.github.copilotgrpc.errors.CopilotException;
 import io.github.copilotgrpc.errors.SessionClosedException;
+import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.nio.file.Path;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
@@ -267,6 +270,51 @@ public final class CopilotSession implements AutoCloseable {
 	 */
 	public String readEvent(Position position) {
 		return Futures.await(journal.read(position)).toStringUtf8();
+	}
+
+	/**
+	 * Writes the session as an archive, from which {@link CopilotClient#importSession} makes a session on another server.
+	 * No turn may run. The archive has the conversation, and no secrets of the configuration.
+	 *
+	 * @param file the file to write, which must not exist. After an error there is no file
+	 * @return size, digest and position of the archive, and the secrets that it lacks
+	 * @throws CopilotException the server refused the export, or the archive did not arrive as a whole
+	 * @throws UncheckedIOException the file cannot be written
+	 */
+	public ExportSessionHeader exportTo(Path file) {
+		return Futures.await(exportToAsync(file));
+	}
+
+	/**
+	 * Writes the session as an archive; see {@link #exportTo(Path)}.
+	 *
+	 * @param file the file to write, which must not exist. After an error or a cancellation there is no file
+	 * @return completes when the archive is written
+	 */
+	public CompletableFuture<ExportSessionHeader> exportToAsync(Path file) {
+		return new Transfer(connection).exportTo(id, file);
+	}
+
+	/**
+	 * Writes the session as an archive; see {@link #exportTo(Path)}.
+	 *
+	 * @param out receives the archive, and is not closed. After an error its bytes are of no use
+	 * @return size, digest and position of the archive, and the secrets that it lacks
+	 * @throws CopilotException the server refused the export, or the archive did not arrive as a whole
+	 * @throws UncheckedIOException the archive cannot be written
+	 */
+	public ExportSessionHeader exportTo(OutputStream out) {
+		return Futures.await(exportToAsync(out));
+	}
+
+	/**
+	 * Writes the session as an archive; see {@link #exportTo(Path)}.
+	 *
+	 * @param out receives the archive in a thread of the client's executor, and is not closed
+	 * @return completes when the archive is written
+	 */
+	public CompletableFuture<ExportSessionHeader> exportToAsync(OutputStream out) {
+		return new Transfer(connection).exportTo(id, out);
 	}
 
 	/**

@@ -2,10 +2,14 @@ package io.github.copilotgrpc;
 
 import io.github.copilotgrpc.bridge.v1.AbortRequest;
 import io.github.copilotgrpc.bridge.v1.AbortResponse;
+import io.github.copilotgrpc.bridge.v1.AttachmentChunk;
 import io.github.copilotgrpc.bridge.v1.SendAndWaitRequest;
 import io.github.copilotgrpc.bridge.v1.SendRequest;
+import io.github.copilotgrpc.bridge.v1.SendStreamRequest;
+import io.github.copilotgrpc.bridge.v1.SendStreamResponse;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
@@ -38,9 +42,28 @@ record Sending(Connection connection, String sessionId, Progress progress) {
 	/** A stream can be read once, so the call is not repeated. */
 	private CompletableFuture<Receipt> upload(Prompt prompt, SendRequest request) {
 		var call = connection.call(SessionServiceGrpc.getSendStreamMethod(), Duration.ZERO);
-		var sent = new Upload(call).send(request, prompt.attachments(), progress);
+		var sent = new Upload<>(call).start(connection.executor(), progress, upload -> {
+			upload.send(SendStreamRequest.newBuilder().setRequest(request).build());
+			// The prompt may have had attachments of its own.
+			int index = request.getPrompt().getAttachmentsCount() - prompt.attachments().size();
+			for (Attachment attachment : prompt.attachments()) {
+				if (attachment.isLarge()) {
+					sendLarge(upload, index, attachment);
+				}
+				index++;
+			}
+		});
 		return Futures.map(sent, reply -> receipt(
 				reply.getMessageId(), reply.getResentMessageId(), reply.getPosition(), reply.getInMemoryOnly()));
+	}
+
+	private static void sendLarge(
+			Upload<SendStreamRequest, SendStreamResponse> upload, int index, Attachment attachment)
+			throws IOException, InterruptedException {
+		try (InputStream in = attachment.open()) {
+			upload.sendPieces(in, piece -> SendStreamRequest.newBuilder().setChunk(
+					AttachmentChunk.newBuilder().setAttachment(index).setData(piece)).build());
+		}
 	}
 
 	private Receipt receipt(

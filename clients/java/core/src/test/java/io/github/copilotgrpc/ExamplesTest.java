@@ -40,6 +40,7 @@ class ExamplesTest {
 	private static final String FRAME = """
 			import io.github.copilotgrpc.*;
 			import io.github.copilotgrpc.bridge.v1.GetUsageRequest;
+			import io.github.copilotgrpc.bridge.v1.ImportSessionHeader;
 			import io.github.copilotgrpc.bridge.v1.Session;
 			import io.github.copilotgrpc.bridge.v1.SessionFilter;
 			import io.github.copilotgrpc.bridge.v1.UsageGroup;
@@ -47,7 +48,9 @@ class ExamplesTest {
 			import io.github.copilotgrpc.cli.v1.*;
 			import io.github.copilotgrpc.errors.*;
 			import io.github.copilotgrpc.Attachment;
+			import java.io.InputStream;
 			import java.nio.charset.StandardCharsets;
+			import java.nio.file.Files;
 			import java.nio.file.Path;
 			import java.time.Duration;
 			import java.util.*;

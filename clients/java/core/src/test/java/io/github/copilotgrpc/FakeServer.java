@@ -18,11 +18,15 @@ import io.github.copilotgrpc.bridge.v1.CallbackServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.CloseReason;
 import io.github.copilotgrpc.bridge.v1.ErrorReason;
 import io.github.copilotgrpc.bridge.v1.EventServiceGrpc;
+import io.github.copilotgrpc.bridge.v1.ExportSessionRequest;
+import io.github.copilotgrpc.bridge.v1.ExportSessionResponse;
 import io.github.copilotgrpc.bridge.v1.Failure;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoRequest;
 import io.github.copilotgrpc.bridge.v1.GetServerInfoResponse;
 import io.github.copilotgrpc.bridge.v1.GetSessionRequest;
 import io.github.copilotgrpc.bridge.v1.GetSessionResponse;
+import io.github.copilotgrpc.bridge.v1.ImportSessionRequest;
+import io.github.copilotgrpc.bridge.v1.ImportSessionResponse;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackRequest;
 import io.github.copilotgrpc.bridge.v1.ReadCallbackResponse;
 import io.github.copilotgrpc.bridge.v1.ResolveRequest;
@@ -32,6 +36,8 @@ import io.github.copilotgrpc.bridge.v1.RunResponse;
 import io.github.copilotgrpc.bridge.v1.RuntimeServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.SendAndWaitRequest;
 import io.github.copilotgrpc.bridge.v1.SendAndWaitResponse;
+import io.github.copilotgrpc.bridge.v1.SendStreamRequest;
+import io.github.copilotgrpc.bridge.v1.SendStreamResponse;
 import io.github.copilotgrpc.bridge.v1.Session;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.SubscribeRequest;
@@ -60,6 +66,7 @@ import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -79,6 +86,9 @@ final class FakeServer implements AutoCloseable {
 	final BlockingQueue<Played<RunRequest, RunResponse>> runs = new LinkedBlockingQueue<>();
 	final BlockingQueue<Played<SendAndWaitRequest, SendAndWaitResponse>> waits = new LinkedBlockingQueue<>();
 	final BlockingQueue<Played<WatchPendingRequest, WatchPendingResponse>> watches = new LinkedBlockingQueue<>();
+	final BlockingQueue<Played<ExportSessionRequest, ExportSessionResponse>> exports = new LinkedBlockingQueue<>();
+	final BlockingQueue<Uploaded<ImportSessionRequest, ImportSessionResponse>> imports = new LinkedBlockingQueue<>();
+	final BlockingQueue<Uploaded<SendStreamRequest, SendStreamResponse>> uploads = new LinkedBlockingQueue<>();
 	final BlockingQueue<ResolveRequest> resolves = new LinkedBlockingQueue<>();
 	final BlockingQueue<Metadata> headers = new LinkedBlockingQueue<>();
 	/** Errors of the next Attach calls, before they reach the test. */
@@ -251,6 +261,59 @@ final class FakeServer implements AutoCloseable {
 		}
 	}
 
+	/** A call whose requests arrive one by one, when the test asks for them. */
+	static final class Uploaded<Q, A> extends Played<Q, A> {
+		private final ServerCallStreamObserver<A> responses;
+		private final BlockingQueue<Optional<Q>> received;
+
+		private Uploaded(
+				Q first, ServerCallStreamObserver<A> responses, BlockingQueue<Optional<Q>> received,
+				CompletableFuture<Void> cancelled) {
+			super(first, responses, cancelled);
+			this.responses = responses;
+			this.received = received;
+		}
+
+		/** The next request; empty at the end. */
+		Optional<Q> next() throws InterruptedException {
+			responses.request(1);
+			return soon(received);
+		}
+
+		/** Takes a call whose first request adds it to a queue. */
+		static <Q, A> StreamObserver<Q> take(StreamObserver<A> observer, Queue<Uploaded<Q, A>> calls) {
+			ServerCallStreamObserver<A> responses = (ServerCallStreamObserver<A>) observer;
+			BlockingQueue<Optional<Q>> received = new LinkedBlockingQueue<>();
+			CompletableFuture<Void> cancelled = new CompletableFuture<>();
+			responses.setOnCancelHandler(() -> cancelled.complete(null));
+			responses.disableAutoRequest();
+			responses.request(1);
+			return new StreamObserver<>() {
+				private boolean started;
+
+				@Override
+				public void onNext(Q request) {
+					if (started) {
+						received.add(Optional.of(request));
+					} else {
+						started = true;
+						calls.add(new Uploaded<>(request, responses, received, cancelled));
+					}
+				}
+
+				@Override
+				public void onError(Throwable error) {
+					cancelled.complete(null);
+				}
+
+				@Override
+				public void onCompleted() {
+					received.add(Optional.empty());
+				}
+			};
+		}
+	}
+
 	private final class Callbacks extends CallbackServiceGrpc.CallbackServiceImplBase {
 		@Override
 		public StreamObserver<AttachRequest> attach(StreamObserver<AttachResponse> responses) {
@@ -313,6 +376,21 @@ final class FakeServer implements AutoCloseable {
 		@Override
 		public void getSession(GetSessionRequest request, StreamObserver<GetSessionResponse> responses) {
 			responses.onError(sessionRefusal);
+		}
+
+		@Override
+		public void exportSession(ExportSessionRequest request, StreamObserver<ExportSessionResponse> responses) {
+			exports.add(new Played<>(request, responses));
+		}
+
+		@Override
+		public StreamObserver<ImportSessionRequest> importSession(StreamObserver<ImportSessionResponse> responses) {
+			return Uploaded.take(responses, imports);
+		}
+
+		@Override
+		public StreamObserver<SendStreamRequest> sendStream(StreamObserver<SendStreamResponse> responses) {
+			return Uploaded.take(responses, uploads);
 		}
 
 		@Override
