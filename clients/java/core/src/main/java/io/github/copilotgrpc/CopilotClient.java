@@ -281,7 +281,7 @@ public final class CopilotClient implements AutoCloseable {
 	 * @param archive the archive, which a thread of the client's executor reads. It is not closed
 	 * @param header id, configuration and provider of the new session; those it lacks are the archive's
 	 * @return the new session, the id of the exported one, and the secrets that the session lacks
-	 * @throws CopilotException the server refused the archive, or cannot be reached. Nothing is left of the import
+	 * @throws CopilotException the server refused the archive, and nothing is left of the import; or the connection broke
 	 * @throws UncheckedIOException the archive cannot be read
 	 */
 	public ImportSessionResponse importSession(InputStream archive, ImportSessionHeader header) {
