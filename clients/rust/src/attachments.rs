@@ -19,7 +19,7 @@ const PIECE: usize = 256 << 10;
 const INLINE: usize = 1 << 20;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Vec<u8>>> + Send>>;
-type Reader = Pin<Box<dyn AsyncRead + Send>>;
+pub(crate) type Reader = Pin<Box<dyn AsyncRead + Send>>;
 
 /// An attachment of a prompt.
 #[derive(Clone, Debug)]
@@ -152,15 +152,20 @@ impl Attachment {
 }
 
 fn read(reader: Reader) -> Pieces {
-    Box::pin(futures_util::stream::unfold(Some(reader), |reader| async move {
+    Box::pin(pieces_of(reader).map(|piece| piece.map_err(|error| unreadable("the reader", &error))))
+}
+
+/// The bytes of a reader, in pieces of at most 256 KiB. An error is the last item.
+pub(crate) fn pieces_of(reader: Reader) -> impl Stream<Item = std::io::Result<Vec<u8>>> + Send {
+    futures_util::stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
         let mut piece = Vec::with_capacity(PIECE);
         match (&mut reader).take(PIECE as u64).read_to_end(&mut piece).await {
             Ok(0) => None,
             Ok(_) => Some((Ok(piece), Some(reader))),
-            Err(error) => Some((Err(unreadable("the reader", &error)), None)),
+            Err(error) => Some((Err(error), None)),
         }
-    }))
+    })
 }
 
 fn unreadable(name: &str, error: &std::io::Error) -> Error {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::io::AsyncRead;
+
 use crate::bridge::v1 as bridge;
 use crate::channel::Channel;
 use crate::cli::v1 as cli;
@@ -16,6 +18,7 @@ use crate::open::{Create, Join, Resume, SessionBuilder};
 use crate::prompt::Prompt;
 use crate::retry::Backoff;
 use crate::session::Session;
+use crate::transfer::ImportSession;
 use crate::turn::Outcome;
 
 /// A client of one server. Cheap to clone; all methods may run concurrently.
@@ -153,6 +156,13 @@ impl Client {
     /// Deletes a session and its history.
     pub async fn delete_session(&self, session_id: impl Into<String>) -> Result<()> {
         self.session(session_id).delete().await
+    }
+
+    /// Makes a session of an archive that [`Session::export_to`] wrote; the future sends the archive while it reads it.
+    /// [`resume_session`](Self::resume_session) opens the session, with the secrets, tools and handlers that archives lack.
+    /// If the server refuses the archive, or the future is dropped before the archive's end, nothing is left of the import.
+    pub fn import_session(&self, archive: impl AsyncRead + Send + 'static) -> ImportSession {
+        ImportSession::new(self.connection(), Box::pin(archive))
     }
 
     /// Changes of the caller's sessions: first one for each open session, then changes as they happen.

@@ -71,6 +71,7 @@ mod token;
 mod tool;
 mod tool_result;
 mod trace;
+mod transfer;
 mod turn;
 
 pub use answers::{Form, FormValue, GitHubToken};
@@ -99,6 +100,7 @@ pub use token::Token;
 pub use tonic::Code;
 pub use tool::{NoArguments, Tool, ToolCall};
 pub use tool_result::{IntoToolResult, Json, ToolError, ToolResult};
+pub use transfer::ImportSession;
 pub use turn::{Outcome, SendAndWait, TurnStatus};
 
 /// Typed data of events, the largest oneof of `copilot.cli.v1`.

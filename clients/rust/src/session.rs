@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use tokio::io::AsyncWrite;
 use tokio_util::sync::CancellationToken;
 
 use crate::bridge::v1 as bridge;
@@ -17,6 +18,7 @@ use crate::prompt::Prompt;
 use crate::run::Turn;
 use crate::send::SendPrompt;
 use crate::tool::Tool;
+use crate::transfer;
 use crate::turn::SendAndWait;
 
 /// A session, as a participant or as a handle without tools and handlers.
@@ -215,6 +217,21 @@ impl Session {
             json.extend(piece.json_chunk);
         }
         Ok(json)
+    }
+
+    /// Writes the session as an archive, from which [`Client::import_session`](crate::Client::import_session) makes a
+    /// session on another server. No turn may run. The archive has the conversation, and no secrets of the configuration.
+    ///
+    /// What was written counts only if the method returns `Ok`: it compares the size and the digest at the end.
+    ///
+    /// ```no_run
+    /// # async fn example(session: copilot_grpc::Session) -> Result<(), Box<dyn std::error::Error>> {
+    /// session.export_to(tokio::fs::File::create_new("session.tar.gz").await?).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn export_to(&self, writer: impl AsyncWrite) -> Result<bridge::ExportSessionHeader> {
+        transfer::export(&self.0.core.connection, self.id(), writer).await
     }
 
     /// The session's current state.

@@ -13,6 +13,8 @@ use copilot_grpc::{
     ToolCall, ToolError, ToolResult, answers,
 };
 
+use tokio::fs::File;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 mod program {
@@ -165,6 +167,19 @@ async fn sessions(client: &Client) -> Result<()> {
     Ok(())
 }
 
+async fn archives(client: &Client, session: &Session) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("session.tar.gz");
+    // [archives]
+    session.export_to(File::create_new(&path).await?).await?;
+    let archive = File::open(&path).await?;
+    client.import_session(archive).session_id("copy").await?;
+    let copy = client.resume_session("copy").await?;
+    // [end]
+    copy.delete().await?;
+    Ok(())
+}
+
 async fn inbox(client: &Client) -> Result<()> {
     // [inbox]
     let mut changes = client.watch_pending().handle().label("team", "payments").stream();
@@ -229,6 +244,7 @@ async fn snippets_run() -> Result<()> {
     permissions(&client).await?;
     events(&session).await?;
     sessions(&client).await?;
+    archives(&client, &session).await?;
     errors(&client).await?;
     session.delete().await?;
     Ok(())

@@ -14,7 +14,7 @@ use copilot_grpc::bridge::v1::session_service_server::{SessionService, SessionSe
 use copilot_grpc::bridge::v1::subscribe_response::Frame;
 use copilot_grpc::cli::v1 as cli;
 use copilot_grpc::{Client, Connect, Reconnect};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::codegen::{BoxStream, tokio_stream};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -176,6 +176,33 @@ impl Attached {
     }
 }
 
+/// An import in the hands of the test. Dropping it cancels the call.
+pub struct Import {
+    pub header: bridge::ImportSessionHeader,
+    pieces: Streaming<bridge::ImportSessionRequest>,
+    reply: oneshot::Sender<Result<bridge::ImportSessionResponse, Status>>,
+}
+
+impl Import {
+    /// The next piece; none at the end.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, Status> {
+        let piece = soon(self.pieces.message()).await?.and_then(|message| message.piece);
+        Ok(piece.map(|piece| match piece {
+            bridge::import_session_request::Piece::Chunk(chunk) => chunk,
+            other => panic!("{other:?} is no chunk"),
+        }))
+    }
+
+    /// Waits until the client has cancelled the call.
+    pub async fn gone(&mut self) {
+        soon(self.reply.closed()).await;
+    }
+
+    pub fn reply(self, reply: Result<bridge::ImportSessionResponse, Status>) {
+        let _ = self.reply.send(reply);
+    }
+}
+
 /// The server. Unary calls other than those here fail with UNIMPLEMENTED.
 pub struct Fake {
     to_test: Senders,
@@ -183,6 +210,8 @@ pub struct Fake {
     subscriptions: Inbox<ServerStream<bridge::SubscribeRequest, bridge::SubscribeResponse>>,
     runs: Inbox<ServerStream<bridge::RunRequest, bridge::RunResponse>>,
     watches: Inbox<ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse>>,
+    exports: Inbox<ServerStream<bridge::ExportSessionRequest, bridge::ExportSessionResponse>>,
+    imports: Inbox<Import>,
     /// The requests of Resolve.
     pub resolves: Mutex<Vec<bridge::ResolveRequest>>,
     /// Failures of the next Attach streams, before any frame.
@@ -203,22 +232,31 @@ struct Senders {
     subscriptions: mpsc::UnboundedSender<ServerStream<bridge::SubscribeRequest, bridge::SubscribeResponse>>,
     runs: mpsc::UnboundedSender<ServerStream<bridge::RunRequest, bridge::RunResponse>>,
     watches: mpsc::UnboundedSender<ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse>>,
+    exports: mpsc::UnboundedSender<ServerStream<bridge::ExportSessionRequest, bridge::ExportSessionResponse>>,
+    imports: mpsc::UnboundedSender<Import>,
 }
 
 impl Fake {
     fn new() -> Self {
-        let (attaches, subscriptions, runs, watches) = (
-            mpsc::unbounded_channel(),
-            mpsc::unbounded_channel(),
-            mpsc::unbounded_channel(),
-            mpsc::unbounded_channel(),
-        );
+        let (attaches, subscriptions, runs) =
+            (mpsc::unbounded_channel(), mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (watches, exports, imports) =
+            (mpsc::unbounded_channel(), mpsc::unbounded_channel(), mpsc::unbounded_channel());
         Self {
-            to_test: Senders { attaches: attaches.0, subscriptions: subscriptions.0, runs: runs.0, watches: watches.0 },
+            to_test: Senders {
+                attaches: attaches.0,
+                subscriptions: subscriptions.0,
+                runs: runs.0,
+                watches: watches.0,
+                exports: exports.0,
+                imports: imports.0,
+            },
             attaches: tokio::sync::Mutex::new(attaches.1),
             subscriptions: tokio::sync::Mutex::new(subscriptions.1),
             runs: tokio::sync::Mutex::new(runs.1),
             watches: tokio::sync::Mutex::new(watches.1),
+            exports: tokio::sync::Mutex::new(exports.1),
+            imports: tokio::sync::Mutex::new(imports.1),
             resolves: Mutex::default(),
             refusals: Mutex::default(),
             failures: Mutex::default(),
@@ -251,6 +289,14 @@ impl Fake {
 
     pub async fn watch(&self) -> ServerStream<bridge::WatchPendingRequest, bridge::WatchPendingResponse> {
         soon(async { self.watches.lock().await.recv().await }).await.unwrap()
+    }
+
+    pub async fn export(&self) -> ServerStream<bridge::ExportSessionRequest, bridge::ExportSessionResponse> {
+        soon(async { self.exports.lock().await.recv().await }).await.unwrap()
+    }
+
+    pub async fn import(&self) -> Import {
+        soon(async { self.imports.lock().await.recv().await }).await.unwrap()
     }
 
     fn failure(&self, method: &str) -> Result<(), Status> {
@@ -306,6 +352,29 @@ impl SessionService for Service {
         let (stream, response) = stream(request.into_inner());
         let _ = self.0.to_test.runs.send(stream);
         Ok(response)
+    }
+
+    async fn export_session(
+        &self,
+        request: Request<bridge::ExportSessionRequest>,
+    ) -> Result<Response<BoxStream<bridge::ExportSessionResponse>>, Status> {
+        let (stream, response) = stream(request.into_inner());
+        let _ = self.0.to_test.exports.send(stream);
+        Ok(response)
+    }
+
+    async fn import_session(
+        &self,
+        request: Request<Streaming<bridge::ImportSessionRequest>>,
+    ) -> Result<Response<bridge::ImportSessionResponse>, Status> {
+        let mut pieces = request.into_inner();
+        let first = pieces.message().await?.and_then(|first| first.piece);
+        let Some(bridge::import_session_request::Piece::Header(header)) = first else {
+            return Err(Status::invalid_argument("no header"));
+        };
+        let (reply, replied) = oneshot::channel();
+        let _ = self.0.to_test.imports.send(Import { header, pieces, reply });
+        replied.await.unwrap_or_else(|_| Err(Status::cancelled("dropped"))).map(Response::new)
     }
 
     async fn send_stream(
