@@ -102,13 +102,18 @@ record Connection(
 
 	private <A> void readNext(
 			Reader<A> reader, Function<A, ByteString> bytes, ByteString before, CompletableFuture<ByteString> result) {
-		reader.read().whenComplete((piece, error) -> {
+		ByteString arrived = before;
+		for (A piece = reader.poll(); piece != null; piece = reader.poll()) {
+			arrived = arrived.concat(bytes.apply(piece));
+		}
+		ByteString all = arrived;
+		reader.next().whenComplete((piece, error) -> {
 			if (error != null) {
 				result.completeExceptionally(Errors.unwrap(error));
 			} else if (piece == null) {
-				result.complete(before);
+				result.complete(all);
 			} else {
-				readNext(reader, bytes, before.concat(bytes.apply(piece)), result);
+				readNext(reader, bytes, all.concat(bytes.apply(piece)), result);
 			}
 		});
 	}

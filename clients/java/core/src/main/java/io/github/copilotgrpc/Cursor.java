@@ -10,6 +10,7 @@ import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 
 /** Follows the position in the frames of one session, over one stream after another, and drops duplicates. */
 final class Cursor {
@@ -21,16 +22,19 @@ final class Cursor {
 		this.after = after;
 	}
 
-	/** The frames of a session, until it is over. */
-	static Source<SubscribeResponse> frames(
+	/** What the frames of a session contain, until it is over. */
+	static <T> Source<T> read(
 			Connection connection, String sessionId, Progress progress, EventQuery query, Position start,
-			boolean callbacks) {
+			boolean callbacks, Function<SubscribeResponse, List<T>> values) {
 		Cursor cursor = new Cursor(progress, start);
 		Source<SubscribeResponse> frames = new Resuming<>(connection,
 				() -> connection.stream(EventServiceGrpc.getSubscribeMethod(),
 						query.request(sessionId, cursor.after, callbacks), query.silence()),
 				Cursor::classify);
-		return new Flattened<>(frames, cursor::news);
+		return new Flattened<>(frames, frame -> {
+			List<SubscribeResponse> news = cursor.news(frame);
+			return news.isEmpty() ? List.of() : values.apply(news.get(0));
+		});
 	}
 
 	private static Resuming.Step classify(SubscribeResponse frame) {

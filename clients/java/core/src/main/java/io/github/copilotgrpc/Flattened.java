@@ -19,6 +19,32 @@ final class Flattened<F, T> implements Source<T> {
 	}
 
 	@Override
+	public T poll() {
+		while (!closed) {
+			T value = ready.poll();
+			if (value != null) {
+				return value;
+			}
+			F frame = frames.poll();
+			if (frame == null) {
+				return null;
+			}
+			take(frame);
+		}
+		return null;
+	}
+
+	/** Adds the values of a frame. Closes the source if there is an error. */
+	private void take(F frame) {
+		try {
+			ready.addAll(values.apply(frame));
+		} catch (RuntimeException e) {
+			close();
+			throw e;
+		}
+	}
+
+	@Override
 	public CompletableFuture<T> next() {
 		T first = closed ? null : ready.poll();
 		if (first != null) {
@@ -40,14 +66,14 @@ final class Flattened<F, T> implements Source<T> {
 				result.complete(null);
 				return;
 			}
+			T value;
 			try {
-				ready.addAll(values.apply(frame));
+				take(frame);
+				value = poll(); // further frames without a recursion
 			} catch (RuntimeException e) {
-				close();
 				result.completeExceptionally(e);
 				return;
 			}
-			T value = ready.poll();
 			if (value == null) {
 				fill(result);
 			} else {

@@ -15,7 +15,7 @@ import java.util.stream.StreamSupport;
  * subscriber of its {@link #publisher()}. Close it unless it was read to its end; closing ends a read that waits.
  *
  * <p>Iterators block, and throw a {@link CopilotException} if the stream fails. An interruption of the reading
- * thread ends the stream. A slow reader delays nothing but itself.
+ * thread ends the stream. A slow reader delays nothing but itself: up to 16 frames of the server wait for it in memory.
  *
  * @param <T> type of the values
  */

@@ -5,7 +5,9 @@ import io.github.copilotgrpc.bridge.v1.ReadEventRequest;
 import io.github.copilotgrpc.bridge.v1.ReadEventResponse;
 import io.github.copilotgrpc.bridge.v1.SessionServiceGrpc;
 import io.github.copilotgrpc.bridge.v1.SubscribeResponse;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 
 /**
  * Reads the events of a session.
@@ -17,18 +19,19 @@ record Journal(
 		Connection connection, String sessionId, Progress progress, Position opened, CompletableFuture<?> closed) {
 	/** The events and the gaps, from the past and live. */
 	ItemStream<StreamItem> events(EventQuery query) {
-		Source<StreamItem> items = new Flattened<>(
-				subscribe(query, false), frame -> Cursor.items(frame, query));
-		return new ItemStream<>(Cursor.until(closed, items), connection.executor());
+		return subscribe(query, false, frame -> Cursor.items(frame, query));
 	}
 
 	/** All frames, also those about callbacks. */
 	ItemStream<SubscribeResponse> frames(EventQuery query) {
-		return new ItemStream<>(Cursor.until(closed, subscribe(query, true)), connection.executor());
+		return subscribe(query, true, List::of);
 	}
 
-	private Source<SubscribeResponse> subscribe(EventQuery query, boolean callbacks) {
-		return Cursor.frames(connection, sessionId, progress, query, query.firstAfter(opened), callbacks);
+	private <T> ItemStream<T> subscribe(
+			EventQuery query, boolean callbacks, Function<SubscribeResponse, List<T>> values) {
+		Source<T> source = Cursor.read(
+				connection, sessionId, progress, query, query.firstAfter(opened), callbacks, values);
+		return new ItemStream<>(Cursor.until(closed, source), connection.executor());
 	}
 
 	/** The events that the journal has. */

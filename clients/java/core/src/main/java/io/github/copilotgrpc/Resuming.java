@@ -34,6 +34,8 @@ final class Resuming<A> implements Source<A> {
 		finish(Errors.of(error));
 	});
 	private Reader<A> reader;
+	/** The reader after its first frame, for `poll`; null between streams. Set in the context, read without it. */
+	private volatile Reader<A> delivering;
 	private CompletableFuture<A> result;
 	private SynchronizationContext.ScheduledHandle pause;
 	private boolean ended;
@@ -43,6 +45,13 @@ final class Resuming<A> implements Source<A> {
 		this.open = open;
 		this.classify = classify;
 		this.backoff = new Backoff(connection.reconnect());
+	}
+
+	/** Takes a frame only if it is for the reader. Any other one stays for `next`, which acts on it in the context. */
+	@Override
+	public A poll() {
+		Reader<A> current = delivering;
+		return current == null ? null : current.pollIf(frame -> classify.apply(frame) == Step.DELIVER);
 	}
 
 	@Override
@@ -72,7 +81,7 @@ final class Resuming<A> implements Source<A> {
 			reader = open.get();
 		}
 		Reader<A> current = reader;
-		current.read().whenComplete((frame, error) -> sync.execute(() -> {
+		current.next().whenComplete((frame, error) -> sync.execute(() -> {
 			if (ended || reader != current) {
 				return;
 			}
@@ -95,7 +104,10 @@ final class Resuming<A> implements Source<A> {
 				complete(frame);
 				finish(null);
 			}
-			case DELIVER -> complete(frame);
+			case DELIVER -> {
+				delivering = reader;
+				complete(frame);
+			}
 		}
 	}
 
@@ -108,6 +120,7 @@ final class Resuming<A> implements Source<A> {
 	private void broken(CopilotException cause) {
 		reader.close();
 		reader = null;
+		delivering = null;
 		Optional<Duration> delay = cause.isBroken() ? backoff.next(cause) : Optional.empty();
 		if (delay.isEmpty()) {
 			finish(cause);
@@ -121,6 +134,7 @@ final class Resuming<A> implements Source<A> {
 			return;
 		}
 		ended = true;
+		delivering = null;
 		if (pause != null) {
 			pause.cancel();
 		}

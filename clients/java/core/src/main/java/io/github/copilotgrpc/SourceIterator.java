@@ -1,5 +1,6 @@
 package io.github.copilotgrpc;
 
+import io.github.copilotgrpc.errors.CallInterruptedException;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 
@@ -16,11 +17,20 @@ final class SourceIterator<T> implements Iterator<T> {
 	@Override
 	public boolean hasNext() {
 		if (next == null && !ended) {
-			ended = true; // also if waiting fails
-			next = Futures.await(source.next());
+			ended = true; // also if reading fails
+			next = read();
 			ended = next == null;
 		}
 		return next != null;
+	}
+
+	private T read() {
+		if (Thread.currentThread().isInterrupted()) { // as a wait, which there is none of while values arrive
+			source.cancel();
+			throw new CallInterruptedException(new InterruptedException());
+		}
+		T ready = source.poll();
+		return ready == null ? Futures.await(source.next()) : ready;
 	}
 
 	@Override

@@ -126,6 +126,9 @@ public final class Turn implements Iterable<StreamItem>, AutoCloseable {
 	}
 
 	private static void drain(Source<StreamItem> items) {
+		while (items.poll() != null) {
+			// The outcome is in the frames.
+		}
 		items.next().thenAccept(item -> {
 			if (item != null) {
 				drain(items);
@@ -137,6 +140,16 @@ public final class Turn implements Iterable<StreamItem>, AutoCloseable {
 		Cursor cursor = new Cursor(session.progress(), null);
 		Source<StreamItem> items = new Flattened<>(new Frames(), frame -> take(frame, cursor));
 		Source<StreamItem> whole = new Source<>() {
+			@Override
+			public StreamItem poll() {
+				return items.poll();
+			}
+
+			@Override
+			public void cancel() {
+				cancelled();
+			}
+
 			@Override
 			public CompletableFuture<StreamItem> next() {
 				CompletableFuture<StreamItem> next = items.next();
@@ -219,6 +232,12 @@ public final class Turn implements Iterable<StreamItem>, AutoCloseable {
 	/** The frames of the turn. The first read makes the request, which may have to read files. */
 	private final class Frames implements Source<RunResponse> {
 		private volatile CompletableFuture<Source<RunResponse>> frames;
+
+		@Override
+		public RunResponse poll() {
+			CompletableFuture<Source<RunResponse>> opened = frames;
+			return opened == null || !opened.isDone() || opened.isCompletedExceptionally() ? null : opened.join().poll();
+		}
 
 		@Override
 		public CompletableFuture<RunResponse> next() {

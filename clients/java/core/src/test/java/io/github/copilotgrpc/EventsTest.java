@@ -187,6 +187,63 @@ class EventsTest {
 	}
 
 	@Test
+	void interruptionEndsAStreamWhoseEventsHaveArrived() throws Exception {
+		CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+		Thread thread = new Thread(() -> {
+			Iterator<StreamItem> items = session.events().iterator();
+			assertEquals("event.1", name(items.next()));
+			Thread.currentThread().interrupt();
+			thrown.complete(assertThrows(CallInterruptedException.class, items::hasNext));
+		});
+		thread.start();
+		var stream = subscribed();
+		stream.send(events(1, 2, 3));
+		soon(thrown);
+		soon(stream.gone);
+	}
+
+	@Test
+	void interruptionAbortsATurnWhoseEventsHaveArrived() throws Exception {
+		CompletableFuture<Throwable> thrown = new CompletableFuture<>();
+		Turn turn = session.run(Prompt.of("Hello").abortOnCancel());
+		Thread thread = new Thread(() -> {
+			Iterator<StreamItem> items = turn.iterator();
+			items.next();
+			Thread.currentThread().interrupt();
+			thrown.complete(assertThrows(CallInterruptedException.class, items::hasNext));
+		});
+		thread.start();
+		Played<RunRequest, RunResponse> run = soon(fake.runs);
+		run.send(stream(message("a", "One"), 1));
+		run.send(stream(message("b", "Two"), 2));
+		soon(thrown);
+		soon(run.gone);
+		assertEquals("s1", soon(fake.aborts).getSessionId());
+	}
+
+	@Test
+	void eventsBeforeABreakAreRead() throws Exception {
+		try (var items = session.events()) {
+			Iterator<StreamItem> iterator = items.iterator();
+			CompletableFuture<Boolean> first = CompletableFuture.supplyAsync(iterator::hasNext);
+			var stream = subscribed();
+			for (int seq = 1; seq <= 3 * Reader.AHEAD; seq++) {
+				stream.send(events(seq));
+			}
+			stream.cut(Status.Code.UNAVAILABLE);
+			assertTrue(soon(first));
+			for (int seq = 1; seq <= 3 * Reader.AHEAD; seq++) {
+				assertEquals("event." + seq, name(iterator.next()));
+			}
+			CompletableFuture<String> last = CompletableFuture.supplyAsync(() -> name(iterator.next()));
+			var second = subscribed();
+			assertEquals(position(1, 3 * Reader.AHEAD), second.request.getSessions(0).getAfter());
+			second.send(events(3 * Reader.AHEAD + 1));
+			assertEquals("event." + (3 * Reader.AHEAD + 1), soon(last));
+		}
+	}
+
+	@Test
 	void publisherFollowsDemand() throws Exception {
 		BlockingQueue<String> seen = new LinkedBlockingQueue<>();
 		CompletableFuture<Flow.Subscription> subscribed = new CompletableFuture<>();

@@ -4,6 +4,8 @@ import com.google.protobuf.Any;
 import com.google.rpc.BadRequest;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
+import io.github.copilotgrpc.bridge.v1.AbortRequest;
+import io.github.copilotgrpc.bridge.v1.AbortResponse;
 import io.github.copilotgrpc.bridge.v1.AttachDone;
 import io.github.copilotgrpc.bridge.v1.AttachFailed;
 import io.github.copilotgrpc.bridge.v1.AttachRequest;
@@ -66,7 +68,6 @@ import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Queue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -89,6 +90,7 @@ final class FakeServer implements AutoCloseable {
 	final BlockingQueue<Played<ExportSessionRequest, ExportSessionResponse>> exports = new LinkedBlockingQueue<>();
 	final BlockingQueue<Uploaded<ImportSessionRequest, ImportSessionResponse>> imports = new LinkedBlockingQueue<>();
 	final BlockingQueue<Uploaded<SendStreamRequest, SendStreamResponse>> uploads = new LinkedBlockingQueue<>();
+	final BlockingQueue<AbortRequest> aborts = new LinkedBlockingQueue<>();
 	final BlockingQueue<ResolveRequest> resolves = new LinkedBlockingQueue<>();
 	final BlockingQueue<Metadata> headers = new LinkedBlockingQueue<>();
 	/** Errors of the next Attach calls, before they reach the test. */
@@ -261,59 +263,6 @@ final class FakeServer implements AutoCloseable {
 		}
 	}
 
-	/** A call whose requests arrive one by one, when the test asks for them. */
-	static final class Uploaded<Q, A> extends Played<Q, A> {
-		private final ServerCallStreamObserver<A> responses;
-		private final BlockingQueue<Optional<Q>> received;
-
-		private Uploaded(
-				Q first, ServerCallStreamObserver<A> responses, BlockingQueue<Optional<Q>> received,
-				CompletableFuture<Void> cancelled) {
-			super(first, responses, cancelled);
-			this.responses = responses;
-			this.received = received;
-		}
-
-		/** The next request; empty at the end. */
-		Optional<Q> next() throws InterruptedException {
-			responses.request(1);
-			return soon(received);
-		}
-
-		/** Takes a call whose first request adds it to a queue. */
-		static <Q, A> StreamObserver<Q> take(StreamObserver<A> observer, Queue<Uploaded<Q, A>> calls) {
-			ServerCallStreamObserver<A> responses = (ServerCallStreamObserver<A>) observer;
-			BlockingQueue<Optional<Q>> received = new LinkedBlockingQueue<>();
-			CompletableFuture<Void> cancelled = new CompletableFuture<>();
-			responses.setOnCancelHandler(() -> cancelled.complete(null));
-			responses.disableAutoRequest();
-			responses.request(1);
-			return new StreamObserver<>() {
-				private boolean started;
-
-				@Override
-				public void onNext(Q request) {
-					if (started) {
-						received.add(Optional.of(request));
-					} else {
-						started = true;
-						calls.add(new Uploaded<>(request, responses, received, cancelled));
-					}
-				}
-
-				@Override
-				public void onError(Throwable error) {
-					cancelled.complete(null);
-				}
-
-				@Override
-				public void onCompleted() {
-					received.add(Optional.empty());
-				}
-			};
-		}
-	}
-
 	private final class Callbacks extends CallbackServiceGrpc.CallbackServiceImplBase {
 		@Override
 		public StreamObserver<AttachRequest> attach(StreamObserver<AttachResponse> responses) {
@@ -376,6 +325,13 @@ final class FakeServer implements AutoCloseable {
 		@Override
 		public void getSession(GetSessionRequest request, StreamObserver<GetSessionResponse> responses) {
 			responses.onError(sessionRefusal);
+		}
+
+		@Override
+		public void abort(AbortRequest request, StreamObserver<AbortResponse> responses) {
+			aborts.add(request);
+			responses.onNext(AbortResponse.getDefaultInstance());
+			responses.onCompleted();
 		}
 
 		@Override
