@@ -5,6 +5,7 @@ import (
 
 	"github.com/copilot-grpc/copilot-grpc/bridge/backend"
 	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+	"github.com/copilot-grpc/copilot-grpc/bridge/sessions"
 	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
 )
 
@@ -25,4 +26,32 @@ func (b *Bridge) Load(ctx context.Context, key string, requests func() []backend
 		b.fleet.Revive([]*session.Session{e.Session})
 	}
 	return true, nil
+}
+
+// Credentials returns the paths of the credentials of a session that the directory does not store. Another server that
+// continues the session needs them from a caller.
+func (b *Bridge) Credentials(key string) []string {
+	e := b.store.Get(key)
+	if e == nil {
+		return nil
+	}
+	return sessions.Unsaved(b.store, e)
+}
+
+// HandOver is the reverse of Load: it saves a session, drops it from memory and calls give, which gives it to another
+// server. It reports whether it called give. A session that is not at rest stays: it has a turn, a prompt, a call, a
+// pending callback or background work. With quiet, so does one with participants or subscribers, or that was
+// used a moment ago. The streams of the
+// session end with DRAINING, so that their callers continue elsewhere. Calls that look for the session wait meanwhile.
+func (b *Bridge) HandOver(ctx context.Context, key string, quiet bool, give func() error) (bool, error) {
+	return sessions.HandOver(ctx, b.store, key, quiet, give)
+}
+
+// AwaitRest waits until a session has no turn, for as long as ctx lasts.
+func (b *Bridge) AwaitRest(ctx context.Context, key string) error {
+	e := b.store.Get(key)
+	if e == nil {
+		return nil
+	}
+	return e.Session.Turns().AwaitRest(ctx)
 }

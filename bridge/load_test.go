@@ -69,3 +69,64 @@ func TestLoad(t *testing.T) {
 		t.Errorf("the repeated request got %v, %v, the first %v", again, err, first)
 	}
 }
+
+// HandOver drops a session that is at rest, as it was saved, and ends its streams so that their readers continue
+// elsewhere. Calls that look for the session wait until it has been given away. A session in use stays.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	k := newKept(t, always(fakecli.Script{}))
+	k.create("s1")
+	k.ask("s1", "hello")
+	reader := k.subscribe(&bridgev1.SubscribeRequest{Sessions: []*bridgev1.SessionCursor{{SessionId: "s1"}}})
+	reader.frame("the end of the replay", func(f *bridgev1.SubscribeResponse) bool { return f.GetCaughtUp() != nil })
+	handOver := func(quiet bool, give func() error) bool {
+		t.Helper()
+		left, err := k.HandOver(t.Context(), "s1", quiet, give)
+		if err != nil {
+			t.Error(err)
+		}
+		return left
+	}
+	notYet := func() error {
+		t.Error("a session in use was given away")
+		return nil
+	}
+	if handOver(true, notYet) {
+		t.Error("a session that is watched left quietly")
+	}
+	release := k.store.Get("s1").Session.Loader().Hold()
+	if handOver(false, notYet) {
+		t.Error("a session left during a call")
+	}
+	release()
+	if err := k.AwaitRest(t.Context(), "s1"); err != nil {
+		t.Error(err)
+	}
+	loaded := make(chan error, 1)
+	given := false
+	if !handOver(false, func() error {
+		go func() {
+			_, err := k.Load(t.Context(), "s1", func() []backend.Request { return nil })
+			loaded <- err
+		}()
+		reader.frame("the end", func(f *bridgev1.SubscribeResponse) bool {
+			return f.GetClosed().GetReason() == bridgev1.CloseReason_CLOSE_REASON_DRAINING
+		})
+		if len(loaded) > 0 {
+			t.Error("the session was loaded while it was given away")
+		}
+		given = true
+		return nil
+	}) || !given {
+		t.Fatal("the session at rest stayed")
+	}
+	if err := <-loaded; err != nil || !k.Loaded("s1") {
+		t.Errorf("the session was not loaded again: %v", err)
+	}
+	if got := k.conversation("s1"); len(got) == 0 {
+		t.Error("the session has lost its events")
+	}
+	if out := k.ask("s1", "again"); out.GetStatus() != bridgev1.TurnStatus_TURN_STATUS_COMPLETED {
+		t.Errorf("the next turn: %v", out)
+	}
+}

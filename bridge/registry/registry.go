@@ -141,6 +141,21 @@ func (r *Registry[S]) reserve(key string) (put func(S)) {
 	}
 }
 
+// Reserve keeps a key from being created until release is called; ok is false if the registry has a session of that
+// key, or one is being created or removed.
+func (r *Registry[S]) Reserve(key string) (release func(), ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.sessions[key]; taken || r.busy[key] != nil {
+		return nil, false
+	}
+	put := r.reserve(key)
+	return func() {
+		var none S
+		put(none)
+	}, true
+}
+
 // BeginRemove starts the removal of a session; ok is false if the session is not in the registry
 // or is being removed already. The caller calls finish once the session's journal is closed; with
 // false the session stays.

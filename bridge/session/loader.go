@@ -46,6 +46,7 @@ type Loader struct {
 	lifetime bridgev1.Lifetime
 	timeout  time.Duration // of callbacks
 	awaited  bool          // callbacks were pending when the bridge last ended
+	leaving  bool          // another server is to continue the session
 	uses     int           // calls of Hold that are not released; above zero the session stays loaded
 	usedAt   time.Time     // end of the last use
 }
@@ -119,7 +120,8 @@ func (l *Loader) State() State {
 	return l.state
 }
 
-// Usable returns SESSION_NOT_FOUND unless callers may use the session.
+// Usable returns SESSION_NOT_FOUND unless callers may use the session, and SESSION_UNAVAILABLE while it leaves this
+// server.
 func (l *Loader) Usable() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,6 +132,10 @@ func (l *Loader) Usable() error {
 func (l *Loader) usable() error {
 	if l.state == Disconnected || l.state == Deleted || l.state == Creating {
 		return NotFound(l.cfg.calls.id)
+	}
+	if l.leaving {
+		return fault.New(fault.SessionUnavailable, "session %q is moving to another server", l.cfg.calls.id).
+			With("session_id", l.cfg.calls.id).WithRetry(leavingRetry)
 	}
 	return nil
 }

@@ -71,6 +71,15 @@ func SavedUsage(text []byte) usage.Usage {
 	return in.Usage
 }
 
+// SavedMissing returns the paths of the secrets that a session has, and that what Save returned lacks.
+func SavedMissing(text []byte) []string {
+	var in saved
+	if json.Unmarshal(text, &in) != nil {
+		return nil
+	}
+	return in.Missing
+}
+
 // CheckSaved returns an error if Restore cannot read text.
 func CheckSaved(text []byte) error {
 	var in saved

@@ -60,6 +60,11 @@ func (l *Loader) Unload(ctx context.Context, idle time.Duration) (bool, error) {
 		return false, err
 	}
 	defer l.release()
+	return unload(ctx, l, idle)
+}
+
+// unload is Unload with the lifecycle lock held.
+func unload(ctx context.Context, l *Loader, idle time.Duration) (bool, error) {
 	l.mu.Lock()
 	rt, unused := l.runtime, l.idleFor(idle)
 	l.mu.Unlock()

@@ -38,13 +38,10 @@ func (st *Store) save(e *registry.Entry) {
 	}
 	s := e.Session
 	current := st.table.Holds(e)
-	state := s.Save(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
-	if !current || state == nil {
+	r, ok := recordOf(st, e)
+	if !current || !ok {
 		return
 	}
-	r := record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
-	profile, _ := e.Profile()
-	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
 	text, err := json.Marshal(r)
 	if err == nil {
 		err = d.Save(s.Key(), text)
@@ -52,6 +49,19 @@ func (st *Store) save(e *registry.Entry) {
 	if err != nil {
 		st.log.Error("saving a session failed", "session_id", s.ID(), "error", err)
 	}
+}
+
+// recordOf returns the saved form of a session; ok is false if it has none.
+func recordOf(st *Store, e *registry.Entry) (r record, ok bool) {
+	s := e.Session
+	state := s.Save(st.cfg.Defaults, st.cfg.Providers(caller.HostTenant))
+	if state == nil {
+		return record{}, false
+	}
+	r = record{Tenant: s.Tenant(), Session: state, SharedWith: e.Shares.Records(), Boxed: e.Sandboxed()}
+	profile, _ := e.Profile()
+	r.Profile, r.Lacks = withoutSecrets(profile, st.cfg.Profile(profile.Tenant))
+	return r, true
 }
 
 // removeState removes the journal of a session and its saved state. It sets aside the data of a

@@ -199,21 +199,12 @@ func (st *Store) evict(e *registry.Entry) {
 	if !ok {
 		return
 	}
-	s := e.Session
-	if !s.Loader().Evict() {
+	if !e.Session.Loader().Evict() {
 		finish(false) // it has just been resumed
 		return
 	}
-	defer func() {
-		st.cfg.Forget(e.Key())
-		finish(true)
-	}()
-	s.Prompts().Box().Close()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if err := s.Journal().Close(ctx); err != nil {
-		st.log.Error("closing a journal failed", "session_id", s.ID(), "error", err)
-	}
+	defer finish(true)
+	drop(st, e)
 }
 
 // create returns a new session with its journal, or SESSION_UNAVAILABLE if the journal cannot be opened.

@@ -1,0 +1,70 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	bridgev1 "github.com/copilot-grpc/copilot-grpc/gen/go/copilot/bridge/v1"
+)
+
+const (
+	// leavingRetry is when a call tries again that came while its session left this server.
+	leavingRetry = 200 * time.Millisecond
+	// quietFor is how long a quiet session has had no event and no call.
+	quietFor = 10 * time.Second
+)
+
+// HandOver ends the use of the session here, because another server is to continue it, and reports whether it did. It
+// does so only for a session at rest, which has no turn, prompt, call, pending callback, satellite or background work.
+// With quiet, the session must have no participant and no subscriber either, and have been idle for ten seconds.
+// HandOver calls save when nothing changes the session any more. Then the frames of the session end with DRAINING, so
+// that their readers continue elsewhere, and the session is Deleted in memory: the caller must drop it. The
+// participants keep their grace time.
+func HandOver(ctx context.Context, l *Loader, quiet bool, save func()) (bool, error) {
+	if err := l.acquire(ctx); err != nil {
+		return false, err
+	}
+	defer l.release()
+	var idle time.Duration
+	if quiet {
+		idle = quietFor
+	}
+	if quiet && inCompany(l) {
+		return false, nil
+	}
+	if l.State() == Loaded {
+		if unloaded, err := unload(ctx, l, idle); err != nil || !unloaded {
+			return false, err
+		}
+	}
+	if !leave(l, quiet) {
+		return false, nil
+	}
+	save()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = Deleted
+	l.cfg.journal.Note(Ended{bridgev1.CloseReason_CLOSE_REASON_DRAINING})
+	return true, nil
+}
+
+// inCompany reports whether the session has participants or subscribers.
+func inCompany(l *Loader) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()
+}
+
+// leave makes the session refuse all use if it is at rest in no runtime, and reports whether it did.
+func leave(l *Loader, quiet bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.state != Unloaded && l.state != Disconnected, l.uses > 0,
+		l.cfg.turns.Machine().Busy(), l.cfg.callbacks.Registry().Len() > 0, !l.cfg.prompts.Box().Empty(),
+		quiet && (l.cfg.roster.Len() > 0 || l.cfg.journal.Watched()):
+		return false
+	}
+	l.leaving = true
+	return true
+}

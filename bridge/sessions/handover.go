@@ -1,0 +1,56 @@
+package sessions
+
+import (
+	"context"
+	"slices"
+
+	"github.com/copilot-grpc/copilot-grpc/bridge/registry"
+	"github.com/copilot-grpc/copilot-grpc/bridge/session"
+)
+
+// HandOver gives a session to another server, by give: it saves the session and drops it from memory first. It reports
+// whether it called give. It does nothing with a session that is not at rest, and with quiet, with one that has
+// participants or subscribers or was used a moment ago. Until it returns, calls that look for the session wait.
+func HandOver(ctx context.Context, st *Store, key string, quiet bool, give func() error) (bool, error) {
+	e := st.Get(key)
+	if e == nil { // evicted
+		release, ok := st.table.Reserve(key)
+		if !ok {
+			return false, nil
+		}
+		defer release()
+		return true, give()
+	}
+	finish, ok := st.table.BeginRemove(e)
+	if !ok {
+		return false, nil
+	}
+	if left, err := session.HandOver(ctx, e.Session.Loader(), quiet, func() { st.saver.Save(e) }); !left {
+		finish(false)
+		return false, err
+	}
+	defer finish(true)
+	drop(st, e)
+	return true, give()
+}
+
+// drop ends what memory has of a session that is Deleted there. The directory still has it.
+func drop(st *Store, e *registry.Entry) {
+	s := e.Session
+	s.Prompts().Box().Close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.Journal().Close(ctx); err != nil {
+		st.log.Error("closing a journal failed", "session_id", s.ID(), "error", err)
+	}
+	st.cfg.Forget(e.Key())
+}
+
+// Unsaved returns the paths of the credentials of a session that the directory does not store.
+func Unsaved(st *Store, e *registry.Entry) []string {
+	r, ok := recordOf(st, e)
+	if !ok {
+		return nil
+	}
+	return slices.Concat(session.SavedMissing(r.Session), r.Lacks)
+}
